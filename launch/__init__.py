@@ -1,0 +1,1 @@
+"""From configuration to running processes: one node, or a whole cluster on this machine."""

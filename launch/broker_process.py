@@ -1,0 +1,173 @@
+"""A broker: observer of the metadata log, replicas, and the Kafka listener, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from broker.config import BrokerConfig
+from broker.controller_link import ControllerLink
+from broker.replicas import ReplicaManager
+from broker.server import KafkaServer
+from launch.identity import DirectoryLock, claim_directory
+from launch.metadata_log import open_metadata_log
+from launch.process import ended
+from launch.properties import Address, NodeConfig
+from metadata.delta import Delta
+from metadata.image import ClusterImage
+from metadata.publisher import MetadataPublisher
+from metadata.records import Endpoint
+from metadata.requests import RegisterBrokerRequest
+from raft.node import RaftNode
+from runtime.disk import OsDisk
+from runtime.errors import ConfigError
+from runtime.ids import new_uuid
+from runtime.tasks import TaskGroup
+from storage.checkpoints import take_clean_shutdown, write_clean_shutdown
+
+logger = logging.getLogger("kvorum.broker")
+
+LISTENER_NAME = "PLAINTEXT"
+CATCH_UP_TIMEOUT_MS = 60_000
+
+
+class BrokerProcess:
+    """Implements `launch.process.NodeProcess`.
+
+    Start: recover, follow the metadata log, register, wait until the own registration shows in
+    the image, load the replicas it names, listen, and only then ask to be unfenced.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        broker_config: BrokerConfig,
+        *,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._disk = OsDisk()
+        self._on_failure = on_failure
+        self._unfenced = asyncio.Event()
+        self._rng = random.Random()
+        self._tasks = TaskGroup(on_failure)
+        self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
+        self._link = ControllerLink(
+            {i: f"{host}:{port}" for i, (host, port) in config.controllers.items()},
+            registration=self._registration(),
+            publisher=self._publisher,
+            heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
+            on_unfenced=self._unfenced.set,
+        )
+        self._replicas = ReplicaManager(
+            broker_id=config.node_id,
+            data_directory=config.directory,
+            config=broker_config,
+            controller=self._link,
+            disk=self._disk,
+            peer_address=self._peer_address,
+            rng=self._rng,
+        )
+        self._server = KafkaServer(
+            config=broker_config,
+            replicas=self._replicas,
+            controller=self._link,
+            image=lambda: self._publisher.image,
+            cluster_id=config.cluster_id,
+            broker_id=config.node_id,
+        )
+        self._raft: RaftNode | None = None
+        self._lock: DirectoryLock | None = None
+        self._is_serving = False
+
+    async def start(self) -> None:
+        config = self._config
+        claim_directory(
+            self._disk,
+            config.directory,
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            rng=self._rng,
+        )
+        self._lock = DirectoryLock(config.directory)
+        epoch_before = take_clean_shutdown(self._disk, config.directory)
+        self._replicas.load(epoch_before is not None)
+        raft = self._raft = RaftNode(
+            config.raft,
+            open_metadata_log(self._disk, config.directory),
+            peer_address=self._controller_address,
+            listener=self._publisher,
+            on_failure=self._on_failure,
+            rng=self._rng,
+        )
+        self._publisher.attach(raft.log)
+        raft.start()
+        await self._link.register()
+        # Before its own registration shows, the image may still name an earlier process of this
+        # id as leader; acting on that would revive a leadership that is being taken away.
+        if not await self._publisher.wait_for(self._link.broker_epoch + 1, CATCH_UP_TIMEOUT_MS):
+            raise ConfigError(
+                f"broker {config.node_id} did not see its own registration within "
+                f"{CATCH_UP_TIMEOUT_MS} ms"
+            )
+        image = self._publisher.image
+        self._is_serving = True
+        self._replicas.publish(Delta.of_whole(image), image)
+        self._replicas.start()
+        host, port = config.listen
+        try:
+            await self._server.start(host, port, listener_name=LISTENER_NAME)
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        self._tasks.spawn(self._link.run_heartbeats(), "heartbeats")
+        await self._unfenced.wait()
+        logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
+
+    async def stop(self) -> None:
+        if self._is_serving:
+            moved = await self._link.shut_down(self._config.node.controlled_shutdown_timeout_ms)
+            if not moved:
+                logger.warning("no controller answered: leadership was not handed over")
+        await self._tasks.stop()
+        await self._server.stop()
+        await self._replicas.stop()
+        if self._raft is not None:
+            await self._raft.stop()
+            self._raft.log.close()
+        await ended(self._link.close(), timeout_ms=1_000)
+        if self._is_serving:
+            # Every log is closed and fsynced by now; only then may the next start trust them.
+            write_clean_shutdown(
+                self._disk, self._config.directory, broker_epoch=self._link.broker_epoch
+            )
+        if self._lock is not None:
+            self._lock.release()
+
+    def _publish(self, delta: Delta, image: ClusterImage) -> None:
+        if self._is_serving:
+            self._replicas.publish(delta, image)
+            if self._link.is_fenced:
+                self._link.wake()
+
+    def _registration(self) -> RegisterBrokerRequest:
+        host, port = self._config.advertised
+        return RegisterBrokerRequest(
+            broker_id=self._config.node_id,
+            cluster_id=self._config.cluster_id,
+            incarnation_id=new_uuid(random.Random()),
+            endpoints=(Endpoint(LISTENER_NAME, host, port),),
+            rack=self._config.rack,
+        )
+
+    def _controller_address(self, node_id: int) -> str | None:
+        address = self._config.controllers.get(node_id)
+        return None if address is None else f"{address[0]}:{address[1]}"
+
+    def _peer_address(self, broker_id: int) -> Address | None:
+        override = self._config.overrides.get(broker_id)
+        if override is not None:
+            return override
+        broker = self._publisher.image.brokers.get(broker_id)
+        return None if broker is None else (broker.endpoint.host, broker.endpoint.port)

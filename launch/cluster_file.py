@@ -1,0 +1,83 @@
+"""cluster.json: what runs in a data directory, for people, tools and experiments.
+
+Written atomically by the launcher alone at every change; anybody may read it at any time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.errors import ConfigError
+
+FILE_NAME = "cluster.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEntry:
+    """One node. pid: None unless it runs. state: running, dead (unasked) or stopped."""
+
+    name: str
+    id: int
+    roles: tuple[str, ...]
+    pid: int | None
+    state: str
+    listener: str
+    advertised: str
+    directory: str
+    log_file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFile:
+    """The whole cluster. bootstrap: comma-separated host:port of the brokers' listeners."""
+
+    cluster_id: str
+    bootstrap: str
+    launcher_pid: int | None
+    nodes: tuple[NodeEntry, ...]
+    version: int = VERSION
+
+    def node(self, name: str) -> NodeEntry | None:
+        """The node of this name, or of this id written as text."""
+        for entry in self.nodes:
+            if name in (entry.name, str(entry.id)):
+                return entry
+        return None
+
+
+def read_cluster_file(data_dir: str) -> ClusterFile | None:
+    """The cluster in a data directory, None if there is none.
+
+    Raises ConfigError for a file that is not one of ours.
+    """
+    path = os.path.join(data_dir, FILE_NAME)
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields: dict[str, Any] = json.load(file)
+        if fields["version"] != VERSION:
+            raise ConfigError(
+                f"{path} has version {fields['version']}, this build reads version {VERSION}"
+            )
+        nodes = tuple(
+            NodeEntry(**{**node, "roles": tuple(node["roles"])}) for node in fields.pop("nodes")
+        )
+        return ClusterFile(nodes=nodes, **fields)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a cluster file: {error}") from error
+
+
+def write_cluster_file(data_dir: str, cluster: ClusterFile) -> None:
+    """Replace the file as a whole, so that no reader sees half of it."""
+    path = os.path.join(data_dir, FILE_NAME)
+    temporary = f"{path}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(dataclasses.asdict(cluster), file, indent=2)
+        file.write("\n")
+    os.replace(temporary, path)

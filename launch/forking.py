@@ -1,0 +1,97 @@
+"""Node processes forked from a parent that has imported everything and opened nothing.
+
+Forking shares the imported code between all nodes of a cluster and saves each its import time.
+The parent must never make a gRPC object or an event loop: neither survives a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import signal
+import sys
+from dataclasses import dataclass
+
+from launch.plan import NodePlan
+
+_PR_SET_PDEATHSIG = 1
+READY = b"ready\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A node's process. ready_fd: becomes readable with READY, or end of file if it died first."""
+
+    pid: int
+    ready_fd: int
+
+
+def preload() -> None:
+    """Import what nodes run, so that the forked ones find it in memory."""
+    import launch.broker_process
+    import launch.controller_process  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
+def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
+    """Fork a process that runs `node`; close_fds are the parent's own and closed in the child."""
+    os.makedirs(os.path.dirname(node.log_file), exist_ok=True)
+    ready_read, ready_write = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(ready_write)
+        return Child(pid, ready_read)
+    code = 1
+    try:
+        os.close(ready_read)
+        for fd in close_fds:
+            os.close(fd)
+        code = _run_child(node, ready_write)
+    finally:
+        # Never return into the parent's code, whatever happened.
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _run_child(node: NodePlan, ready_fd: int) -> int:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    # A session of its own: Ctrl-C in the terminal reaches the launcher, which stops the nodes in
+    # order. And should the launcher be killed, no node lingers.
+    os.setsid()
+    _die_with_parent()
+    _redirect_output(node.log_file)
+    from launch.node import run_planned_node
+
+    def ready() -> None:
+        os.write(ready_fd, READY)
+        os.close(ready_fd)
+
+    return run_planned_node(node.role, node.properties, ready=ready)
+
+
+def _redirect_output(log_file: str) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(null)
+    os.close(log)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+
+
+def _die_with_parent() -> None:
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() == 1:  # the parent died before the call
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,90 @@
+"""Whose data directory is this: meta.properties (kraft.md section 3).
+
+A node writes its identity on first start and refuses any directory of another node or cluster.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import random
+
+from runtime.disk import Disk
+from runtime.errors import ConfigError
+from runtime.ids import new_uuid, uuid_from_text, uuid_text
+from storage.checkpoints import read_meta_properties, write_meta_properties
+
+LOCK_NAME = ".lock"
+
+
+class DirectoryLock:
+    """The exclusive lock on a data directory; held until the process ends or `release`."""
+
+    def __init__(self, directory: str) -> None:
+        self._fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise ConfigError(
+                    f"{directory} is in use by another process; stop it or choose another directory"
+                ) from error
+            raise
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def claim_directory(
+    disk: Disk, directory: str, *, node_id: int, cluster_id: str, rng: random.Random
+) -> bytes:
+    """Make the directory this node's, or check that it is; the directory id (16 bytes).
+
+    Raises ConfigError naming directory and mismatch, or why it cannot be written.
+    """
+    try:
+        disk.make_dirs(directory)
+        known = read_meta_properties(disk, directory)
+    except OSError as error:
+        raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
+    if known is None:
+        strangers = [n for n in disk.list_dir(directory) if n not in (LOCK_NAME, "logs")]
+        if strangers:
+            raise ConfigError(
+                f"{directory} is not empty and has no meta.properties (it holds {strangers[0]!r}): "
+                "it is not a Kvorum data directory; choose an empty one"
+            )
+        directory_id = new_uuid(rng)
+        properties = {
+            "version": "1",
+            "cluster.id": cluster_id,
+            "node.id": str(node_id),
+            "directory.id": uuid_text(directory_id),
+        }
+        try:
+            write_meta_properties(disk, directory, properties)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write to data directory {directory}: {error.strerror}"
+            ) from error
+        return directory_id
+    return _check(directory, known, node_id=node_id, cluster_id=cluster_id)
+
+
+def _check(directory: str, known: dict[str, str], *, node_id: int, cluster_id: str) -> bytes:
+    if known.get("cluster.id") != cluster_id:
+        raise ConfigError(
+            f"{directory} belongs to cluster {known.get('cluster.id')}, the configuration says "
+            f"cluster.id={cluster_id}"
+        )
+    if known.get("node.id") != str(node_id):
+        raise ConfigError(
+            f"{directory} belongs to node {known.get('node.id')}, the configuration says "
+            f"node.id={node_id}"
+        )
+    try:
+        return uuid_from_text(known.get("directory.id", ""))
+    except ValueError as error:
+        raise ConfigError(f"{directory}/meta.properties: directory.id: {error}") from error

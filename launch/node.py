@@ -1,0 +1,35 @@
+"""Run one node from its properties, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from launch.process import run_node, set_up_logging
+from launch.properties import broker_config, controller_config
+from runtime.errors import ConfigError
+
+
+def run_planned_node(
+    role: str, properties: Mapping[str, Any], *, ready: Callable[[], None] = lambda: None
+) -> int:
+    """Run a controller or broker until it is told to stop; the exit code.
+
+    Raises ConfigError, before anything is opened, for properties that cannot work.
+    """
+    set_up_logging()
+    if role == "controller":
+        from launch.controller_process import ControllerProcess
+
+        config, controller = controller_config(properties)
+        return run_node(
+            lambda failed: ControllerProcess(config, controller, on_failure=failed), ready=ready
+        )
+    if role == "broker":
+        from launch.broker_process import BrokerProcess
+
+        broker_node, broker = broker_config(properties)
+        return run_node(
+            lambda failed: BrokerProcess(broker_node, broker, on_failure=failed), ready=ready
+        )
+    raise ConfigError(f"a node is a controller or a broker, not {role!r}")

@@ -1,0 +1,267 @@
+"""The layout of a cluster on one machine: ids, ports, folders and each node's properties.
+
+Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure but for what `check_ports` and
+`check_directory` look at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
+from launch.properties import BROKER_CLASSES, CONTROLLER_CLASSES
+from runtime.config import bind, property_names, reject_unknown
+from runtime.errors import ConfigError
+from runtime.ids import new_uuid, uuid_text
+
+HOST = "127.0.0.1"
+BROKER_ID_BASE = 100
+CONTROLLER_PORT_SHIFT = 100
+NODES_MAX = 99
+LOGS_FOLDER = "logs"
+
+_GIVEN_BY_THE_PLAN = (
+    "node.id",
+    "cluster.id",
+    "listeners",
+    "advertised.listeners",
+    "controller.quorum.voters",
+    "log.dirs",
+    "peer.address.overrides",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Where nodes find their peers and what brokers advertise, if not the plain addresses.
+
+    advertised: node name to host:port; peers: node name to (peer name to host:port).
+    """
+
+    advertised: Mapping[str, str]
+    peers: Mapping[str, Mapping[str, str]]
+
+
+NO_LINKS = Links(advertised={}, peers={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """One node to start. role: controller or broker."""
+
+    name: str
+    node_id: int
+    role: str
+    port: int
+    advertised: str
+    directory: str
+    log_file: str
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """A whole cluster. is_new: its data directory holds nothing yet."""
+
+    cluster_id: str
+    data_dir: str
+    nodes: tuple[NodePlan, ...]
+    is_new: bool
+
+    @property
+    def brokers(self) -> tuple[NodePlan, ...]:
+        return tuple(node for node in self.nodes if node.role == "broker")
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.advertised for node in self.brokers)
+
+
+def plan_cluster(
+    *,
+    controllers: int,
+    brokers: int,
+    data_dir: str,
+    port: int,
+    controller_port: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    links: Links = NO_LINKS,
+    rng: random.Random | None = None,
+) -> ClusterPlan:
+    """Plan a new cluster in data_dir, or the one that lives there.
+
+    settings: node properties for every node that knows them; one that no node knows, or that the
+    plan itself decides, is an error. Raises ConfigError for whatever cannot work.
+    """
+    settings = dict(settings or {})
+    _check_counts(controllers, brokers)
+    _check_settings(settings)
+    data_dir = os.path.abspath(data_dir)
+    known = check_directory(data_dir)
+    if known is not None:
+        _check_shape(data_dir, known, controllers, brokers)
+        cluster_id = known.cluster_id
+    else:
+        cluster_id = uuid_text(new_uuid(rng or random.SystemRandom()))
+    first_controller_port = controller_port or port + CONTROLLER_PORT_SHIFT
+    voters = ",".join(f"{i + 1}@{HOST}:{first_controller_port + i}" for i in range(controllers))
+    common = {"cluster.id": cluster_id, "controller.quorum.voters": voters}
+    ids = {f"controller-{i + 1}": i + 1 for i in range(controllers)}
+    ids |= {f"broker-{BROKER_ID_BASE + i + 1}": BROKER_ID_BASE + i + 1 for i in range(brokers)}
+    nodes = []
+    for name, node_id in ids.items():
+        role = name.partition("-")[0]
+        index = node_id - 1 if role == "controller" else node_id - BROKER_ID_BASE - 1
+        node_port = (first_controller_port if role == "controller" else port) + index
+        nodes.append(
+            _plan_node(name, node_id, role, node_port, data_dir, {**common, **settings}, links, ids)
+        )
+    return ClusterPlan(
+        cluster_id=cluster_id, data_dir=data_dir, nodes=tuple(nodes), is_new=known is None
+    )
+
+
+def read_links(path: str) -> Links:
+    """The links file: {node name: {"advertised": address, "peers": {peer name: address}}}."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields = json.load(file)
+        return Links(
+            advertised={n: f["advertised"] for n, f in fields.items() if "advertised" in f},
+            peers={n: dict(f.get("peers", {})) for n, f in fields.items()},
+        )
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{path} is not a links file: {error}") from error
+
+
+def check_ports(plan: ClusterPlan) -> None:
+    """Raise ConfigError naming every port of the plan that cannot be listened on."""
+    taken = []
+    for node in plan.nodes:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, node.port))
+                probe.listen(1)
+            except OSError as error:
+                taken.append(f"{HOST}:{node.port} for {node.name} ({error.strerror})")
+    if taken:
+        raise ConfigError("cannot listen on " + ", ".join(taken) + "; choose others with --port")
+
+
+def check_directory(data_dir: str) -> ClusterFile | None:
+    """The cluster that lives in data_dir, None if the directory is free.
+
+    Raises ConfigError if it is something else's, cannot be written, or is in use.
+    """
+    try:
+        os.makedirs(data_dir, exist_ok=True)
+        names = os.listdir(data_dir)
+    except OSError as error:
+        raise ConfigError(f"cannot use data directory {data_dir}: {error.strerror}") from error
+    if not os.access(data_dir, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot write to data directory {data_dir}: permission denied")
+    known = read_cluster_file(data_dir)
+    if known is None:
+        if names:
+            raise ConfigError(
+                f"{data_dir} is not empty and holds no {FILE_NAME} (it holds "
+                f"{sorted(names)[0]!r}): it is not a Kvorum data directory; choose an empty one"
+            )
+        return None
+    if known.launcher_pid is not None and is_alive(known.launcher_pid):
+        raise ConfigError(
+            f"a cluster is already running in {data_dir} (launcher pid {known.launcher_pid}); "
+            "stop it or choose another directory"
+        )
+    return known
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process with this id exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _check_counts(controllers: int, brokers: int) -> None:
+    for name, count in (("controllers", controllers), ("brokers", brokers)):
+        if not 1 <= count <= NODES_MAX:
+            raise ConfigError(f"--{name}={count} must lie between 1 and {NODES_MAX}")
+
+
+def _check_settings(settings: Mapping[str, str]) -> None:
+    for name in settings:
+        if name in _GIVEN_BY_THE_PLAN:
+            raise ConfigError(f"{name!r} is decided by the launcher and cannot be set")
+    reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
+    needed = {"node.id": 0, "cluster.id": "", "listeners": "", "log.dirs": ""}
+    needed["controller.quorum.voters"] = ""
+    for cls in {*CONTROLLER_CLASSES, *BROKER_CLASSES}:
+        bind(cls, {**needed, **settings})
+
+
+def _check_shape(data_dir: str, known: ClusterFile, controllers: int, brokers: int) -> None:
+    had = [sum(1 for n in known.nodes if role in n.roles) for role in ("controller", "broker")]
+    if had[0] != controllers:
+        raise ConfigError(
+            f"the cluster in {data_dir} has {had[0]} controllers, not {controllers}: "
+            "its voter set is fixed when it is made"
+        )
+    if had[1] > brokers:
+        raise ConfigError(
+            f"the cluster in {data_dir} has {had[1]} brokers; starting only {brokers} would "
+            "leave replicas without a home"
+        )
+
+
+def _plan_node(
+    name: str,
+    node_id: int,
+    role: str,
+    port: int,
+    data_dir: str,
+    properties: dict[str, str],
+    links: Links,
+    ids: Mapping[str, int],
+) -> NodePlan:
+    classes = CONTROLLER_CLASSES if role == "controller" else BROKER_CLASSES
+    known = set(property_names(*classes))
+    address = f"{HOST}:{port}"
+    listener = "CONTROLLER" if role == "controller" else "PLAINTEXT"
+    directory = os.path.join(data_dir, name)
+    own: dict[str, Any] = {key: value for key, value in properties.items() if key in known}
+    own |= {
+        "node.id": node_id,
+        "listeners": f"{listener}://{address}",
+        "log.dirs": directory,
+    }
+    advertised = links.advertised.get(name, address)
+    if advertised != address:
+        own["advertised.listeners"] = f"{listener}://{advertised}"
+    peers = links.peers.get(name, {})
+    unknown = sorted(set(peers) - set(ids))
+    if unknown:
+        raise ConfigError(f"links of {name} name unknown nodes: {', '.join(unknown)}")
+    if peers:
+        own["peer.address.overrides"] = ",".join(f"{ids[p]}={a}" for p, a in peers.items())
+    return NodePlan(
+        name=name,
+        node_id=node_id,
+        role=role,
+        port=port,
+        advertised=advertised,
+        directory=directory,
+        log_file=os.path.join(data_dir, LOGS_FOLDER, f"{name}.log"),
+        properties=own,
+    )

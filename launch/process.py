@@ -1,0 +1,106 @@
+"""What every node process does: logging, signals, readiness, and ending with the right code.
+
+Exit codes: 0 stopped on request, 1 failed (the log says why), 2 refused to start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from runtime.errors import ConfigError
+
+logger = logging.getLogger("kvorum.node")
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class NodeProcess(Protocol):
+    """A controller or a broker, as the process sees it."""
+
+    async def start(self) -> None:
+        """Return when the node is ready. Raises ConfigError if it refuses to start."""
+
+    async def stop(self) -> None:
+        """Leave in good order."""
+
+
+MakeNode = Callable[[Callable[[BaseException], None]], NodeProcess]
+"""Makes the node inside the running loop; takes the callback for fatal failures."""
+
+
+def set_up_logging(level: str = "INFO") -> None:
+    """One line an event on stderr: time, level, logger, message with key=value pairs."""
+    logging.basicConfig(
+        level=getattr(logging, level),
+        stream=sys.stderr,
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+        force=True,
+    )
+
+
+def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int:
+    """Run a node until SIGTERM, SIGINT or a failure; the exit code.
+
+    ready: called once, when the node serves.
+    """
+    # The heap at start is code that lives as long as the process; the collector need not walk it.
+    gc.collect()
+    gc.freeze()
+    try:
+        return asyncio.run(_run(make, ready))
+    except ConfigError as error:
+        logger.error("%s", error)
+        print(f"kvorum: {error}", file=sys.stderr)  # noqa: T201 - the one line a person needs
+        return EXIT_USAGE
+
+
+async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
+    loop = asyncio.get_running_loop()
+    stop_asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_asked.set)
+
+    def on_failure(error: BaseException) -> None:
+        # A core that broke its own rules, or a disk that failed: nothing may be written or
+        # answered any more. The next start recovers from what is on disk.
+        logger.critical("the node failed and exits", exc_info=error)
+        logging.shutdown()
+        os._exit(EXIT_FAILED)
+
+    node = make(on_failure)
+    start = asyncio.ensure_future(_start(node, ready))
+    stop = asyncio.ensure_future(stop_asked.wait())
+    await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if start.done():
+        start.result()
+        await stop
+    else:
+        start.cancel()
+        await asyncio.wait({start})
+    await node.stop()
+    return EXIT_OK
+
+
+async def _start(node: NodeProcess, ready: Callable[[], None]) -> None:
+    await node.start()
+    ready()
+
+
+async def ended(awaitable: Awaitable[object], timeout_ms: int) -> bool:
+    """Wait for something that should end; False if it did not in time."""
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await awaitable
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""What a node's configuration file may say, beyond what broker and controller bring themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from broker.config import BrokerConfig
+from metadata.controller import ControllerConfig
+from raft.model import RaftConfig
+from runtime.config import bind, reject_unknown
+from runtime.errors import ConfigError
+from runtime.ids import uuid_from_text
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProperties:
+    """Identity and addresses of a node.
+
+    listeners: `PLAINTEXT://host:port` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
+    advertised_listeners: what brokers tell clients instead; empty means listeners.
+    controller_quorum_voters: `1@host:port,2@host:port,...`, the same set on every node.
+    log_dirs: the node's data directory. peer_address_overrides: `id=host:port,...` where this
+    node finds a peer, if not where the peer says it is: a proxy, a tunnel, an address behind NAT.
+    """
+
+    node_id: int
+    cluster_id: str
+    listeners: str
+    controller_quorum_voters: str
+    log_dirs: str
+    advertised_listeners: str = ""
+    broker_rack: str = ""
+    peer_address_overrides: str = ""
+    broker_heartbeat_interval_ms: int = 500
+    controlled_shutdown_timeout_ms: int = 3_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumProperties:
+    """Patience of the quorum, in ms; the meaning of each is at raft.model.RaftConfig."""
+
+    controller_quorum_election_timeout_ms: int = 300
+    controller_quorum_fetch_timeout_ms: int = 900
+    controller_quorum_request_timeout_ms: int = 800
+    controller_quorum_fetch_wait_max_ms: int = 250
+    controller_quorum_retry_backoff_ms: int = 20
+    controller_quorum_leader_loss_grace_ms: int = 30
+
+
+CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, ControllerConfig)
+BROKER_CLASSES = (NodeProperties, QuorumProperties, BrokerConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """A node's configuration, checked.
+
+    controllers: where this node finds each controller, overrides applied; voter_addresses: where
+    the configuration says they are, for others to use.
+    """
+
+    node_id: int
+    cluster_id: str
+    directory: str
+    listen: Address
+    advertised: Address
+    rack: str | None
+    controllers: dict[int, Address]
+    voter_addresses: dict[int, Address]
+    overrides: dict[int, Address]
+    raft: RaftConfig
+    node: NodeProperties
+
+
+def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
+    """Check a controller's properties. Raises ConfigError for anything that cannot work."""
+    reject_unknown(properties, *CONTROLLER_CLASSES)
+    config = _node_config(properties, "CONTROLLER")
+    if config.node_id not in config.controllers:
+        raise ConfigError(
+            f"node.id={config.node_id} is not in controller.quorum.voters "
+            f"({config.node.controller_quorum_voters}); a controller must be one of them"
+        )
+    return config, bind(ControllerConfig, properties)
+
+
+def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
+    """Check a broker's properties. Raises ConfigError for anything that cannot work."""
+    reject_unknown(properties, *BROKER_CLASSES)
+    config = _node_config(properties, "PLAINTEXT")
+    if config.node_id in config.controllers:
+        raise ConfigError(
+            f"node.id={config.node_id} is a controller in controller.quorum.voters; "
+            "a broker needs an id of its own"
+        )
+    return config, bind(BrokerConfig, properties)
+
+
+def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfig:
+    node = bind(NodeProperties, properties)
+    quorum = bind(QuorumProperties, properties)
+    if node.node_id < 0:
+        raise ConfigError(f"node.id={node.node_id} must not be negative")
+    try:
+        uuid_from_text(node.cluster_id)
+    except ValueError as error:
+        raise ConfigError(f"cluster.id: {error}") from error
+    controllers = _voters(node.controller_quorum_voters)
+    overrides = _overrides(node.peer_address_overrides)
+    listen = _listener("listeners", node.listeners, listener_name)
+    advertised = listen
+    if node.advertised_listeners:
+        advertised = _listener("advertised.listeners", node.advertised_listeners, listener_name)
+    return NodeConfig(
+        node_id=node.node_id,
+        cluster_id=node.cluster_id,
+        directory=os.path.abspath(node.log_dirs),
+        listen=listen,
+        advertised=advertised,
+        rack=node.broker_rack or None,
+        controllers={i: overrides.get(i, address) for i, address in controllers.items()},
+        voter_addresses=controllers,
+        overrides=overrides,
+        raft=_raft_config(node, quorum, tuple(sorted(controllers))),
+        node=node,
+    )
+
+
+def _raft_config(
+    node: NodeProperties, quorum: QuorumProperties, voters: tuple[int, ...]
+) -> RaftConfig:
+    fetch_timeout_ms = quorum.controller_quorum_fetch_timeout_ms
+    wait_ms = quorum.controller_quorum_fetch_wait_max_ms
+    request_timeout_ms = quorum.controller_quorum_request_timeout_ms
+    if not wait_ms < request_timeout_ms < fetch_timeout_ms:
+        raise ConfigError(
+            "controller.quorum.fetch.wait.max.ms < controller.quorum.request.timeout.ms < "
+            f"controller.quorum.fetch.timeout.ms must hold, got {wait_ms}, "
+            f"{request_timeout_ms}, {fetch_timeout_ms}"
+        )
+    return RaftConfig(
+        node_id=node.node_id,
+        cluster_id=node.cluster_id,
+        voters=voters,
+        election_timeout_ms=quorum.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=fetch_timeout_ms,
+        check_quorum_timeout_ms=fetch_timeout_ms * 3 // 2,
+        leader_loss_grace_ms=quorum.controller_quorum_leader_loss_grace_ms,
+        fetch_wait_max_ms=wait_ms,
+        retry_backoff_ms=quorum.controller_quorum_retry_backoff_ms,
+        request_timeout_ms=request_timeout_ms,
+    )
+
+
+def _listener(property_name: str, text: str, listener_name: str) -> Address:
+    name, separator, address = text.partition("://")
+    if not separator or name != listener_name or "," in text:
+        raise ConfigError(
+            f"{property_name}={text!r} must be one listener of the form {listener_name}://host:port"
+        )
+    return parse_address(property_name, address)
+
+
+def parse_address(what: str, text: str) -> Address:
+    """`host:port`. Raises ConfigError naming `what` and the text."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{what}: {text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def _voters(text: str) -> dict[int, Address]:
+    voters: dict[int, Address] = {}
+    for part in text.split(","):
+        node_id, separator, address = part.strip().partition("@")
+        if not separator or not node_id.isdigit():
+            raise ConfigError(
+                f"controller.quorum.voters={text!r} must be of the form id@host:port,..."
+            )
+        if int(node_id) in voters:
+            raise ConfigError(f"controller.quorum.voters={text!r} names node {node_id} twice")
+        voters[int(node_id)] = parse_address("controller.quorum.voters", address)
+    return voters
+
+
+def _overrides(text: str) -> dict[int, Address]:
+    overrides: dict[int, Address] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        node_id, separator, address = part.partition("=")
+        if not separator or not node_id.isdigit():
+            raise ConfigError(
+                f"peer.address.overrides={text!r} must be of the form id=host:port,..."
+            )
+        overrides[int(node_id)] = parse_address("peer.address.overrides", address)
+    return overrides

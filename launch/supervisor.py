@@ -1,0 +1,231 @@
+"""Starts a planned cluster, watches its processes, restarts on request, stops in order.
+
+Runs in the launcher: no event loop, no thread, no gRPC, so that it can fork at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+
+from launch.cluster_file import ClusterFile, NodeEntry, write_cluster_file
+from launch.control import finish_restart, take_restart_requests
+from launch.forking import READY, Child, preload, spawn
+from launch.plan import HOST, ClusterPlan, NodePlan
+from runtime.errors import KvorumError
+
+STOP_TIMEOUT_MS = 8_000
+"""After this a node that was told to stop is killed; it recovers from disk next time."""
+
+STARTUP_TIMEOUT_MS = 60_000
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
+
+
+class StartupFailed(KvorumError):
+    """A node ended, or did not get ready, before the cluster was usable."""
+
+
+@dataclass(slots=True)
+class _Process:
+    node: NodePlan
+    child: Child | None = None
+    state: str = "stopped"
+    is_ready: bool = False
+
+
+class Supervisor:
+    """One cluster's processes. Use: start, wait_ready, run (until told to stop), stop."""
+
+    def __init__(self, plan: ClusterPlan, *, say: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._say = say
+        self._processes = {node.name: _Process(node) for node in plan.nodes}
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        self._stop_asked = False
+        self._had_handlers: dict[int, object] = {}
+
+    def start(self) -> None:
+        """Fork every node. Nothing is awaited."""
+        preload()
+        for fd in (self._wake_read, self._wake_write):
+            os.set_blocking(fd, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in _SIGNALS:
+            self._had_handlers[number] = signal.signal(number, self._on_signal)
+        for process in self._processes.values():
+            self._spawn(process)
+        self._write_cluster_file()
+
+    def wait_ready(self) -> None:
+        """Return when every node is ready. Raises StartupFailed naming the one that is not."""
+        deadline = time.monotonic() + STARTUP_TIMEOUT_MS / 1000
+        while not all(p.is_ready for p in self._processes.values()):
+            self._turn(deadline - time.monotonic())
+            for process in self._processes.values():
+                if process.state == "dead":
+                    raise StartupFailed(_why_it_died(process.node))
+            if self._stop_asked:
+                return
+            if time.monotonic() > deadline:
+                waiting = [p.node.name for p in self._processes.values() if not p.is_ready]
+                raise StartupFailed(f"not ready after {STARTUP_TIMEOUT_MS} ms: {waiting}")
+
+    def run(self) -> None:
+        """Watch until SIGTERM or SIGINT."""
+        while not self._stop_asked:
+            self._turn(None)
+
+    def stop(self) -> None:
+        """Stop brokers, then controllers, each in good order; kill what takes too long."""
+        for role in ("broker", "controller"):
+            group = [p for p in self._processes.values() if p.node.role == role]
+            self._stop_group(group)
+        self._write_cluster_file(is_running=False)
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._had_handlers.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    # Inside.
+
+    def _stop_group(self, group: list[_Process]) -> None:
+        for process in group:
+            if process.child is not None and process.state == "running":
+                process.state = "stopping"
+                # A paused node would never see the SIGTERM.
+                os.kill(process.child.pid, signal.SIGCONT)
+                os.kill(process.child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIMEOUT_MS / 1000
+        while any(p.child is not None for p in group):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                for process in group:
+                    if process.child is not None:
+                        self._say(f"{process.node.name} did not stop in time and is killed")
+                        os.kill(process.child.pid, signal.SIGKILL)
+                deadline = time.monotonic() + STOP_TIMEOUT_MS / 1000
+            self._turn(min(max(left, 0.0), 0.5))
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self._stop_asked = True
+
+    def _turn(self, timeout_s: float | None) -> None:
+        """Wait for something, then deal with all that happened."""
+        for key, _ in self._selector.select(timeout_s):
+            if key.fd == self._wake_read:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake_read, 4096)
+            else:
+                self._on_ready(key.data)
+        self._reap()
+        self._serve_requests()
+
+    def _on_ready(self, process: _Process) -> None:
+        child = process.child
+        if child is None:
+            return
+        data = os.read(child.ready_fd, len(READY))
+        self._forget_ready_fd(child)
+        if data == READY:
+            process.is_ready = True
+            node = process.node
+            self._say(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}")
+
+    def _forget_ready_fd(self, child: Child) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(child.ready_fd)
+            os.close(child.ready_fd)
+
+    def _reap(self) -> None:
+        changed = False
+        for process in self._processes.values():
+            child = process.child
+            if child is None:
+                continue
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            if pid == 0:
+                continue
+            changed = True
+            self._forget_ready_fd(child)
+            process.child = None
+            process.is_ready = False
+            was_asked = process.state == "stopping"
+            process.state = "stopped" if was_asked else "dead"
+            if not was_asked:
+                self._say(f"{process.node.name} died ({_exit_text(status)}); it is left dead")
+        if changed:
+            self._write_cluster_file()
+
+    def _serve_requests(self) -> None:
+        if self._stop_asked:
+            return
+        for name in take_restart_requests(self._plan.data_dir):
+            process = self._processes.get(name)
+            if process is not None and process.child is None:
+                self._spawn(process)
+                self._write_cluster_file()
+                self._say(f"{name} restarted")
+            finish_restart(self._plan.data_dir, name)
+
+    def _spawn(self, process: _Process) -> None:
+        # What the selector watches, the wake-up pipe's read end among it, is the parent's own.
+        watched = [key.fd for key in self._selector.get_map().values()]
+        process.child = spawn(process.node, close_fds=(self._wake_write, *watched))
+        process.state = "running"
+        process.is_ready = False
+        self._selector.register(process.child.ready_fd, selectors.EVENT_READ, process)
+
+    def _write_cluster_file(self, *, is_running: bool = True) -> None:
+        plan = self._plan
+        entries = []
+        for process in self._processes.values():
+            node = process.node
+            entries.append(
+                NodeEntry(
+                    name=node.name,
+                    id=node.node_id,
+                    roles=(node.role,),
+                    pid=None if process.child is None else process.child.pid,
+                    state="running" if process.child is not None else process.state,
+                    listener=f"{HOST}:{node.port}",
+                    advertised=node.advertised,
+                    directory=node.directory,
+                    log_file=node.log_file,
+                )
+            )
+        write_cluster_file(
+            plan.data_dir,
+            ClusterFile(
+                cluster_id=plan.cluster_id,
+                bootstrap=plan.bootstrap,
+                launcher_pid=os.getpid() if is_running else None,
+                nodes=tuple(entries),
+            ),
+        )
+
+
+def _exit_text(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _why_it_died(node: NodePlan) -> str:
+    """The node's own last words, or where to look for them."""
+    try:
+        with open(node.log_file, encoding="utf-8", errors="replace") as file:
+            last = [line.strip() for line in file.readlines()[-200:] if line.startswith("kvorum: ")]
+    except OSError:
+        last = []
+    words = last[-1].removeprefix("kvorum: ") if last else f"see {node.log_file}"
+    return f"{node.name}: {words}"

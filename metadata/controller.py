@@ -1,0 +1,191 @@
+"""The quorum controller without its driver: two images, sessions, and requests to decisions.
+
+`committed` is what the log says up to the high watermark; every controller keeps it, so that a
+standby takes over without loading anything. `speculative` is committed plus what this node, while
+active, has decided and not yet seen committed. Losing leadership drops it: there is no rollback.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metadata.decide import Context, Decision
+from metadata.decide.brokers import fence, heartbeat, register
+from metadata.decide.elections import elect_preferred
+from metadata.decide.isr import alter_partition
+from metadata.decide.producer_ids import allocate_producer_ids
+from metadata.decide.topics import create_topics, delete_topics
+from metadata.delta import Delta
+from metadata.image import EMPTY_IMAGE, ClusterImage
+from metadata.records import Record
+from metadata.requests import (
+    AllocateProducerIds,
+    AlteredPartition,
+    AlterPartition,
+    CreatedTopic,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    ElectedLeader,
+    ElectLeaders,
+    Heartbeat,
+    HeartbeatReply,
+    ProducerIdBlock,
+    RegisterBrokerRequest,
+    RegisteredBroker,
+)
+from metadata.sessions import BrokerSessions
+from runtime.errors import Rejected, invariant, required
+
+Request = (
+    RegisterBrokerRequest
+    | Heartbeat
+    | CreateTopics
+    | DeleteTopics
+    | AlterPartition
+    | AllocateProducerIds
+    | ElectLeaders
+)
+
+Reply = (
+    RegisteredBroker
+    | HeartbeatReply
+    | tuple[CreatedTopic, ...]
+    | tuple[DeletedTopic, ...]
+    | tuple[AlteredPartition, ...]
+    | tuple[ElectedLeader, ...]
+    | ProducerIdBlock
+    | Rejected
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """Kafka's property names with dots for underscores; times in milliseconds.
+
+    broker_session_timeout_ms: silence after which a broker is fenced.
+    broker_stream_grace_ms: how long a broken heartbeat stream may stay away before the broker is
+        fenced, long before its session times out (Kvorum's own).
+    """
+
+    broker_session_timeout_ms: int = 2_000
+    broker_stream_grace_ms: int = 100
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+
+
+class Controller:
+    """State and rules of one controller, active or standby."""
+
+    def __init__(self, config: ControllerConfig, *, cluster_id: str, rng: random.Random) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._rng = rng
+        self.committed: ClusterImage = EMPTY_IMAGE
+        self.speculative: ClusterImage | None = None
+        self.epoch = -1
+        self.sessions = BrokerSessions(
+            session_timeout_ms=config.broker_session_timeout_ms,
+            stream_grace_ms=config.broker_stream_grace_ms,
+        )
+
+    @property
+    def is_active(self) -> bool:
+        return self.speculative is not None
+
+    def claim(self, epoch: int, next_offset: int, now_ms: int) -> None:
+        """Become active: everything before next_offset is committed and replayed here."""
+        invariant(
+            self.committed.end_offset == next_offset,
+            f"claim at {next_offset} over an image that ends at {self.committed.end_offset}",
+        )
+        self.epoch = epoch
+        self.speculative = self.committed
+        self.sessions.reset(
+            {
+                broker.broker_id: broker.broker_epoch
+                for broker in self.committed.brokers.values()
+                if not broker.is_fenced
+            },
+            now_ms,
+        )
+
+    def renounce(self) -> None:
+        """Be a standby again: what was decided and is not committed never happened here."""
+        self.speculative = None
+
+    def note_committed(self, image: ClusterImage) -> None:
+        """The log up to the end of `image` is committed."""
+        invariant(
+            image.end_offset >= self.committed.end_offset,
+            f"the committed image would go back from {self.committed.end_offset} "
+            f"to {image.end_offset}",
+        )
+        self.committed = image
+
+    def decide(self, request: Request, now_ms: int) -> Decision[Reply]:
+        """Decide a request on the speculative image, which moves on by the decision's records."""
+        image = self._active_image()
+        decision = self._decide(image, request, now_ms)
+        self._advance(decision.records)
+        return decision
+
+    def expire_sessions(self, now_ms: int) -> list[tuple[int, str, tuple[Record, ...]]]:
+        """Fence the brokers whose session is over: (broker id, cause, records) each."""
+        fenced = []
+        for broker_id, cause in self.sessions.expired(now_ms):
+            self.sessions.drop(broker_id)
+            records = fence(self._active_image(), broker_id)
+            self._advance(records)
+            if records:
+                fenced.append((broker_id, cause, records))
+        return fenced
+
+    def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
+        match request:
+            case Heartbeat():
+                decision = heartbeat(image, request)
+                if isinstance(decision.reply, HeartbeatReply):
+                    self.sessions.touch(
+                        request.broker_id, request.broker_epoch, request.metadata_offset, now_ms
+                    )
+                return decision
+            case RegisterBrokerRequest():
+                has_session = self.sessions.is_alive(request.broker_id, now_ms)
+                registered = register(image, request, self._context(), has_session=has_session)
+                if isinstance(registered.reply, RegisteredBroker):
+                    epoch = registered.reply.broker_epoch
+                    self.sessions.touch(request.broker_id, epoch, -1, now_ms)
+                return registered
+            case CreateTopics():
+                return create_topics(image, request, self._context())
+            case DeleteTopics():
+                return delete_topics(image, request)
+            case AlterPartition():
+                return alter_partition(image, request)
+            case AllocateProducerIds():
+                return allocate_producer_ids(image, request)
+            case ElectLeaders():
+                return elect_preferred(image, request)
+
+    def _advance(self, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        image = self._active_image()
+        delta = Delta(image)
+        delta.replay_all(records)
+        self.speculative = delta.apply(end_offset=image.end_offset + len(records), epoch=self.epoch)
+
+    def _active_image(self) -> ClusterImage:
+        return required(self.speculative, "a standby controller decides nothing")
+
+    def _context(self) -> Context:
+        return Context(
+            next_offset=self._active_image().end_offset,
+            rng=self._rng,
+            cluster_id=self._cluster_id,
+            default_num_partitions=self._config.num_partitions,
+            default_replication_factor=self._config.default_replication_factor,
+        )

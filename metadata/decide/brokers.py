@@ -1,0 +1,121 @@
+"""Life of a broker: registration, fencing, unfencing, controlled shutdown (kraft.md section 12)."""
+
+from __future__ import annotations
+
+from metadata.decide import Context, Decision
+from metadata.decide.elections import changes_with_broker, changes_without_broker
+from metadata.image import BrokerImage, ClusterImage
+from metadata.records import BrokerRegistrationChange, Record, RegisterBroker
+from metadata.requests import (
+    Heartbeat,
+    HeartbeatReply,
+    RegisterBrokerRequest,
+    RegisteredBroker,
+)
+from runtime.errors import ErrorCode, Rejected
+
+
+def register(
+    image: ClusterImage, request: RegisterBrokerRequest, context: Context, *, has_session: bool
+) -> Decision[RegisteredBroker | Rejected]:
+    """Give a broker process its place and its epoch: the offset of its record.
+
+    has_session: a process with this id is alive. Another incarnation is then refused.
+    """
+    if request.cluster_id != context.cluster_id:
+        return _refused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, "
+            f"this is {context.cluster_id}",
+        )
+    if not request.endpoints:
+        return _refused(ErrorCode.INVALID_REGISTRATION, "a broker needs at least one listener")
+    known = image.brokers.get(request.broker_id)
+    records: list[Record] = []
+    if known is not None:
+        if known.incarnation_id == request.incarnation_id:
+            return Decision((), RegisteredBroker(broker_epoch=known.broker_epoch))
+        if has_session and not known.is_fenced:
+            return _refused(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"another process is registered as broker {request.broker_id} and is alive",
+            )
+        # The process that was there before may still lead partitions in this image.
+        active = set(image.active_broker_ids()) - {request.broker_id}
+        records.extend(changes_without_broker(image, request.broker_id, active))
+    broker_epoch = context.next_offset + len(records)
+    records.append(
+        RegisterBroker(
+            request.broker_id,
+            broker_epoch,
+            request.incarnation_id,
+            request.endpoints,
+            request.rack,
+        )
+    )
+    return Decision(tuple(records), RegisteredBroker(broker_epoch=broker_epoch))
+
+
+def heartbeat(image: ClusterImage, request: Heartbeat) -> Decision[HeartbeatReply | Rejected]:
+    """Answer a heartbeat: unfence a broker that has caught up, move leaders off one that goes."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        return _refused(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
+        )
+    if broker.broker_epoch != request.broker_epoch:
+        return _refused(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {request.broker_id} has epoch {broker.broker_epoch}, "
+            f"not {request.broker_epoch}",
+        )
+    # Caught up: it has published at least its own registration.
+    is_caught_up = request.metadata_offset > broker.broker_epoch
+    records: tuple[Record, ...] = ()
+    is_fenced = broker.is_fenced
+    if request.want_shutdown:
+        if not broker.is_fenced and not broker.in_controlled_shutdown:
+            records = _shut_down(image, broker)
+        return Decision(
+            records,
+            HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=True),
+        )
+    if request.want_fence and not broker.is_fenced:
+        records, is_fenced = fence(image, broker.broker_id), True
+    elif not request.want_fence and broker.is_fenced and is_caught_up:
+        records, is_fenced = _unfence(image, broker), False
+    return Decision(records, HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced))
+
+
+def fence(image: ClusterImage, broker_id: int) -> tuple[Record, ...]:
+    """Records that fence a broker and give away what it led."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.is_fenced:
+        return ()
+    active = set(image.active_broker_ids()) - {broker_id}
+    return (
+        BrokerRegistrationChange(broker_id, broker.broker_epoch, is_fenced=True),
+        *changes_without_broker(image, broker_id, active),
+    )
+
+
+def _unfence(image: ClusterImage, broker: BrokerImage) -> tuple[Record, ...]:
+    active = set(image.active_broker_ids()) | {broker.broker_id}
+    return (
+        BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, is_fenced=False),
+        *changes_with_broker(image, broker.broker_id, active),
+    )
+
+
+def _shut_down(image: ClusterImage, broker: BrokerImage) -> tuple[Record, ...]:
+    active = set(image.active_broker_ids()) - {broker.broker_id}
+    return (
+        BrokerRegistrationChange(
+            broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
+        ),
+        *changes_without_broker(image, broker.broker_id, active),
+    )
+
+
+def _refused(code: ErrorCode, message: str) -> Decision[Rejected]:
+    return Decision((), Rejected(code, message))

@@ -1,0 +1,106 @@
+"""The cluster as the metadata log says it is: one immutable value per log position.
+
+An image is never changed; `metadata.delta` makes the next one out of records. Persistent maps
+(`immutables.Map`) share what did not change, so that a controller can hold a committed and a
+speculative image and a snapshot can be written from one while the loop goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from immutables import Map
+
+from metadata.records import NO_LEADER, Endpoint
+
+#: Kafka's numbers of config resources.
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition. Field meanings as in `records.Partition`."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic: its name, its id (16 bytes) and its partitions by number from 0."""
+
+    name: str
+    topic_id: bytes
+    partitions: Map[int, PartitionImage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    """One registered broker. Only an unfenced one may lead or stand in an ISR."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    is_fenced: bool
+    in_controlled_shutdown: bool
+
+    @property
+    def is_active(self) -> bool:
+        """May lead, join an ISR and get new replicas."""
+        return not self.is_fenced and not self.in_controlled_shutdown
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The client listener; every registration has at least one."""
+        return self.endpoints[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterImage:
+    """Everything the metadata log has said up to `end_offset` (exclusive).
+
+    end_offset, epoch: position and epoch of the last applied record.
+    brokers: by id. topics: by topic id. topic_ids: topic id by name.
+    configs: by (resource type, resource name), each name to value.
+    """
+
+    end_offset: int = 0
+    epoch: int = 0
+    brokers: Map[int, BrokerImage] = field(default_factory=Map)
+    topics: Map[bytes, TopicImage] = field(default_factory=Map)
+    topic_ids: Map[str, bytes] = field(default_factory=Map)
+    configs: Map[tuple[int, str], Map[str, str]] = field(default_factory=Map)
+    features: Map[str, int] = field(default_factory=Map)
+    next_producer_id: int = 0
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic now living under this name."""
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def partition(self, topic_id: bytes, partition_id: int) -> PartitionImage | None:
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(partition_id)
+
+    def topic_configs(self, name: str) -> Map[str, str]:
+        """Dynamic configs set on the topic itself."""
+        return self.configs.get((RESOURCE_TOPIC, name), _NO_CONFIGS)
+
+    def active_broker_ids(self) -> list[int]:
+        """Ids of brokers that may lead, ascending."""
+        return sorted(b.broker_id for b in self.brokers.values() if b.is_active)
+
+
+_NO_CONFIGS: Map[str, str] = Map()
+
+EMPTY_IMAGE = ClusterImage()

@@ -1,0 +1,232 @@
+"""The driver of the controller: requests in, records to the log, replies out once committed.
+
+Walk 1. One task owns the controller (the loop itself: nothing here awaits while it changes
+state). A reply waits in the purgatory until the high watermark passes the last record it rests
+on; a reply without records waits for whatever was decided before it, so that nobody is ever
+answered from state that may still vanish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from metadata.controller import Controller, Reply, Request
+from metadata.image import ClusterImage
+from metadata.loader import advance
+from metadata.record_codec import encode_records
+from metadata.records import Record
+from raft.effects import LeaderChanged
+from raft.node import RaftNode
+from runtime.clock import monotonic_ms, wall_ms
+from runtime.errors import ErrorCode, Rejected, invariant
+from storage.batch import build_batch
+
+logger = logging.getLogger("kvorum.controller")
+
+RECORDS_PER_BATCH_MAX = 50_000
+"""Records of one decision in one batch, all or nothing; only fencing may need more."""
+
+PARKED_MAX = 20_000
+"""Replies waiting for commitment; more requests are turned away, not queued."""
+
+STALL_MS = 100
+"""A session timer that fires so late says that this process stood still, not the brokers."""
+
+
+@dataclass(slots=True)
+class _Parked:
+    end_offset: int
+    image: ClusterImage | None
+    reply: Reply | None
+    future: asyncio.Future[Reply] | None
+
+
+class ControllerLoop:
+    """Runs a Controller over a RaftNode; a `raft.node.RaftListener`."""
+
+    def __init__(
+        self, controller: Controller, *, on_failure: Callable[[BaseException], None]
+    ) -> None:
+        self.controller = controller
+        self._on_failure = on_failure
+        self._node: RaftNode | None = None
+        self._loop = asyncio.get_running_loop()
+        self._parked: deque[_Parked] = deque()
+        self._high_watermark = 0
+        self._leadership: LeaderChanged | None = None
+        self._is_catching_up = False
+        self._session_timer: asyncio.TimerHandle | None = None
+        self._session_timer_ms = 0
+
+    def attach(self, node: RaftNode) -> None:
+        """Give the loop its log; once, before the node starts."""
+        self._node = node
+
+    @property
+    def node(self) -> RaftNode:
+        invariant(self._node is not None, "the controller loop has no node yet")
+        return self._node  # type: ignore[return-value]
+
+    @property
+    def leader_id(self) -> int:
+        return self.node.core.leader_id
+
+    async def submit(self, request: Request, timeout_ms: int) -> Reply:
+        """Decide a request and wait until its outcome is committed.
+
+        Rejected(NOT_CONTROLLER) at once if this node is not active, and also when it stops being
+        active before the commit: the outcome is then unknown to it.
+        Rejected(REQUEST_TIMED_OUT) after timeout_ms: the outcome may still come true.
+        """
+        if not self.controller.is_active:
+            return self._not_controller()
+        if len(self._parked) >= PARKED_MAX:
+            return Rejected(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests in flight")
+        decision = self.controller.decide(request, monotonic_ms())
+        self._append(decision.records)
+        self._arm_session_timer()
+        end_offset = self.node.next_offset
+        if end_offset <= self._high_watermark:
+            return decision.reply
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        self._park(end_offset, decision.reply, future)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            return Rejected(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"not committed within {timeout_ms} ms; it may still come true",
+            )
+
+    def stream_broke(self, broker_id: int, broker_epoch: int) -> None:
+        """The heartbeat stream of a broker ended."""
+        if self.controller.is_active:
+            self.controller.sessions.stream_broke(broker_id, broker_epoch, monotonic_ms())
+            self._arm_session_timer()
+
+    # RaftListener.
+
+    def on_committed(self, high_watermark: int) -> None:
+        """Release what is committed now."""
+        self._high_watermark = high_watermark
+        if not self.controller.is_active:
+            self._catch_up()
+            return
+        while self._parked and self._parked[0].end_offset <= high_watermark:
+            parked = self._parked.popleft()
+            if parked.image is not None:
+                self.controller.note_committed(parked.image)
+            if parked.future is not None and not parked.future.done():
+                parked.future.set_result(parked.reply)  # type: ignore[arg-type]
+
+    def on_leader_changed(self, change: LeaderChanged) -> None:
+        """Claim later, when the epoch's first record is committed, or renounce now."""
+        self._leadership = change
+        if self.controller.is_active:
+            logger.info("node=%d renounces epoch=%d", self._node_id, self.controller.epoch)
+            self.controller.renounce()
+            while self._parked:
+                parked = self._parked.popleft()
+                if parked.future is not None and not parked.future.done():
+                    parked.future.set_result(self._not_controller())
+            self._catch_up()
+        self._maybe_claim()
+
+    # Inside.
+
+    @property
+    def _node_id(self) -> int:
+        return self.node.config.node_id
+
+    def _not_controller(self) -> Rejected:
+        leader_id = self.leader_id
+        leader = f"the leader is {leader_id}" if leader_id >= 0 else "no leader is known"
+        return Rejected(
+            ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller; {leader}"
+        )
+
+    def _catch_up(self) -> None:
+        """Apply committed records in chunks, giving way to the loop in between."""
+        if self._is_catching_up:
+            return
+        controller = self.controller
+        if controller.committed.end_offset < self._high_watermark:
+            _, image = advance(self.node.log, controller.committed, self._high_watermark)
+            controller.note_committed(image)
+        if controller.committed.end_offset < self._high_watermark:
+            self._is_catching_up = True
+            self._loop.call_soon(self._continue_catch_up)
+        else:
+            self._maybe_claim()
+
+    def _continue_catch_up(self) -> None:
+        self._is_catching_up = False
+        try:
+            self._catch_up()
+        except Exception as error:  # noqa: BLE001 - an unreadable record: the node must exit
+            self._on_failure(error)
+
+    def _maybe_claim(self) -> None:
+        change = self._leadership
+        if (
+            change is None
+            or change.leader_id != self._node_id
+            or self.controller.is_active
+            or self._high_watermark <= change.epoch_start_offset
+            or self.controller.committed.end_offset < self._high_watermark
+        ):
+            return
+        self.controller.claim(change.epoch, self.node.next_offset, monotonic_ms())
+        logger.info("node=%d claims epoch=%d", self._node_id, change.epoch)
+        self._arm_session_timer()
+
+    def _append(self, records: Sequence[Record]) -> None:
+        for start in range(0, len(records), RECORDS_PER_BATCH_MAX):
+            values = encode_records(records[start : start + RECORDS_PER_BATCH_MAX])
+            batch = build_batch([(None, value) for value in values], timestamp_ms=wall_ms())
+            self.node.propose(batch, len(values))
+        if records:
+            image = self.controller.speculative
+            invariant(
+                image is not None and image.end_offset == self.node.next_offset,
+                "the speculative image and the log have parted",
+            )
+            self._parked.append(_Parked(self.node.next_offset, image, None, None))
+
+    def _park(self, end_offset: int, reply: Reply, future: asyncio.Future[Reply]) -> None:
+        last = self._parked[-1] if self._parked else None
+        if last is not None and last.future is None and last.end_offset == end_offset:
+            last.reply, last.future = reply, future
+        else:
+            self._parked.append(_Parked(end_offset, None, reply, future))
+
+    def _arm_session_timer(self) -> None:
+        deadline_ms = self.controller.sessions.next_deadline_ms()
+        if deadline_ms is None or not self.controller.is_active:
+            return
+        if self._session_timer is not None:
+            if self._session_timer_ms <= deadline_ms:
+                return  # it fires in time and looks again
+            self._session_timer.cancel()
+        self._session_timer_ms = deadline_ms
+        delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
+        self._session_timer = self._loop.call_later(delay_s, self._on_session_timer)
+
+    def _on_session_timer(self) -> None:
+        self._session_timer = None
+        if not self.controller.is_active:
+            return
+        now_ms = monotonic_ms()
+        late_ms = now_ms - self._session_timer_ms
+        if late_ms > STALL_MS:
+            # Heartbeats may lie unread in the sockets: read them before judging anybody.
+            self.controller.sessions.postpone(late_ms)
+        for broker_id, cause, records in self.controller.expire_sessions(now_ms):
+            logger.warning("broker=%d is fenced: %s", broker_id, cause)
+            self._append(records)
+        self._arm_session_timer()

@@ -1,0 +1,105 @@
+"""Metadata records to bytes and back: msgpack arrays `[type, version, field, field, ...]`.
+
+Fields stand in the order of the dataclass. A record of an unknown type or of a version newer
+than this build knows is refused by name, never skipped: a node that skipped a fact would hold
+another image than its peers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgpack
+
+from metadata.records import RECORD_CLASSES, Endpoint, Record, RegisterBroker
+from runtime.errors import KvorumError
+
+
+class UnreadableRecord(KvorumError):
+    """A record that this build cannot read; the message says which and what to do."""
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of one record value."""
+    encoded: bytes = _PACK(_ENCODERS[type(record)](record))
+    return encoded
+
+
+def encode_records(records: Iterable[Record]) -> list[bytes]:
+    """The bytes of each record, in order."""
+    return [_PACK(_ENCODERS[type(record)](record)) for record in records]
+
+
+def decode_record(value: bytes | memoryview) -> Record:
+    """One record from its bytes.
+
+    Raises UnreadableRecord for unknown types, newer versions and malformed values.
+    """
+    try:
+        fields = msgpack.unpackb(value, use_list=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise UnreadableRecord(f"a metadata record is not msgpack: {error}") from error
+    if not isinstance(fields, tuple) or len(fields) < 2:
+        raise UnreadableRecord("a metadata record is not an array of type, version and fields")
+    record_class = _CLASSES.get(fields[0])
+    if record_class is None:
+        raise UnreadableRecord(
+            f"metadata record type {fields[0]} is unknown to this build; run a newer Kvorum"
+        )
+    if fields[1] > record_class.VERSION:
+        raise UnreadableRecord(
+            f"{record_class.__name__} version {fields[1]} is newer than version "
+            f"{record_class.VERSION} of this build; run a newer Kvorum"
+        )
+    try:
+        if record_class is RegisterBroker:
+            return _decode_register_broker(fields)
+        return record_class(*fields[2:])
+    except (TypeError, ValueError) as error:
+        raise UnreadableRecord(f"malformed {record_class.__name__}: {error}") from error
+
+
+def record_to_dict(record: Record) -> dict[str, Any]:
+    """The record's fields by name, uuids as bytes; for printing and export."""
+    return dataclasses.asdict(record)
+
+
+def _decode_register_broker(fields: tuple[Any, ...]) -> RegisterBroker:
+    broker_id, broker_epoch, incarnation_id, endpoints, *rest = fields[2:]
+    return RegisterBroker(
+        broker_id, broker_epoch, incarnation_id, tuple(Endpoint(*e) for e in endpoints), *rest
+    )
+
+
+def _encode_register_broker(record: RegisterBroker) -> tuple[Any, ...]:
+    endpoints = tuple((e.name, e.host, e.port, e.security_protocol) for e in record.endpoints)
+    return (
+        record.TYPE,
+        record.VERSION,
+        record.broker_id,
+        record.broker_epoch,
+        record.incarnation_id,
+        endpoints,
+        record.rack,
+        record.is_fenced,
+    )
+
+
+def _plain_encoder(record_class: type[Record]) -> Callable[[Any], tuple[Any, ...]]:
+    names = [field.name for field in dataclasses.fields(record_class)]
+    head = (record_class.TYPE, record_class.VERSION)
+
+    def encode(record: Any) -> tuple[Any, ...]:
+        return (*head, *[getattr(record, name) for name in names])
+
+    return encode
+
+
+_PACK = msgpack.Packer(use_bin_type=True).pack
+_CLASSES: dict[int, type[Record]] = {c.TYPE: c for c in RECORD_CLASSES}
+_ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    c: _plain_encoder(c) for c in RECORD_CLASSES
+}
+_ENCODERS[RegisterBroker] = _encode_register_broker

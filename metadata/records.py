@@ -1,0 +1,202 @@
+"""The records of the metadata log: what each says, field by field.
+
+Names follow Apache Kafka's metadata schemas (kraft.md section 10); the bytes are our own
+(`record_codec`). Every class names its type id and the newest version this build can read.
+A record states a fact that has been decided; it never asks for a decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a node listens. security_protocol: Kafka's name, for now always PLAINTEXT."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A broker process took its place. It stays fenced until its heartbeat shows it caught up.
+
+    broker_epoch: offset of this very record; fences every earlier process of that id.
+    incarnation_id: random uuid of the process, so that a retry is told from another process.
+    """
+
+    TYPE: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 0
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    is_fenced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """The broker is gone for good; its id may be used anew."""
+
+    TYPE: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 0
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic was made. Its id is never used again, even if the name is."""
+
+    TYPE: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 0
+
+    name: str
+    topic_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition was made, whole.
+
+    replicas: broker ids, in order of preference for leadership; isr: those in sync;
+    leader: broker id or NO_LEADER; leader_epoch rises with each leader, partition_epoch with
+    each change.
+    """
+
+    TYPE: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 0
+
+    topic_id: bytes
+    partition_id: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A dynamic config was set, or with value None removed.
+
+    resource_type: Kafka's number (2 topic, 4 broker); resource_name: "" is the cluster default.
+    """
+
+    TYPE: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 0
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """What changed of a partition; None means unchanged.
+
+    Replay raises partition_epoch by one always, and leader_epoch by one iff leader is given
+    (kraft.md section 10, replaying rules).
+    """
+
+    TYPE: ClassVar[int] = 5
+    VERSION: ClassVar[int] = 0
+
+    topic_id: bytes
+    partition_id: int
+    isr: tuple[int, ...] | None = None
+    leader: int | None = None
+    replicas: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopic:
+    """The topic and all its partitions are gone; brokers delete their replicas."""
+
+    TYPE: ClassVar[int] = 9
+    VERSION: ClassVar[int] = 0
+
+    topic_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevel:
+    """The finalised level of a feature (KIP-584); level 0 removes it."""
+
+    TYPE: ClassVar[int] = 12
+    VERSION: ClassVar[int] = 0
+
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIds:
+    """A block of producer ids was handed to a broker; the next block begins at next_producer_id."""
+
+    TYPE: ClassVar[int] = 15
+    VERSION: ClassVar[int] = 0
+
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistrationChange:
+    """A broker was fenced or unfenced, or began its controlled shutdown; None means unchanged."""
+
+    TYPE: ClassVar[int] = 17
+    VERSION: ClassVar[int] = 0
+
+    broker_id: int
+    broker_epoch: int
+    is_fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoOp:
+    """Nothing. Shows followers that the log, and with it their view, still moves."""
+
+    TYPE: ClassVar[int] = 20
+    VERSION: ClassVar[int] = 0
+
+
+Record = (
+    RegisterBroker
+    | UnregisterBroker
+    | Topic
+    | Partition
+    | Config
+    | PartitionChange
+    | RemoveTopic
+    | FeatureLevel
+    | ProducerIds
+    | BrokerRegistrationChange
+    | NoOp
+)
+
+RECORD_CLASSES: tuple[type[Record], ...] = (
+    RegisterBroker,
+    UnregisterBroker,
+    Topic,
+    Partition,
+    Config,
+    PartitionChange,
+    RemoveTopic,
+    FeatureLevel,
+    ProducerIds,
+    BrokerRegistrationChange,
+    NoOp,
+)

@@ -1,0 +1,165 @@
+"""What may be asked of the active controller, and its answers, as plain values.
+
+The decisions (`metadata.decide`) take these; the gRPC edge turns messages into them and back.
+An answer carries an error per item, so that one bad item never spoils a request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from metadata.records import Endpoint
+from runtime.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to make.
+
+    num_partitions, replication_factor: -1 means the cluster's default.
+    assignments: replicas by hand, partition i is assignments[i]; then both counts are -1.
+    configs: (name, value) pairs.
+    """
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, ...], ...] = ()
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopics:
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic:
+    """The outcome for one topic; ids and counts are set only when error is NONE."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    topic_id: bytes = bytes(16)
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReference:
+    """A topic by name, or by id when name is empty."""
+
+    name: str = ""
+    topic_id: bytes = bytes(16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopics:
+    topics: tuple[TopicReference, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    name: str
+    topic_id: bytes = bytes(16)
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRequest:
+    """A broker process asks for its place.
+
+    broker_epoch_before: the epoch this id had before a clean shutdown, -1 if unknown.
+    """
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    broker_epoch_before: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredBroker:
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A broker is alive. metadata_offset: end offset of the metadata it has published."""
+
+    broker_id: int
+    broker_epoch: int
+    metadata_offset: int
+    want_fence: bool = False
+    want_shutdown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposal:
+    """A leader asks for a new ISR. new_isr: (broker id, broker epoch or -1) pairs (KIP-903)."""
+
+    topic_id: bytes
+    partition_id: int
+    leader_epoch: int
+    partition_epoch: int
+    new_isr: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartition:
+    broker_id: int
+    broker_epoch: int
+    proposals: tuple[IsrProposal, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlteredPartition:
+    """The partition as it is after the proposal, or the reason why it was refused."""
+
+    topic_id: bytes
+    partition_id: int
+    error: ErrorCode = ErrorCode.NONE
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIds:
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlock:
+    """Producer ids [start, start + length) belong to the asking broker alone."""
+
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeaders:
+    """Preferred election for partitions (topic name, partition id); empty means all."""
+
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectedLeader:
+    topic: str
+    partition_id: int
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""

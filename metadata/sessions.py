@@ -1,0 +1,88 @@
+"""Which brokers are alive, as the active controller sees it. Soft state: never in the log.
+
+A broker's session ends by silence (session timeout) or, sooner, when its heartbeat stream broke
+and did not come back within a short grace: the process is gone. A slow broker that still answers
+keeps both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_NEVER_MS = 1 << 62
+
+
+@dataclass(slots=True)
+class _Session:
+    broker_epoch: int
+    deadline_ms: int
+    stream_deadline_ms: int = _NEVER_MS
+    metadata_offset: int = -1
+
+
+class BrokerSessions:
+    """Sessions by broker id; all times in milliseconds of the driver's monotonic clock."""
+
+    def __init__(self, *, session_timeout_ms: int, stream_grace_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._stream_grace_ms = stream_grace_ms
+        self._sessions: dict[int, _Session] = {}
+
+    def reset(self, brokers: dict[int, int], now_ms: int) -> None:
+        """A new active controller: each registered broker (id to epoch) gets a fresh deadline."""
+        deadline_ms = now_ms + self._session_timeout_ms
+        self._sessions = {
+            broker_id: _Session(broker_epoch, deadline_ms)
+            for broker_id, broker_epoch in brokers.items()
+        }
+
+    def touch(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> None:
+        """A registration or a heartbeat of this epoch arrived."""
+        self._sessions[broker_id] = _Session(
+            broker_epoch,
+            now_ms + self._session_timeout_ms,
+            metadata_offset=metadata_offset,
+        )
+
+    def stream_broke(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+        """The heartbeat stream of this epoch ended; a newer one is none of its business."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.broker_epoch == broker_epoch:
+            session.stream_deadline_ms = now_ms + self._stream_grace_ms
+
+    def postpone(self, by_ms: int) -> None:
+        """This process itself stood still for so long: what it did not hear proves nothing."""
+        for session in self._sessions.values():
+            session.deadline_ms += by_ms
+            if session.stream_deadline_ms != _NEVER_MS:
+                session.stream_deadline_ms += by_ms
+
+    def drop(self, broker_id: int) -> None:
+        """The broker was fenced: nothing to watch until it is heard of again."""
+        self._sessions.pop(broker_id, None)
+
+    def is_alive(self, broker_id: int, now_ms: int) -> bool:
+        """A process under this id was heard of lately and its stream, if it broke, may return."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.stream_deadline_ms != _NEVER_MS:
+            return False
+        return now_ms < session.deadline_ms
+
+    def expired(self, now_ms: int) -> list[tuple[int, str]]:
+        """Brokers whose session is over, with the cause, ascending by id."""
+        gone = []
+        for broker_id in sorted(self._sessions):
+            session = self._sessions[broker_id]
+            if now_ms >= session.stream_deadline_ms:
+                gone.append((broker_id, "its heartbeat stream broke and did not come back"))
+            elif now_ms >= session.deadline_ms:
+                gone.append((broker_id, "its session timed out"))
+        return gone
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expired` has to be asked next, None for never."""
+        deadline_ms = min(
+            (min(s.deadline_ms, s.stream_deadline_ms) for s in self._sessions.values()),
+            default=_NEVER_MS,
+        )
+        return None if deadline_ms == _NEVER_MS else deadline_ms

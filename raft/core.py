@@ -1,0 +1,362 @@
+"""One node of the quorum, as a function: `step(event, now_ms) -> effects`.
+
+Decides elections, replication and commitment; never waits, reads a clock or touches a disk.
+Effects must be carried out in order. `raft.node` does so on real parts, `chaos.sim` in virtual
+time. Facts: ../docs/protocol/election.md, KIP-595, KIP-996.
+"""
+
+from __future__ import annotations
+
+import random
+
+from raft.effects import (
+    Effect,
+    HighWatermarkAdvanced,
+    LeaderChanged,
+    Noted,
+    Reply,
+)
+from raft.events import (
+    CallerGone,
+    Event,
+    LogFlushed,
+    Propose,
+    RequestFailed,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    Tick,
+)
+from raft.log_tail import LogTail
+from raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    QuorumEpochResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.model import RaftConfig, VoteState
+from raft.roles import election, follower, leader
+from raft.roles.states import (
+    NEVER_MS,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
+from raft.transitions import become_follower, become_unattached
+from runtime.errors import ErrorCode, invariant
+from runtime.ids import NO_NODE
+
+
+class RaftCore:
+    """A node's whole state of consensus.
+
+    epoch, voted_id, persisted_leader_id: as last emitted by PersistVoteState.
+    high_watermark: end (exclusive) of what is known to be committed, -1 if not known yet.
+    """
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        *,
+        vote_state: VoteState,
+        log: LogTail,
+        rng: random.Random,
+        now_ms: int,
+    ) -> None:
+        self.config = config
+        self.log = log
+        self.rng = rng
+        self.high_watermark = -1
+        self.epoch = vote_state.epoch
+        self.voted_id = vote_state.voted_id
+        self.persisted_leader_id = vote_state.leader_id
+        if log.last_epoch > self.epoch:
+            self.epoch, self.voted_id, self.persisted_leader_id = log.last_epoch, NO_NODE, NO_NODE
+        self._correlation_id = 0
+        self._effects: list[Effect] = []
+        self._leadership = LeaderChanged(self.epoch, NO_NODE)
+        self.role: Role = self._initial_role(now_ms)
+
+    # What drivers ask.
+
+    @property
+    def leader_id(self) -> int:
+        """Whom this node takes for the leader, NO_NODE if nobody."""
+        return self._leadership.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    def next_deadline_ms(self) -> int | None:
+        """When a Tick is due if nothing else happens, None for never."""
+        deadline_ms = self.role.deadline_ms
+        return None if deadline_ms >= NEVER_MS else deadline_ms
+
+    def summary(self) -> str:
+        """One line for logs, tests and tools."""
+        return (
+            f"node={self.config.node_id} role={type(self.role).__name__.lower()} "
+            f"epoch={self.epoch} leader={self.leader_id} voted={self.voted_id} "
+            f"end={self.log.end_offset} flushed={self.log.flushed_end_offset} "
+            f"hw={self.high_watermark}"
+        )
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Let one event happen at now_ms; what must be done about it, in order."""
+        invariant(not self._effects, "step is not re-entrant")
+        match event:
+            case RequestReceived(request, token):
+                self._on_request(request, token, now_ms)
+            case ResponseReceived(sender_id, correlation_id, response):
+                self._on_response(sender_id, correlation_id, response, now_ms)
+            case LogFlushed(end_offset, generation):
+                self._on_log_flushed(end_offset, generation, now_ms)
+            case Propose():
+                invariant(isinstance(self.role, Leader), "only a leader appends")
+                if isinstance(self.role, Leader):
+                    leader.on_propose(self, self.role, event)
+            case RequestFailed(_, correlation_id):
+                self._on_request_failed(correlation_id, now_ms)
+            case CallerGone(token):
+                if isinstance(self.role, Leader):
+                    leader.on_caller_gone(self.role, token)
+            case Resign():
+                if isinstance(self.role, Leader):
+                    leader.resign(self, now_ms, "asked to")
+            case Tick():
+                pass
+        if now_ms >= self.role.deadline_ms:
+            self._on_tick(now_ms)
+        effects, self._effects = self._effects, []
+        return effects
+
+    # What the role handlers use.
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def note_leadership(self, leadership: LeaderChanged) -> None:
+        """Tell the driver of another leader or epoch, once."""
+        if leadership != self._leadership:
+            self._leadership = leadership
+            self.emit(leadership)
+            self.emit(Noted(f"epoch={leadership.epoch} leader={leadership.leader_id}"))
+
+    def next_correlation_id(self) -> int:
+        self._correlation_id += 1
+        return self._correlation_id
+
+    def random_election_deadline_ms(self, now_ms: int) -> int:
+        base_ms = self.config.election_timeout_ms
+        return now_ms + base_ms + self.rng.randrange(base_ms)
+
+    def random_fetch_deadline_ms(self, now_ms: int) -> int:
+        # Spread by a tenth, so that followers of a silent leader do not stand in step.
+        base_ms = self.config.fetch_timeout_ms
+        return now_ms + base_ms + self.rng.randrange(base_ms // 10 + 1)
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Raise the high watermark to offset; False (and nothing done) if that is not higher."""
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.emit(HighWatermarkAdvanced(offset))
+        return True
+
+    def lead(self, granting: list[int], now_ms: int) -> None:
+        """The votes are in: become leader of the epoch stood for."""
+        role = leader.begin_epoch(self, granting, now_ms)
+        self.note_leadership(
+            LeaderChanged(self.epoch, self.config.node_id, role.epoch_start_offset)
+        )
+
+    # Events.
+
+    def _hasten_election(self, now_ms: int) -> None:
+        """Stand soon: the first question is a pre-vote, which harms nobody."""
+        if isinstance(self.role, Unattached) and self.config.is_voter:
+            self.role.election_deadline_ms = self._startup_deadline_ms(now_ms)
+
+    def _startup_deadline_ms(self, now_ms: int) -> int:
+        return now_ms + self.rng.randrange(self.config.startup_election_timeout_ms + 1)
+
+    def _initial_role(self, now_ms: int) -> Role:
+        """The role after a restart (kraft.md section 1). A node never starts as leader."""
+        config = self.config
+        deadline_ms = self._startup_deadline_ms(now_ms)
+        if not config.is_voter:
+            return Unattached(discover_at_ms=now_ms)
+        if self.persisted_leader_id == config.node_id:
+            # It may have appended in this epoch what it no longer has: it must not lead it again,
+            # or one (offset, epoch) could name two records.
+            return Resigned(leader_id=config.node_id, election_deadline_ms=deadline_ms)
+        if len(config.voters) == 1:
+            return Unattached(election_deadline_ms=now_ms)
+        if self.persisted_leader_id in config.voters:
+            return Follower(
+                leader_id=self.persisted_leader_id,
+                fetch_deadline_ms=self.random_fetch_deadline_ms(now_ms),
+                retry_at_ms=now_ms,
+            )
+        return Unattached(election_deadline_ms=deadline_ms)
+
+    def _on_tick(self, now_ms: int) -> None:
+        match self.role:
+            case Leader() as role:
+                leader.on_tick(self, role, now_ms)
+            case Follower() as role:
+                follower.on_tick(self, role, now_ms)
+            case Prospective() | Candidate() as role:
+                election.on_tick(self, role, now_ms)
+            case Unattached() as role:
+                if now_ms >= role.discover_at_ms:
+                    follower.discover(self, role, now_ms)
+                if now_ms >= role.election_deadline_ms:
+                    election.stand(self, now_ms, "no leader within the election timeout")
+            case Resigned():
+                become_unattached(self, self.epoch + 1, now_ms)
+                self._hasten_election(now_ms)
+
+    def _on_request(self, request: Request, token: int, now_ms: int) -> None:
+        if request.cluster_id != self.config.cluster_id:
+            self._refuse(request, token, ErrorCode.INCONSISTENT_CLUSTER_ID)
+            return
+        match request:
+            case FetchRequest():
+                if isinstance(self.role, Leader):
+                    leader.on_fetch(self, self.role, request, token, now_ms)
+                else:
+                    self._refuse(request, token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            case VoteRequest():
+                election.on_vote_request(self, request, token, now_ms)
+            case BeginQuorumEpochRequest():
+                self._on_begin_quorum_epoch(request, token, now_ms)
+            case EndQuorumEpochRequest():
+                self._on_end_quorum_epoch(request, token, now_ms)
+
+    def _refuse(self, request: Request, token: int, error: ErrorCode) -> None:
+        epoch, leader_id = self.epoch, self.role.leader_id
+        if isinstance(self.role, Resigned):
+            leader_id = NO_NODE
+        if isinstance(request, FetchRequest):
+            self.emit(Reply(token, FetchResponse(epoch=epoch, leader_id=leader_id, error=error)))
+        elif isinstance(request, VoteRequest):
+            reason = error.name.lower()
+            self.emit(Reply(token, VoteResponse(epoch=epoch, error=error, reason=reason)))
+        else:
+            response = QuorumEpochResponse(epoch=epoch, leader_id=leader_id, error=error)
+            self.emit(Reply(token, response))
+
+    def _on_begin_quorum_epoch(
+        self, request: BeginQuorumEpochRequest, token: int, now_ms: int
+    ) -> None:
+        if request.voter_id != self.config.node_id:
+            self._refuse(request, token, ErrorCode.INVALID_VOTER_KEY)
+        elif request.epoch < self.epoch:
+            self._refuse(request, token, ErrorCode.FENCED_LEADER_EPOCH)
+        else:
+            self._learn_leader(request.epoch, request.leader_id, now_ms)
+            if isinstance(self.role, Follower) and not self.role.is_leader_lost:
+                self.role.fetch_deadline_ms = self.random_fetch_deadline_ms(now_ms)
+            self._refuse(request, token, ErrorCode.NONE)
+
+    def _on_end_quorum_epoch(self, request: EndQuorumEpochRequest, token: int, now_ms: int) -> None:
+        if request.epoch < self.epoch:
+            self._refuse(request, token, ErrorCode.FENCED_LEADER_EPOCH)
+            return
+        self._learn_leader(request.epoch, request.leader_id, now_ms)
+        role = self.role
+        if isinstance(role, Follower) and self.config.is_voter:
+            # The leader itself says it is gone. The best successor stands at once; each one
+            # after it waits twice as long (kraft.md section 4, EndQuorumEpoch).
+            role.is_leader_lost = True
+            successors = request.preferred_successors
+            if self.config.node_id in successors:
+                position = successors.index(self.config.node_id)
+                wait_ms = self.config.leader_loss_grace_ms * ((1 << position) - 1)
+            else:
+                wait_ms = self.config.election_timeout_ms
+            role.stand_at_ms = min(role.stand_at_ms, now_ms + wait_ms)
+        self._refuse(request, token, ErrorCode.NONE)
+
+    def _learn_leader(self, epoch: int, leader_id: int, now_ms: int) -> None:
+        """Somebody names the leader of an epoch not below this node's."""
+        if epoch > self.epoch:
+            if leader_id not in (NO_NODE, self.config.node_id):
+                become_follower(self, epoch, leader_id, now_ms)
+            else:
+                become_unattached(self, epoch, now_ms)
+            return
+        if leader_id == NO_NODE or isinstance(self.role, Resigned):
+            return
+        known = self.role.leader_id
+        invariant(
+            known in (NO_NODE, leader_id),
+            f"two leaders in epoch {epoch}: {known} and {leader_id}",
+        )
+        if leader_id != self.config.node_id and isinstance(
+            self.role, Unattached | Prospective | Candidate
+        ):
+            if isinstance(self.role, Prospective) and known != NO_NODE:
+                return  # it has lost this very leader and is asking the others about it
+            become_follower(self, epoch, leader_id, now_ms)
+
+    def _on_response(
+        self, sender_id: int, correlation_id: int, response: Response, now_ms: int
+    ) -> None:
+        if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self.emit(Noted(f"peer={sender_id} belongs to another cluster"))
+            self._on_request_failed(correlation_id, now_ms)
+            return
+        if response.epoch < self.epoch:
+            # A stale answer says nothing, but the peer is free for the next request.
+            self._on_request_failed(correlation_id, now_ms, is_lost=False)
+            return
+        epoch_before = self.epoch
+        self._learn_leader(response.epoch, response.leader_id, now_ms)
+        if self.epoch != epoch_before:
+            return
+        match response, self.role:
+            case VoteResponse(), (Prospective() | Candidate()) as role:
+                election.on_vote_response(self, role, correlation_id, response, now_ms)
+            case FetchResponse(), Follower() as role:
+                follower.on_fetch_response(self, role, correlation_id, response, now_ms)
+            case FetchResponse(), Unattached() as role if role.correlation_id == correlation_id:
+                follower.on_discovery_response(self, role, sender_id, response, now_ms)
+            case _:
+                pass  # the role that asked is no more
+
+    def _on_request_failed(self, correlation_id: int, now_ms: int, *, is_lost: bool = True) -> None:
+        match self.role:
+            case Follower() as role if is_lost:
+                follower.on_request_failed(self, role, correlation_id, now_ms)
+            case Follower() as role if role.correlation_id == correlation_id:
+                role.correlation_id = -1
+                role.retry_at_ms = now_ms + self.config.retry_backoff_ms
+            case Prospective() | Candidate() as role:
+                election.on_request_failed(self, role, correlation_id, now_ms)
+            case Unattached() as role if role.correlation_id == correlation_id:
+                follower.on_discovery_failed(self, role, now_ms)
+            case _:
+                pass  # a resend is due anyway, or the role that asked is no more
+
+    def _on_log_flushed(self, end_offset: int, generation: int, now_ms: int) -> None:
+        if not self.log.flushed(end_offset, generation):
+            return
+        match self.role:
+            case Leader() as role:
+                leader.on_log_flushed(self, role)
+            case Follower() as role:
+                follower.on_log_flushed(self, role, now_ms)
+            case _:
+                pass

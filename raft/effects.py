@@ -1,0 +1,139 @@
+"""What the core wants done, in the order in which it must be done.
+
+A Reply or SendRequest behind a PersistVoteState waits for that write's fsync. The disk's answer
+to FlushLog comes back as the event LogFlushed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raft.messages import Request, Response
+from raft.model import VoteState
+
+
+@dataclass(frozen=True, slots=True)
+class PersistVoteState:
+    """Write and fsync before the next effect is carried out."""
+
+    state: VoteState
+
+
+@dataclass(frozen=True, slots=True)
+class AppendProposed:
+    """Append the proposed batches back to back from base_offset, stamped with this epoch."""
+
+    base_offset: int
+    epoch: int
+    batches: tuple[bytes | bytearray, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLeaderChange:
+    """Append the control record that opens an epoch (KIP-595)."""
+
+    base_offset: int
+    epoch: int
+    leader_id: int
+    voters: tuple[int, ...]
+    granting_voters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFetched:
+    """Append batches as the leader sent them."""
+
+    base_offset: int
+    records: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Drop everything at and above end_offset."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLog:
+    """fsync the log up to end_offset, then tell with LogFlushed. Need not block what follows.
+
+    Several may be answered at once by the last. generation counts truncations: a flush that
+    began before one says nothing of what was appended after it.
+    """
+
+    end_offset: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Send to a peer; the outcome is ResponseReceived or RequestFailed with correlation_id."""
+
+    receiver_id: int
+    correlation_id: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the request that came with this token."""
+
+    token: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyWithRecords:
+    """Answer a fetch with log bytes from fetch_offset, not reaching end_offset (exclusive)."""
+
+    token: int
+    epoch: int
+    leader_id: int
+    high_watermark: int
+    fetch_offset: int
+    end_offset: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkAdvanced:
+    """Everything below high_watermark is committed and will never change."""
+
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """This node sees another leader (NO_NODE: none) or epoch than before.
+
+    epoch_start_offset: only if this node itself leads: where its epoch begins. It may act as
+    leader once the high watermark has passed that offset.
+    """
+
+    epoch: int
+    leader_id: int
+    epoch_start_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A line of the election timeline."""
+
+    text: str
+
+
+Effect = (
+    PersistVoteState
+    | AppendProposed
+    | AppendLeaderChange
+    | AppendFetched
+    | TruncateLog
+    | FlushLog
+    | SendRequest
+    | Reply
+    | ReplyWithRecords
+    | HighWatermarkAdvanced
+    | LeaderChanged
+    | Noted
+)

@@ -1,0 +1,81 @@
+"""What can happen to a node of the quorum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raft.messages import Request, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed: some deadline of the core may be due."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """A peer asks. token: names the caller in the Reply effect."""
+
+    request: Request
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallerGone:
+    """The caller of a parked request hung up; no Reply will be heard."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReceived:
+    """The answer to the SendRequest effect with this correlation id."""
+
+    sender_id: int
+    correlation_id: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """The connection refused or broke, so no answer will come for this SendRequest effect.
+
+    A fact about the peer, not yet a verdict on it. Silence is no failure: the core's own
+    deadlines deal with that.
+    """
+
+    receiver_id: int
+    correlation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFlushed:
+    """All of the log below end_offset survives a power cut, as of that FlushLog's generation."""
+
+    end_offset: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """The state machine has batches to append; record_counts: records in each batch."""
+
+    batches: tuple[bytes | bytearray, ...]
+    record_counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Step down if leading: the process is going to stop, or the state machine failed."""
+
+
+Event = (
+    Tick
+    | RequestReceived
+    | CallerGone
+    | ResponseReceived
+    | RequestFailed
+    | LogFlushed
+    | Propose
+    | Resign
+)

@@ -1,0 +1,23 @@
+"""Majority arithmetic and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def majority(voter_count: int) -> int:
+    """How many of voter_count voters decide."""
+    return voter_count // 2 + 1
+
+
+def committed_offset(end_offsets: Sequence[int]) -> int:
+    """The greatest offset that a majority of voters has reached.
+
+    end_offsets: one per voter, -1 for a voter that has told nothing yet (kraft.md section 5).
+    """
+    return sorted(end_offsets, reverse=True)[len(end_offsets) // 2]
+
+
+def is_lost(voter_count: int, rejected: Iterable[int]) -> bool:
+    """No majority can be had any more, whatever the voters still silent say."""
+    return voter_count - len(set(rejected)) < majority(voter_count)

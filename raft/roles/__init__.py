@@ -1,0 +1,1 @@
+"""One module a role family: what a node in that role does with each event."""

@@ -1,0 +1,212 @@
+"""Standing for election: pre-votes, votes, and answering those of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.effects import Noted, Reply, SendRequest
+from raft.messages import VoteRequest, VoteResponse
+from raft.quorum import is_lost, majority
+from raft.roles.states import (
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from raft.transitions import (
+    become_candidate,
+    become_follower,
+    become_prospective,
+    become_unattached,
+)
+from runtime.errors import ErrorCode
+from runtime.ids import NO_NODE
+
+if TYPE_CHECKING:
+    from raft.core import RaftCore
+
+
+def stand(core: RaftCore, now_ms: int, reason: str) -> None:
+    """Begin a pre-vote."""
+    core.emit(Noted(f"epoch={core.epoch} stands prospective reason={reason!r}"))
+    role = become_prospective(core, now_ms)
+    _ask_all(core, role, now_ms)
+    _count(core, role, now_ms)
+
+
+def on_tick(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
+    """Send again what failed; give up a round that took too long."""
+    if now_ms >= role.election_deadline_ms:
+        core.emit(Noted(f"epoch={core.epoch} round timed out as {type(role).__name__}"))
+        _round_failed(core, role, now_ms)
+        return
+    for voter_id in sorted(v for v, at_ms in role.resend_at_ms.items() if now_ms >= at_ms):
+        del role.resend_at_ms[voter_id]
+        _ask(core, role, voter_id)
+
+
+def on_vote_response(
+    core: RaftCore,
+    role: Prospective | Candidate,
+    correlation_id: int,
+    response: VoteResponse,
+    now_ms: int,
+) -> None:
+    """Count an answer of this round; the epoch has been compared already."""
+    voter_id = role.pending.pop(correlation_id, None)
+    if voter_id is None:
+        return  # an answer of an earlier round
+    if response.is_granted:
+        role.granted.add(voter_id)
+    else:
+        role.rejected.add(voter_id)
+        core.emit(Noted(f"epoch={core.epoch} voter={voter_id} refused reason={response.reason!r}"))
+    _count(core, role, now_ms)
+
+
+def on_request_failed(
+    core: RaftCore, role: Prospective | Candidate, correlation_id: int, now_ms: int
+) -> None:
+    """Ask the voter again after a pause."""
+    voter_id = role.pending.pop(correlation_id, None)
+    if voter_id is not None:
+        role.resend_at_ms[voter_id] = now_ms + core.config.retry_backoff_ms
+
+
+def on_vote_request(core: RaftCore, request: VoteRequest, token: int, now_ms: int) -> None:
+    """Answer a candidate, or one who would be (kraft.md section 4, vote handling)."""
+    error = _invalid(core, request)
+    if error is ErrorCode.NONE and request.epoch > core.epoch:
+        become_unattached(core, request.epoch, now_ms)
+    if error is not ErrorCode.NONE:
+        refusal = "request is invalid or stale"
+    elif request.is_pre_vote:
+        refusal = _pre_vote_refusal(core, request)
+    else:
+        refusal = _vote_refusal(core, request)
+        if not refusal and core.voted_id == NO_NODE:
+            # The vote is on disk before the answer leaves: PersistVoteState precedes Reply.
+            become_unattached(core, core.epoch, now_ms, voted_id=request.candidate_id)
+    kind = "pre-vote" if request.is_pre_vote else "vote"
+    verdict = f"refused reason={refusal!r}" if refusal else "granted"
+    core.emit(Noted(f"epoch={core.epoch} {kind} for={request.candidate_id} {verdict}"))
+    core.emit(
+        Reply(
+            token,
+            VoteResponse(
+                epoch=core.epoch,
+                leader_id=core.role.leader_id,
+                is_granted=not refusal,
+                error=error,
+                reason=refusal,
+            ),
+        )
+    )
+
+
+def _invalid(core: RaftCore, request: VoteRequest) -> ErrorCode:
+    # A candidate's log cannot hold its own epoch yet; a pre-vote is asked in the epoch of the log.
+    last_epoch_limit = request.epoch if request.is_pre_vote else request.epoch - 1
+    if request.voter_id != core.config.node_id:
+        return ErrorCode.INVALID_VOTER_KEY
+    if request.end_offset < 0 or not 0 <= request.last_epoch <= last_epoch_limit:
+        return ErrorCode.INVALID_REQUEST
+    if request.epoch < core.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.NONE
+
+
+def _pre_vote_refusal(core: RaftCore, request: VoteRequest) -> str:
+    match core.role:
+        case Leader():
+            return "is the leader"
+        case Resigned():
+            return "resigned in this epoch"
+        case Follower() as role if role.has_fetched and not role.is_leader_lost:
+            # KIP-996 grants only before the first fetch. Kvorum also grants once this node has
+            # lost the leader itself, so that fail-over need not wait for its fetch timeout.
+            return "leader alive"
+        case _:
+            return _stale_log(core, request)
+
+
+def _vote_refusal(core: RaftCore, request: VoteRequest) -> str:
+    if core.voted_id == request.candidate_id:
+        return ""
+    if core.voted_id != NO_NODE:
+        return f"voted for {core.voted_id}"
+    if not isinstance(core.role, Unattached | Prospective):
+        return f"is {type(core.role).__name__.lower()} in this epoch"
+    if core.role.leader_id != NO_NODE:
+        return f"leader of this epoch is {core.role.leader_id}"
+    return _stale_log(core, request)
+
+
+def _stale_log(core: RaftCore, request: VoteRequest) -> str:
+    own = (core.log.last_epoch, core.log.end_offset)
+    if (request.last_epoch, request.end_offset) >= own:
+        return ""
+    return f"stale log: {(request.last_epoch, request.end_offset)} is behind {own}"
+
+
+def _ask_all(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
+    for voter_id in core.config.voters:
+        if voter_id != core.config.node_id:
+            _ask(core, role, voter_id)
+
+
+def _ask(core: RaftCore, role: Prospective | Candidate, voter_id: int) -> None:
+    correlation_id = core.next_correlation_id()
+    role.pending[correlation_id] = voter_id
+    core.emit(
+        SendRequest(
+            voter_id,
+            correlation_id,
+            VoteRequest(
+                cluster_id=core.config.cluster_id,
+                epoch=core.epoch,
+                candidate_id=core.config.node_id,
+                voter_id=voter_id,
+                last_epoch=core.log.last_epoch,
+                end_offset=core.log.end_offset,
+                is_pre_vote=isinstance(role, Prospective),
+            ),
+        )
+    )
+
+
+def _count(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
+    voters = core.config.voters
+    if len(role.granted) >= majority(len(voters)):
+        if isinstance(role, Prospective):
+            candidate = become_candidate(core, now_ms)
+            core.emit(Noted(f"epoch={core.epoch} stands candidate"))
+            _ask_all(core, candidate, now_ms)
+            _count(core, candidate, now_ms)
+        else:
+            core.lead(sorted(role.granted), now_ms)
+    elif is_lost(len(voters), role.rejected):
+        _round_failed(core, role, now_ms)
+
+
+def _round_failed(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
+    if isinstance(role, Candidate):
+        # Wait out the rest of a random time before the next round, so that two candidates
+        # that split the votes do not meet again in step.
+        if now_ms >= role.election_deadline_ms:
+            stand(core, now_ms, "the round as candidate timed out")
+        return
+    if role.leader_id not in (NO_NODE, core.config.node_id):
+        leader_id = role.leader_id
+        become_follower(core, core.epoch, leader_id, now_ms)
+        follower = core.role
+        if isinstance(follower, Follower):
+            # The others still have the leader; this node has not, and says so if asked.
+            follower.is_leader_lost = True
+        return
+    become_unattached(core, core.epoch, now_ms)
+    unattached = core.role
+    if isinstance(unattached, Unattached):
+        unattached.election_deadline_ms = core.random_election_deadline_ms(now_ms)

@@ -1,0 +1,191 @@
+"""Following: one fetch in flight, truncate where the leader says, append, fsync, ask again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.effects import AppendFetched, FlushLog, Noted, SendRequest, TruncateLog
+from raft.messages import FetchRequest, FetchResponse
+from raft.roles import election
+from raft.roles.states import NEVER_MS, Follower, Unattached
+from raft.transitions import become_follower, become_unattached
+from runtime.errors import ErrorCode, invariant
+from runtime.ids import NO_NODE
+
+if TYPE_CHECKING:
+    from raft.core import RaftCore
+
+
+def on_tick(core: RaftCore, role: Follower, now_ms: int) -> None:
+    """Act on the deadlines that have come."""
+    if now_ms >= role.fetch_deadline_ms:
+        role.is_leader_lost = True
+        _give_up(core, now_ms, "the fetch timeout passed")
+    elif now_ms >= role.stand_at_ms:
+        _give_up(core, now_ms, "the stream to the leader broke and did not come back")
+    elif now_ms >= role.request_deadline_ms:
+        role.correlation_id = -1
+        fetch(core, role, now_ms)
+    elif now_ms >= role.retry_at_ms:
+        fetch(core, role, now_ms)
+
+
+def fetch(core: RaftCore, role: Follower, now_ms: int) -> None:
+    """Ask the leader for what comes next, once all of the own log is on disk.
+
+    The fetch vouches for everything below its offset. A node that led before may still have a
+    flush of its own under way.
+    """
+    role.retry_at_ms = NEVER_MS
+    role.request_deadline_ms = NEVER_MS
+    if core.config.is_voter and core.log.flushed_end_offset < core.log.end_offset:
+        role.is_flushing = True
+        core.emit(FlushLog(core.log.end_offset, core.log.generation))
+        return
+    role.correlation_id = send_fetch(core, role.leader_id)
+    role.request_deadline_ms = now_ms + core.config.request_timeout_ms
+
+
+def send_fetch(core: RaftCore, receiver_id: int) -> int:
+    """Emit a fetch from the end of the log; its correlation id."""
+    correlation_id = core.next_correlation_id()
+    core.emit(
+        SendRequest(
+            receiver_id,
+            correlation_id,
+            FetchRequest(
+                cluster_id=core.config.cluster_id,
+                epoch=core.epoch,
+                replica_id=core.config.node_id,
+                fetch_offset=core.log.end_offset,
+                last_fetched_epoch=core.log.last_epoch,
+                high_watermark=core.high_watermark,
+            ),
+        )
+    )
+    return correlation_id
+
+
+def on_fetch_response(
+    core: RaftCore, role: Follower, correlation_id: int, response: FetchResponse, now_ms: int
+) -> None:
+    """Take the answer to the fetch in flight; the epoch is this one's."""
+    if correlation_id != role.correlation_id:
+        return  # it was given up; a second append of the same records would not fit
+    role.correlation_id = -1
+    role.request_deadline_ms = NEVER_MS
+    if response.error is not ErrorCode.NONE:
+        _on_fetch_error(core, role, response, now_ms)
+        return
+    role.has_fetched = True
+    role.is_leader_lost = False
+    role.stand_at_ms = NEVER_MS
+    role.fetch_deadline_ms = core.random_fetch_deadline_ms(now_ms)
+    if response.diverging is not None:
+        _truncate(core, response)
+        fetch(core, role, now_ms)
+        return
+    if response.spans:
+        _append(core, response)
+    core.advance_high_watermark(min(core.log.end_offset, response.high_watermark))
+    fetch(core, role, now_ms)
+
+
+def on_request_failed(core: RaftCore, role: Follower, correlation_id: int, now_ms: int) -> None:
+    """The connection to the leader broke or was refused."""
+    if correlation_id != role.correlation_id:
+        return
+    role.correlation_id = -1
+    role.request_deadline_ms = NEVER_MS
+    if not core.config.is_voter:
+        _look_elsewhere(core, now_ms)
+        return
+    role.retry_at_ms = now_ms + core.config.retry_backoff_ms
+    _lose_leader(core, role, now_ms, "the stream broke")
+
+
+def on_log_flushed(core: RaftCore, role: Follower, now_ms: int) -> None:
+    """What was appended is on disk: ask for more, which tells the leader so."""
+    if role.is_flushing and core.log.flushed_end_offset == core.log.end_offset:
+        role.is_flushing = False
+        fetch(core, role, now_ms)
+
+
+def discover(core: RaftCore, role: Unattached, now_ms: int) -> None:
+    """An observer asks any voter; the answer names the leader."""
+    role.discover_at_ms = now_ms + core.config.request_timeout_ms
+    role.correlation_id = send_fetch(core, core.rng.choice(core.config.voters))
+
+
+def on_discovery_response(
+    core: RaftCore, role: Unattached, sender_id: int, response: FetchResponse, now_ms: int
+) -> None:
+    """An answer that named no leader, or the leader's own."""
+    role.correlation_id = -1
+    if response.error is ErrorCode.NONE:
+        become_follower(core, core.epoch, sender_id, now_ms)
+    else:
+        role.discover_at_ms = now_ms + core.config.retry_backoff_ms
+
+
+def on_discovery_failed(core: RaftCore, role: Unattached, now_ms: int) -> None:
+    """That voter cannot be reached: another one, soon."""
+    role.correlation_id = -1
+    role.discover_at_ms = now_ms + core.config.retry_backoff_ms
+
+
+def _truncate(core: RaftCore, response: FetchResponse) -> None:
+    diverging = response.diverging
+    if diverging is None:
+        return
+    end_offset = core.log.truncation_offset(diverging)
+    invariant(
+        end_offset >= core.high_watermark,
+        f"leader asks to truncate to {end_offset}, below the high watermark "
+        f"{core.high_watermark}: committed records would be lost",
+    )
+    core.emit(Noted(f"epoch={core.epoch} truncates from={core.log.end_offset} to={end_offset}"))
+    core.log.truncate(end_offset)
+    core.emit(TruncateLog(end_offset))
+
+
+def _append(core: RaftCore, response: FetchResponse) -> None:
+    base_offset = core.log.end_offset
+    for span in response.spans:
+        core.log.append(span)
+    core.emit(AppendFetched(base_offset, response.records))
+
+
+def _on_fetch_error(core: RaftCore, role: Follower, response: FetchResponse, now_ms: int) -> None:
+    if not core.config.is_voter and response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        _look_elsewhere(core, now_ms)
+        return
+    role.retry_at_ms = now_ms + core.config.retry_backoff_ms
+    if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        # The epoch is the same, so it is the leader itself that leads no more: it restarted.
+        _lose_leader(core, role, now_ms, "it says that it leads no more")
+
+
+def _lose_leader(core: RaftCore, role: Follower, now_ms: int, reason: str) -> None:
+    """Give the leader a short grace to come back, then stand."""
+    if role.is_leader_lost:
+        return
+    core.emit(Noted(f"epoch={core.epoch} lost leader={role.leader_id} reason={reason!r}"))
+    role.is_leader_lost = True
+    grace_ms = core.config.leader_loss_grace_ms
+    role.stand_at_ms = now_ms + grace_ms + core.rng.randrange(grace_ms + 1)
+
+
+def _give_up(core: RaftCore, now_ms: int, reason: str) -> None:
+    if core.config.is_voter:
+        election.stand(core, now_ms, reason)
+    else:
+        _look_elsewhere(core, now_ms)
+
+
+def _look_elsewhere(core: RaftCore, now_ms: int) -> None:
+    become_unattached(core, core.epoch, now_ms)
+    role = core.role
+    if isinstance(role, Unattached):
+        role.discover_at_ms = now_ms + core.config.retry_backoff_ms
+        role.leader_id = NO_NODE

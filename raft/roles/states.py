@@ -1,0 +1,141 @@
+"""The roles of a node in one epoch, and which may follow which (kraft.md section 1).
+
+Only `raft.transitions` makes these, so that every change of role is checked against
+`TRANSITIONS` and persisted in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from raft.progress import ParkedFetch, ReplicaProgress
+from runtime.ids import NO_NODE
+
+NEVER_MS = 1 << 62
+"""A deadline that does not come."""
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Knows the epoch, and perhaps who leads it, but does not follow anybody.
+
+    Voters wait for election_deadline_ms; observers look for the leader at discover_at_ms.
+    """
+
+    leader_id: int = NO_NODE
+    election_deadline_ms: int = NEVER_MS
+    discover_at_ms: int = NEVER_MS
+    correlation_id: int = -1
+
+    @property
+    def deadline_ms(self) -> int:
+        return min(self.election_deadline_ms, self.discover_at_ms)
+
+
+@dataclass(slots=True)
+class Election:
+    """A round of votes. pending: correlation id to voter; resend_at_ms: voter to time."""
+
+    election_deadline_ms: int
+    granted: set[int]
+    rejected: set[int] = field(default_factory=set)
+    pending: dict[int, int] = field(default_factory=dict)
+    resend_at_ms: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def deadline_ms(self) -> int:
+        return min(self.election_deadline_ms, *self.resend_at_ms.values(), NEVER_MS)
+
+
+@dataclass(slots=True)
+class Prospective(Election):
+    """Asks whether a vote would be granted, in the same epoch, writing nothing (KIP-996).
+
+    leader_id: the leader it lost, to whom it returns if the others still have that leader.
+    """
+
+    leader_id: int = NO_NODE
+
+
+@dataclass(slots=True)
+class Candidate(Election):
+    """Raised the epoch, voted for itself, asks for votes."""
+
+    @property
+    def leader_id(self) -> int:
+        return NO_NODE
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from the leader of the epoch.
+
+    has_fetched: at least one fetch from this leader succeeded.
+    is_leader_lost: the connection broke or the fetch timeout passed since the last success.
+    fetch_offset: what the fetch in flight (correlation_id, -1 if none) asked for.
+    is_flushing: appended records are on their way to the disk; the next fetch would vouch for
+        them, so it waits.
+    """
+
+    leader_id: int
+    fetch_deadline_ms: int
+    has_fetched: bool = False
+    is_leader_lost: bool = False
+    stand_at_ms: int = NEVER_MS
+    correlation_id: int = -1
+    request_deadline_ms: int = NEVER_MS
+    retry_at_ms: int = NEVER_MS
+    is_flushing: bool = False
+
+    @property
+    def deadline_ms(self) -> int:
+        return min(
+            self.fetch_deadline_ms, self.stand_at_ms, self.request_deadline_ms, self.retry_at_ms
+        )
+
+
+@dataclass(slots=True)
+class Leader:
+    """Appends and answers fetches.
+
+    epoch_start_offset: where this epoch's first record (LeaderChange) stands; the high watermark
+        may not move before that record is on a majority.
+    """
+
+    leader_id: int
+    epoch_start_offset: int
+    elected_at_ms: int
+    voters: dict[int, ReplicaProgress]
+    observers: dict[int, ReplicaProgress] = field(default_factory=dict)
+    parked: dict[int, ParkedFetch] = field(default_factory=dict)
+    begin_epoch_at_ms: int = NEVER_MS
+    check_quorum_at_ms: int = NEVER_MS
+    parked_deadline_ms: int = NEVER_MS
+
+    @property
+    def deadline_ms(self) -> int:
+        return min(self.begin_epoch_at_ms, self.check_quorum_at_ms, self.parked_deadline_ms)
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Led this epoch and will neither lead nor vote in it again; tells voters to take over."""
+
+    leader_id: int
+    election_deadline_ms: int
+
+    @property
+    def deadline_ms(self) -> int:
+        return self.election_deadline_ms
+
+
+Role = Unattached | Prospective | Candidate | Follower | Leader | Resigned
+
+TRANSITIONS: dict[type, frozenset[type]] = {
+    Unattached: frozenset({Unattached, Prospective, Follower}),
+    Prospective: frozenset({Unattached, Candidate, Follower}),
+    Candidate: frozenset({Unattached, Prospective, Follower, Leader}),
+    Leader: frozenset({Unattached, Follower, Resigned}),
+    Follower: frozenset({Unattached, Prospective, Follower}),
+    Resigned: frozenset({Unattached, Follower}),
+}

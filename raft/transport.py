@@ -1,0 +1,195 @@
+"""The quorum's gRPC: a stream a peer for fetches, unary calls for what is rare.
+
+Carries messages and facts (an answer, a failure), decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from kvorum.rpc import raft_pb2 as pb
+from kvorum.rpc import raft_pb2_grpc as pb_grpc
+from raft import codec
+from raft import messages as m
+from raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
+from runtime.rpc import open_channel
+from runtime.tasks import TaskGroup
+
+PeerAddress = Callable[[int], str | None]
+"""Address `host:port` of a node id, None if unknown."""
+
+
+class RaftTransport:
+    """Sends requests to peers; outcomes come back through `deliver` as events."""
+
+    def __init__(
+        self,
+        *,
+        peer_address: PeerAddress,
+        request_timeout_ms: int,
+        deliver: Callable[[Event], None],
+        tasks: TaskGroup,
+    ) -> None:
+        self._peer_address = peer_address
+        self._timeout_s = request_timeout_ms / 1000
+        self._deliver = deliver
+        self._tasks = tasks
+        self._peers: dict[int, _Peer] = {}
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    def send(self, receiver_id: int, correlation_id: int, request: m.Request) -> None:
+        """Send; ResponseReceived or RequestFailed follows, or silence for a fetch."""
+        peer = self._peers.get(receiver_id)
+        if peer is None:
+            address = self._peer_address(receiver_id)
+            if address is None:
+                failed = RequestFailed(receiver_id, correlation_id)
+                asyncio.get_running_loop().call_soon(self._deliver, failed)
+                return
+            peer = self._peers[receiver_id] = _Peer(receiver_id, address)
+        if isinstance(request, m.FetchRequest):
+            if peer.fetch_task is not None:
+                # The core gave the earlier fetch up; its stream may hang, so it goes too.
+                peer.fetch_task.cancel()
+                peer.close_stream()
+            coroutine = self._fetch(peer, correlation_id, request)
+            peer.fetch_task = self._tasks.spawn(coroutine, f"fetch-{receiver_id}")
+        else:
+            coroutine = self._call(peer, correlation_id, request)
+            call = self._tasks.spawn(coroutine, f"raft-call-{receiver_id}")
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    async def drain(self, timeout_ms: int) -> None:
+        """Wait until the unary calls under way have ended, at most timeout_ms."""
+        if self._calls:
+            await asyncio.wait(list(self._calls), timeout=timeout_ms / 1000)
+
+    async def stop(self) -> None:
+        for peer in self._peers.values():
+            peer.close_stream()
+            await peer.channel.close()
+
+    async def _fetch(self, peer: _Peer, correlation_id: int, request: m.FetchRequest) -> None:
+        event: Event
+        try:
+            stream = peer.stream
+            if stream is None:
+                stream = peer.stream = peer.stub.Fetch()
+            await stream.write(codec.encode_request(request, correlation_id))
+            message = await stream.read()
+            if message is grpc.aio.EOF:
+                raise grpc.aio.UsageError("the peer closed the stream")
+            response = codec.decode_fetch_response(message)
+            event = ResponseReceived(peer.node_id, message.correlation_id, response)
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            peer.close_stream()
+            event = RequestFailed(peer.node_id, correlation_id)
+        peer.fetch_task = None
+        self._deliver(event)
+
+    async def _call(self, peer: _Peer, correlation_id: int, request: m.Request) -> None:
+        message: Any = codec.encode_request(request)
+        event: Event
+        try:
+            response: m.Response
+            match request:
+                case m.VoteRequest():
+                    reply = await peer.stub.Vote(message, timeout=self._timeout_s)
+                    response = codec.decode_vote_response(reply)
+                case m.BeginQuorumEpochRequest():
+                    reply = await peer.stub.BeginQuorumEpoch(message, timeout=self._timeout_s)
+                    response = codec.decode_quorum_epoch_response(reply)
+                case _:
+                    reply = await peer.stub.EndQuorumEpoch(message, timeout=self._timeout_s)
+                    response = codec.decode_quorum_epoch_response(reply)
+            event = ResponseReceived(peer.node_id, correlation_id, response)
+        except grpc.aio.AioRpcError:
+            event = RequestFailed(peer.node_id, correlation_id)
+        self._deliver(event)
+
+
+class _Peer:
+    """The channel to one node, its fetch stream and the fetch in flight on it."""
+
+    def __init__(self, node_id: int, address: str) -> None:
+        self.node_id = node_id
+        self.channel = open_channel(address)
+        self.stub = pb_grpc.RaftStub(self.channel)
+        self.stream: Any = None
+        self.fetch_task: asyncio.Task[Any] | None = None
+
+    def close_stream(self) -> None:
+        if self.stream is not None:
+            self.stream.cancel()
+            self.stream = None
+
+
+class RaftServicer(pb_grpc.RaftServicer):
+    """Hands requests to the node and waits for its reply."""
+
+    def __init__(self, deliver: Callable[[Event], None]) -> None:
+        self._deliver = deliver
+        self._next_token = 0
+        self._is_stopped = False
+        self._waiting: dict[int, asyncio.Future[m.Response]] = {}
+
+    def reply(self, token: int, response: m.Response) -> None:
+        """Answer the caller named by token; nothing happens if it hung up."""
+        future = self._waiting.pop(token, None)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    def stop(self) -> None:
+        """Turn away whoever waits, and all that come: the node is stopping."""
+        self._is_stopped = True
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(_Stopping())
+        self._waiting.clear()
+
+    async def Vote(self, request: pb.VoteRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_vote_request(request), context)
+
+    async def BeginQuorumEpoch(self, request: pb.BeginQuorumEpochRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_begin_request(request), context)
+
+    async def EndQuorumEpoch(self, request: pb.EndQuorumEpochRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_end_request(request), context)
+
+    async def Fetch(
+        self, request_iterator: AsyncIterator[pb.FetchRequest], context: Any
+    ) -> AsyncIterator[Any]:
+        async for request in request_iterator:
+            yield await self._answer(
+                codec.decode_fetch_request(request), context, request.correlation_id
+            )
+
+    async def _answer(self, request: m.Request, context: Any, correlation_id: int = 0) -> Any:
+        try:
+            return codec.encode_response(await self._ask(request), correlation_id)
+        except _Stopping:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is stopping")
+
+    async def _ask(self, request: m.Request) -> m.Response:
+        if self._is_stopped:
+            raise _Stopping
+        self._next_token += 1
+        token = self._next_token
+        future: asyncio.Future[m.Response] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        try:
+            self._deliver(RequestReceived(request, token))
+            return await future
+        finally:
+            if self._waiting.pop(token, None) is not None:
+                self._deliver(CallerGone(token))
+
+
+class _Stopping(Exception):
+    """No answer will come."""

@@ -1,0 +1,1 @@
+"""The only door to the outside: clocks, disks, tasks, RPC plumbing, configuration, errors, ids."""

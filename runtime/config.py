@@ -1,0 +1,137 @@
+"""Node properties: Kafka's dotted names in TOML files, bound to typed dataclasses.
+
+A dataclass field `log_segment_bytes` is the property `log.segment.bytes`. Unknown names are an
+error that names the nearest match; values are checked against the field's type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_type_hints
+
+from runtime.errors import ConfigError
+
+DataclassT = TypeVar("DataclassT")
+
+Properties = dict[str, Any]
+"""Property name to value: str, int, float or bool."""
+
+
+def load_properties(path: str) -> Properties:
+    """The properties of a TOML file; tables are joined by dots, so `[log] dirs` is `log.dirs`.
+
+    Raises ConfigError for a file that cannot be read or is not TOML.
+    """
+    try:
+        with open(path, "rb") as file:
+            return _flatten(tomllib.load(file), "", path)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """`key=value` as given on a command line. Raises ConfigError if it has no `=`."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise ConfigError(f"{text!r} is not of the form key=value")
+    return name.strip(), value.strip()
+
+
+def dump_properties(properties: Mapping[str, Any]) -> str:
+    """The TOML text of properties, one a line, names quoted so that none becomes a table."""
+    lines = []
+    for name in sorted(properties):
+        value = properties[name]
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        elif isinstance(value, int | float):
+            text = str(value)
+        else:
+            escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+            text = f'"{escaped}"'
+        lines.append(f'"{name}" = {text}')
+    return "\n".join(lines) + "\n"
+
+
+def property_names(*classes: type[Any]) -> list[str]:
+    """All property names that these dataclasses understand."""
+    return [_name(field) for cls in classes for field in dataclasses.fields(cls)]
+
+
+def reject_unknown(properties: Mapping[str, Any], *classes: type[Any]) -> None:
+    """Raise ConfigError naming every property that none of the dataclasses understands."""
+    known = property_names(*classes)
+    problems = []
+    for name in sorted(set(properties) - set(known)):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        problems.append(f"unknown property {name!r}{hint}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def bind(cls: type[DataclassT], properties: Mapping[str, Any]) -> DataclassT:
+    """An instance of `cls` from the properties that are its fields; the others are left alone.
+
+    Raises ConfigError naming property, value and expected type, or a missing required one.
+    """
+    hints = get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        name = _name(field)
+        if name in properties:
+            values[field.name] = _convert(name, properties[name], hints[field.name])
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"property {name!r} is required")
+    return cls(**values)
+
+
+def _name(field: dataclasses.Field[Any]) -> str:
+    return field.name.replace("_", ".")
+
+
+def _flatten(table: Mapping[str, Any], prefix: str, path: str) -> Properties:
+    flat: Properties = {}
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            flat.update(_flatten(value, f"{name}.", path))
+        elif isinstance(value, str | int | float | bool):
+            flat[name] = value
+        else:
+            raise ConfigError(f"{path}: {name!r} must be a string, a number or a boolean")
+    return flat
+
+
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    try:
+        if kind is bool:
+            return _boolean(value)
+        if kind is int:
+            if isinstance(value, bool | float):
+                raise ValueError
+            return int(value)
+        if kind is float:
+            if isinstance(value, bool):
+                raise ValueError
+            return float(value)
+    except ValueError:
+        raise ConfigError(f"property {name!r} must be a {_KINDS[kind]}, not {value!r}") from None
+    return str(value)
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+_KINDS = {bool: "boolean (true or false)", int: "whole number", float: "number"}

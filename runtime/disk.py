@@ -1,0 +1,195 @@
+"""The disk, as narrow as storage needs it.
+
+`Disk` and `DiskFile` are the seam between storage and the world: `OsDisk` is the real one, the
+simulator brings another that loses unsynced bytes and fails on demand. Every call blocks; a
+caller that must not block (the event loop on fsync) runs it in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from typing import Protocol
+
+
+class DiskFile(Protocol):
+    """One open file, read and written by absolute position."""
+
+    @property
+    def path(self) -> str: ...
+
+    def fileno(self) -> int:
+        """Descriptor for sendfile, or -1 if this disk has none."""
+        ...
+
+    def size(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; shorter only at the end of the file."""
+        ...
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of `data` at `position`. Raises OSError; part may then have been written."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return only when every byte written so far survives a power cut (fdatasync)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A tree of files."""
+
+    def open(self, path: str) -> DiskFile:
+        """Open for reading and writing; made empty if missing (its folder must exist)."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in a folder, sorted; empty if the folder is missing."""
+        ...
+
+    def make_dirs(self, path: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; missing is fine."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder and all in it; missing is fine."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic replacement of `target` by `source`, within one folder tree."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make names created, renamed or removed in this folder survive a power cut."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Replace the file's content so that a crash leaves the old or the new, whole.
+
+        Writes `path.tmp`, fsyncs it, renames it, fsyncs the folder.
+        """
+        ...
+
+
+class OsDiskFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < length and (data := os.pread(self._fd, length - got, position + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        written = os.pwrite(self._fd, data, position)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(self._fd, view[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        _fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsDisk:
+    """The operating system's files."""
+
+    def open(self, path: str) -> OsDiskFile:
+        return OsDiskFile(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+
+def _fdatasync_or_fsync() -> Callable[[int], None]:
+    # macOS has no fdatasync; there fsync is the nearest.
+    return getattr(os, "fdatasync", os.fsync)
+
+
+_fdatasync = _fdatasync_or_fsync()

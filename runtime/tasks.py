@@ -1,0 +1,89 @@
+"""Tasks that may not die unseen, and a thread for calls that block."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class TaskGroup:
+    """Background tasks of one component.
+
+    A task that raises calls `on_failure(error)` once: the owner decides (a node exits and
+    recovers from disk). `stop` cancels all and waits for them.
+    """
+
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_stopped = False
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a coroutine in the background under this name."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not self._is_stopped:
+            self._on_failure(error)
+
+    async def stop(self) -> None:
+        """Cancel every task and wait until the last has ended."""
+        self._is_stopped = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            # A task that fails while it is being cancelled has nobody left to tell.
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+class Worker(Generic[T]):
+    """One thread that runs blocking calls in order and hands results back to the loop.
+
+    Cheaper than an executor: no future objects, one wake-up of the loop a call.
+    """
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: queue.SimpleQueue[
+            tuple[Callable[[], T], Callable[[T | None, BaseException | None], None]] | None
+        ] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, call: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Run `call` in the thread; then `done(result, error)` on the loop."""
+        self._jobs.put((call, done))
+
+    def stop(self) -> None:
+        """Let the thread finish what is queued and end; waits for it."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            call, done = job
+            result: T | None = None
+            error: BaseException | None = None
+            try:
+                result = call()
+            except Exception as caught:  # noqa: BLE001 - handed to the loop, whole
+                error = caught
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody to tell
+                self._loop.call_soon_threadsafe(done, result, error)
