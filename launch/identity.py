@@ -65,6 +65,8 @@ def claim_directory(
         }
         try:
             write_meta_properties(disk, directory, properties)
+            # The folder's own name must survive a power cut, or all in it goes with it.
+            disk.sync_dir(os.path.dirname(directory))
         except OSError as error:
             raise ConfigError(
                 f"cannot write to data directory {directory}: {error.strerror}"

@@ -51,6 +51,11 @@ class Supervisor:
         self._stop_asked = False
         self._had_handlers: dict[int, object] = {}
 
+    @property
+    def is_stopping(self) -> bool:
+        """Somebody asked for the end."""
+        return self._stop_asked
+
     def start(self) -> None:
         """Fork every node. Nothing is awaited."""
         preload()

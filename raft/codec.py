@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from kvorum.rpc import raft_pb2 as pb
 from raft import messages as m
-from raft.model import BatchSpan, OffsetAndEpoch
+from raft.model import OffsetAndEpoch
+from raft.replica_log import spans_of
 from runtime.errors import ErrorCode
-from storage.batch import iter_headers
-
-
-def spans_of(records: bytes) -> tuple[BatchSpan, ...]:
-    """The batches in `records`, which must be whole."""
-    return tuple(
-        BatchSpan(header.base_offset, header.last_offset, header.leader_epoch)
-        for _, header in iter_headers(records)
-    )
 
 
 def encode_request(

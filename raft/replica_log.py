@@ -16,11 +16,21 @@ from raft.effects import (
 )
 from raft.log_tail import LogTail
 from raft.messages import FetchResponse
+from raft.model import BatchSpan
 from raft.vote_store import VoteStore
 from runtime.errors import invariant
+from storage.batch import iter_headers
 from storage.log import Log
 
 DiskEffect = PersistVoteState | AppendProposed | AppendLeaderChange | AppendFetched | TruncateLog
+
+
+def spans_of(records: bytes) -> tuple[BatchSpan, ...]:
+    """The batches in `records`, which must be whole."""
+    return tuple(
+        BatchSpan(header.base_offset, header.last_offset, header.leader_epoch)
+        for _, header in iter_headers(records)
+    )
 
 
 class ReplicaLog:

@@ -1,0 +1,1 @@
+"""Faults, experiments, histories, checks and reports; `live` breaks real processes."""

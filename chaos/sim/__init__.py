@@ -1,0 +1,1 @@
+"""The cluster in one process, in virtual time, from one seed."""

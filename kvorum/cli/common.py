@@ -1,0 +1,116 @@
+"""What all commands share: exit codes, output forms, and how errors leave."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_UNREACHABLE = 3
+EXIT_NO_QUORUM = 4
+EXIT_VERDICT_FAILED = 6
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+ENVIRONMENT_BOOTSTRAP = "KVORUM_BOOTSTRAP_SERVER"
+DEFAULT_TIMEOUT_S = 5.0
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+class CommandFailed(Exception):
+    """A command ends here: one sentence on stderr and an exit code."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def cluster_options(command: CommandT) -> CommandT:
+    """How a command finds its cluster, and how it answers."""
+    for option in (
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(["table", "json"]),
+            default="table",
+            help="Form of the answer.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0.1),
+            default=DEFAULT_TIMEOUT_S,
+            show_default=True,
+            help="Seconds to wait for an answer.",
+        ),
+        click.option(
+            "--bootstrap-controller", metavar="HOST:PORT", help="Any controller of the cluster."
+        ),
+        click.option(
+            "-b",
+            "--bootstrap-server",
+            metavar="HOST:PORT",
+            help="Any broker of the cluster. Else $KVORUM_BOOTSTRAP_SERVER, else "
+            f"{DEFAULT_BOOTSTRAP}.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def bootstrap_of(
+    bootstrap_server: str | None, bootstrap_controller: str | None
+) -> tuple[str, list[tuple[str, int]]]:
+    """("broker" or "controller", addresses), in the order of precedence of the options.
+
+    Raises click.UsageError for both options at once or an address that is none.
+    """
+    if bootstrap_server and bootstrap_controller:
+        raise click.UsageError("give --bootstrap-server or --bootstrap-controller, not both")
+    if bootstrap_controller:
+        return "controller", _addresses(bootstrap_controller)
+    text = bootstrap_server or os.environ.get(ENVIRONMENT_BOOTSTRAP) or DEFAULT_BOOTSTRAP
+    return "broker", _addresses(text)
+
+
+def _addresses(text: str) -> list[tuple[str, int]]:
+    addresses = []
+    for part in text.split(","):
+        host, separator, port = part.strip().rpartition(":")
+        if not separator or not host or not port.isdigit():
+            raise click.UsageError(f"{part.strip()!r} is not host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
+def show(output: str, data: Any, columns: Sequence[str] | None = None) -> None:
+    """Print data: JSON as it is, or a table of rows (mappings) with these columns.
+
+    JSON keys are snake_case and stable; a table's headings are the same words.
+    """
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+        return
+    rows = data if isinstance(data, list) else [data]
+    headings = list(columns or (rows[0] if rows else []))
+    cells = [[_cell(row.get(column)) for column in headings] for row in rows]
+    widths = [
+        max(len(heading), *(len(row[i]) for row in cells)) if cells else len(heading)
+        for i, heading in enumerate(headings)
+    ]
+    for line in ([h.upper() for h in headings], *cells):
+        click.echo("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)

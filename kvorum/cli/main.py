@@ -1,0 +1,71 @@
+"""The command's root. `--help` must not import grpc, pyspark or a schema: nouns load lazily."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from kvorum import __version__
+
+_NOUNS = {
+    "dev": ("kvorum.cli.dev:dev", "Start a whole cluster on this machine."),
+    "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
+    "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
+    "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
+    "brokers": ("kvorum.cli.brokers:brokers", "List and describe brokers."),
+    "quorum": ("kvorum.cli.quorum:quorum", "Status and replication of the metadata quorum."),
+    "metadata": ("kvorum.cli.metadata:metadata", "Look into the cluster metadata, export it."),
+    "log": ("kvorum.cli.log:log", "Look into log segments on disk."),
+    "chaos": ("kvorum.cli.chaos:chaos", "Run an experiment against a real cluster."),
+    "report": ("kvorum.cli.report:report", "Write the report of an experiment's run again."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called; help needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _NOUNS:
+            return None
+        module_name, _, attribute = _NOUNS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _NOUNS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="kvorum")
+def cli() -> None:
+    """A Kafka-compatible cluster with a KRaft-style metadata quorum: run it, break it,
+    understand it.
+
+    Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 no quorum, 6 verdict failed.
+    """
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    from kvorum.cli.common import CommandFailed
+
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except CommandFailed as error:
+        click.echo(f"kvorum: {error}", err=True)
+        sys.exit(error.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,126 @@
+"""Small text files of a node's data directory, in Kafka's formats, replaced atomically.
+
+Every write is durable on return (`Disk.write_atomic` fsyncs file and folder).
+"""
+
+from __future__ import annotations
+
+import json
+
+from runtime.disk import Disk
+from runtime.errors import CorruptData
+from runtime.ids import uuid_from_text, uuid_text
+
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
+LOG_START_OFFSET = "log-start-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+
+TopicPartition = tuple[str, int]
+
+
+def write_offsets(disk: Disk, path: str, offsets: dict[TopicPartition, int]) -> None:
+    """An offset checkpoint: version 0, count, a line `topic partition offset` each."""
+    lines = ["0", str(len(offsets))]
+    lines += [f"{topic} {partition} {at}" for (topic, partition), at in sorted(offsets.items())]
+    disk.write_atomic(path, ("\n".join(lines) + "\n").encode())
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """(topic, partition) -> offset; empty when the file is missing. Raises CorruptData."""
+    if not disk.exists(path):
+        return {}
+    lines = disk.read_bytes(path).decode("utf-8", "replace").split("\n")
+    offsets: dict[TopicPartition, int] = {}
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        for line in lines[2 : 2 + count]:
+            topic, partition, offset = line.split(" ")
+            offsets[topic, int(partition)] = int(offset)
+    except (ValueError, IndexError) as error:
+        raise CorruptData(path, 0, f"not an offset checkpoint: {error}") from error
+    if version != 0 or len(offsets) != count:
+        raise CorruptData(path, 0, f"version {version}, {len(offsets)} entries of {count}")
+    return offsets
+
+
+def write_clean_shutdown(disk: Disk, directory: str, *, broker_epoch: int) -> None:
+    """Say that every log in `directory` was closed; only after all of them were."""
+    body = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    disk.write_atomic(f"{directory}/{CLEAN_SHUTDOWN}", body.encode())
+
+
+def take_clean_shutdown(disk: Disk, directory: str) -> int | None:
+    """The broker epoch of a clean shutdown, None after an unclean one; the file is gone then.
+
+    Its removal is fsynced before any log is opened: a crash of the new run must not find it.
+    """
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    if not disk.exists(path):
+        return None
+    try:
+        content = json.loads(disk.read_bytes(path))
+        broker_epoch = int(content["brokerEpoch"]) if content["version"] == 0 else None
+    except (ValueError, KeyError, TypeError):
+        # An unreadable marker proves nothing, so the start is treated as unclean.
+        broker_epoch = None
+    disk.remove(path)
+    disk.sync_dir(directory)
+    return broker_epoch
+
+
+def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes) -> None:
+    """Say which topic id the partition folder belongs to. topic_id: 16 bytes."""
+    body = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
+    disk.write_atomic(f"{directory}/{PARTITION_METADATA}", body.encode())
+
+
+def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
+    """The 16 bytes of the topic id; None when the file is missing. Raises CorruptData."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if not disk.exists(path):
+        return None
+    fields = {}
+    for line in disk.read_bytes(path).decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition(":")
+        fields[name.strip()] = value.strip()
+    try:
+        if fields["version"] != "0":
+            raise CorruptData(path, 0, f"version {fields['version']}")
+        return uuid_from_text(fields["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise CorruptData(path, 0, f"not a partition.metadata: {error!r}") from error
+
+
+def write_meta_properties(disk: Disk, directory: str, properties: dict[str, str]) -> None:
+    """meta.properties of a data directory, e.g. version=1, cluster.id, node.id, directory.id."""
+    lines = [f"{_escape(name)}={_escape(value)}" for name, value in sorted(properties.items())]
+    disk.write_atomic(f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode())
+
+
+def read_meta_properties(disk: Disk, directory: str) -> dict[str, str] | None:
+    """The properties; None when the file is missing. Raises CorruptData.
+
+    Reads the subset of Java's format that is written for this file: `name=value`, comments with #.
+    """
+    path = f"{directory}/{META_PROPERTIES}"
+    if not disk.exists(path):
+        return None
+    properties: dict[str, str] = {}
+    position = 0
+    for line in disk.read_bytes(path).decode("utf-8", "replace").splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, separator, value = line.partition("=")
+            if not separator:
+                raise CorruptData(path, position, f"no '=' in {line!r}")
+            properties[name.strip()] = value.strip().replace("\\:", ":").replace("\\\\", "\\")
+        position += len(line.encode()) + 1
+    return properties
+
+
+def _escape(text: str) -> str:
+    if any(mark in text for mark in "\r\n="):
+        raise ValueError(f"{text!r} cannot stand in {META_PROPERTIES}")
+    return text.replace("\\", "\\\\")

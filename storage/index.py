@@ -1,0 +1,149 @@
+"""Offset index and time index of a segment, with Kafka's entries and meaning.
+
+Offset entry, 8 bytes: i32 (last offset of a batch - base offset), i32 file position where that same
+batch STARTS. An entry is added when more than `index_interval_bytes` lie between batches, so the
+first batch of a segment never has one.
+Time entry, 12 bytes: i64 largest timestamp so far, i32 (last offset of the batch that holds it -
+base offset). Added together with an offset entry, and once at the end; timestamps strictly rise.
+
+Both live in memory while needed; the file is written whole when the segment is sealed or closed
+(`Segment.save_indexes`), because until then recovery rebuilds them from the batches anyway.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+_TIME_ENTRY = struct.Struct(">qi")
+
+
+class OffsetIndex:
+    """Sparse map from offset to file position."""
+
+    __slots__ = ("base_offset", "positions", "relative_offsets")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.relative_offsets = array("i")
+        self.positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def append(self, last_offset: int, position: int) -> None:
+        """The batch that starts at `position` ends with `last_offset` (inclusive)."""
+        self.relative_offsets.append(last_offset - self.base_offset)
+        self.positions.append(position)
+
+    def lookup(self, offset: int) -> int:
+        """Position of a batch at or before the one that holds `offset`; 0 if none is known."""
+        at = bisect_right(self.relative_offsets, offset - self.base_offset) - 1
+        return self.positions[at] if at >= 0 else 0
+
+    def floor_position(self, position: int) -> int:
+        """Largest known start of a batch that is not above `position`; 0 if none is known."""
+        at = bisect_right(self.positions, position) - 1
+        return self.positions[at] if at >= 0 else 0
+
+    def last_position(self) -> int:
+        """Start of the last indexed batch; 0 if none."""
+        return self.positions[-1] if self.positions else 0
+
+    def truncate_to_position(self, position: int) -> None:
+        """Forget the batches that start at or after `position`."""
+        keep = bisect_left(self.positions, position)
+        del self.positions[keep:]
+        del self.relative_offsets[keep:]
+
+    def to_bytes(self) -> bytes:
+        """The content of the .index file."""
+        both = array("i", bytes(OFFSET_ENTRY_BYTES * len(self.positions)))
+        both[0::2] = self.relative_offsets
+        both[1::2] = self.positions
+        _swap(both)
+        return both.tobytes()
+
+    def load(self, data: bytes, *, log_size_bytes: int) -> str | None:
+        """Take the entries of an .index file; a sentence says why they cannot be trusted."""
+        if len(data) % OFFSET_ENTRY_BYTES:
+            return f"{len(data)} bytes are no multiple of {OFFSET_ENTRY_BYTES}"
+        both = array("i")
+        both.frombytes(data)
+        _swap(both)
+        offsets, positions = both[0::2], both[1::2]
+        if not _is_rising(offsets) or not _is_rising(positions):
+            return "entries do not rise"
+        if positions and (positions[0] <= 0 or positions[-1] >= log_size_bytes):
+            return f"positions {positions[0]}..{positions[-1]} in a log of {log_size_bytes} bytes"
+        self.relative_offsets, self.positions = offsets, positions
+        return None
+
+
+class TimeIndex:
+    """Sparse map from the largest timestamp so far to the offset that brought it."""
+
+    __slots__ = ("base_offset", "relative_offsets", "timestamps_ms")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.timestamps_ms = array("q")
+        self.relative_offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self.timestamps_ms)
+
+    def maybe_append(self, timestamp_ms: int, last_offset: int) -> None:
+        """Add an entry if `timestamp_ms` is larger than every one before."""
+        if timestamp_ms < 0 or (self.timestamps_ms and timestamp_ms <= self.timestamps_ms[-1]):
+            return
+        self.timestamps_ms.append(timestamp_ms)
+        self.relative_offsets.append(last_offset - self.base_offset)
+
+    def lookup(self, timestamp_ms: int) -> int:
+        """An offset such that no record before its batch has a timestamp >= `timestamp_ms`."""
+        at = bisect_right(self.timestamps_ms, timestamp_ms) - 1
+        return self.base_offset + self.relative_offsets[at] if at >= 0 else self.base_offset
+
+    def last(self) -> tuple[int, int]:
+        """(largest timestamp, its batch's last offset); (-1, base offset) when empty."""
+        if not self.timestamps_ms:
+            return -1, self.base_offset
+        return self.timestamps_ms[-1], self.base_offset + self.relative_offsets[-1]
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the entries at or above `offset`."""
+        keep = bisect_left(self.relative_offsets, offset - self.base_offset)
+        del self.timestamps_ms[keep:]
+        del self.relative_offsets[keep:]
+
+    def to_bytes(self) -> bytes:
+        """The content of the .timeindex file."""
+        pairs = zip(self.timestamps_ms, self.relative_offsets, strict=True)
+        return b"".join(_TIME_ENTRY.pack(*pair) for pair in pairs)
+
+    def load(self, data: bytes) -> str | None:
+        """Take the entries of a .timeindex file; a sentence says why they cannot be trusted."""
+        if len(data) % TIME_ENTRY_BYTES:
+            return f"{len(data)} bytes are no multiple of {TIME_ENTRY_BYTES}"
+        timestamps, offsets = array("q"), array("i")
+        for timestamp_ms, relative_offset in _TIME_ENTRY.iter_unpack(data):
+            timestamps.append(timestamp_ms)
+            offsets.append(relative_offset)
+        if not _is_rising(timestamps) or not _is_rising(offsets):
+            return "entries do not rise"
+        self.timestamps_ms, self.relative_offsets = timestamps, offsets
+        return None
+
+
+def _is_rising(values: array[int]) -> bool:
+    return all(values[at] < values[at + 1] for at in range(len(values) - 1))
+
+
+def _swap(values: array[int]) -> None:
+    if sys.byteorder == "little":
+        values.byteswap()

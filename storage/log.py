@@ -1,0 +1,485 @@
+"""The log: what raft, the metadata loop and every partition write to and read from.
+
+One task owns a log; nothing here locks or waits. An append is one write into the page cache and is
+NOT durable: durable is what lies below `durable_end_offset`, which only a completed flush moves.
+Time is an argument. A log that was never appended to has no folder and no file.
+
+Files: `segment.py`; start-up: `recovery.py`; fsync order: `flush.py`; timestamps: `lookup.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from runtime.disk import Disk
+from storage import lookup, recovery, retention
+from storage.batch import Buffer
+from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
+from storage.flush import FlushTicket
+from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from storage.model import (
+    NO_FILE,
+    RELATIVE_OFFSET_MAX,
+    Appended,
+    LogConfig,
+    LogSlice,
+    OffsetOutOfRange,
+    OutOfOrderAppend,
+)
+from storage.placing import Placed, place_as_follower, place_as_leader, run_that_fits
+from storage.producer_state import ProducerStateTable
+from storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from storage.segments import SegmentList
+
+__all__ = [
+    "Appended",
+    "FlushTicket",
+    "Log",
+    "LogConfig",
+    "LogSlice",
+    "OffsetOutOfRange",
+    "OutOfOrderAppend",
+]
+
+
+class Log:
+    """See the top of the file. Make one with `Log.open`."""
+
+    __slots__ = (
+        "_disk",
+        "_durable_end_offset",
+        "_end_offset",
+        "_has_unsynced_bytes",
+        "_segments",
+        "_start_offset",
+        "config",
+        "directory",
+        "epochs",
+        "producers",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, loaded: recovery.Loaded
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.config = config
+        self.epochs: LeaderEpochCache = loaded.epochs
+        self.producers: ProducerStateTable = loaded.producers
+        self._segments = SegmentList(
+            disk, directory, loaded.segments, index_interval_bytes=config.index_interval_bytes
+        )
+        self._start_offset = loaded.start_offset
+        self._end_offset = loaded.end_offset
+        # Recovery fsynced what it kept, and a clean close had fsynced all.
+        self._durable_end_offset = loaded.end_offset
+        self._has_unsynced_bytes = False
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        recovery_point: int = 0,
+        is_clean: bool = False,
+        log_start_offset: int = 0,
+    ) -> Log:
+        """The log in `directory`; empty, and nothing made, when the folder is missing.
+
+        is_clean: the last owner called `close`; only the last headers are read. Otherwise every
+        batch of the segments from `recovery_point` on is checked, a torn tail is cut, and what
+        remains is fsynced. Raises CorruptData on damage that is not a torn tail.
+        """
+        loaded = recovery.load(
+            disk,
+            directory,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=now_ms,
+            recovery_point=recovery_point,
+            is_clean=is_clean,
+            log_start_offset=log_start_offset,
+        )
+        return cls(disk, directory, config, loaded)
+
+    # --- state -------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """First offset that may be read."""
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Offset that the next record gets."""
+        return self._end_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        """All below survives a power cut: the fsyncs of the last completed flush cover it."""
+        return self._durable_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments.items)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments.items)
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        return list(self._segments.bases)
+
+    @property
+    def needs_flush(self) -> bool:
+        """A rolled segment waits for its fsync, or `flush_messages` have gathered."""
+        if self._segments.has_unflushed_roll:
+            return True
+        limit = self.config.flush_messages
+        return limit is not None and self._end_offset - self._durable_end_offset >= limit
+
+    def summary(self) -> str:
+        return (
+            f"log={self.directory} start={self._start_offset} end={self._end_offset}"
+            f" durable={self._durable_end_offset} segments={self.segment_count}"
+            f" epoch={self.epochs.latest_epoch} producers={len(self.producers)}"
+        )
+
+    # --- append ------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: bytearray | memoryview, *, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Give the batches in `batch` (writable) the next offsets and `leader_epoch`; append them.
+
+        Batches must have passed validation: nothing is checked here but sizes. Not durable until
+        flushed. Raises BatchError(RECORD_LIST_TOO_LARGE) for a batch above `segment_bytes`,
+        OSError when the disk refuses; then `end_offset` tells what was kept.
+        """
+        placed = place_as_leader(
+            batch,
+            end_offset=self._end_offset,
+            leader_epoch=leader_epoch,
+            latest_epoch=self.epochs.latest_epoch,
+            segment_bytes=self.config.segment_bytes,
+        )
+        return self._append(batch, placed, now_ms)
+
+    def append_as_follower(self, batches: bytes | memoryview, *, now_ms: int) -> Appended:
+        """Append batches as the leader stored them, offsets and epochs kept.
+
+        A batch cut off at the end is left for the next fetch. Raises OutOfOrderAppend when offsets
+        or epochs do not continue this log, BatchError on a CRC that does not match; nothing is
+        appended then. A base offset above `end_offset` is a gap that compaction left.
+        """
+        placed = place_as_follower(
+            batches,
+            self.directory,
+            end_offset=self._end_offset,
+            latest_epoch=self.epochs.latest_epoch,
+        )
+        return self._append(batches, placed, now_ms)
+
+    def _append(self, data: Buffer, placed: list[Placed], now_ms: int) -> Appended:
+        count = len(placed)
+        start = 0
+        max_timestamp_ms = -1
+        while start < count:
+            segment = self._segment_for(placed[start], now_ms)
+            stop, run_bytes = run_that_fits(
+                placed,
+                start,
+                room_bytes=self.config.segment_bytes - segment.size_bytes,
+                segment_base_offset=segment.base_offset,
+            )
+            first = placed[start].position
+            if run_bytes == len(data):
+                segment.write(data)
+            else:
+                segment.write(memoryview(data)[first : first + run_bytes])
+            self._has_unsynced_bytes = True
+            for _, size, base_offset, last_offset, epoch, header in placed[start:stop]:
+                timestamp_ms = header.max_timestamp_ms
+                if timestamp_ms > max_timestamp_ms:
+                    max_timestamp_ms = timestamp_ms
+                segment.note(base_offset, last_offset, timestamp_ms, size)
+                self.epochs.assign(epoch, base_offset)
+                if header.producer_id >= 0:
+                    self.producers.record(header, last_offset)
+                self._end_offset = last_offset + 1
+            start = stop
+        last = placed[-1]
+        return Appended(
+            placed[0].base_offset,
+            last.last_offset,
+            max_timestamp_ms,
+            last.position + last.size_bytes,
+        )
+
+    def _segment_for(self, item: Placed, now_ms: int) -> Segment:
+        """The segment that takes the batch; rolls first when one of Kafka's limits says so."""
+        segments = self._segments
+        if not segments.items:
+            return segments.add(item.base_offset, now_ms=now_ms)
+        segment = segments.items[-1]
+        if self._must_roll(segment, item, now_ms):
+            return self._roll(item.base_offset, now_ms)
+        if segment.has_saved_indexes:
+            segments.unseal(segment)
+        return segment
+
+    def _must_roll(self, segment: Segment, item: Placed, now_ms: int) -> bool:
+        size = segment.size_bytes
+        if size == 0:
+            return item.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        config = self.config
+        if size + item.size_bytes > config.segment_bytes:
+            return True
+        if segment.first_timestamp_ms >= 0:
+            age_ms = item.header.max_timestamp_ms - segment.first_timestamp_ms
+        else:
+            age_ms = now_ms - segment.created_ms
+        if age_ms > config.segment_ms:
+            return True
+        if item.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        offset_index, time_index = segment.indexes
+        return (
+            len(offset_index) >= config.index_bytes_max // OFFSET_ENTRY_BYTES
+            or len(time_index) >= config.index_bytes_max // TIME_ENTRY_BYTES - 1
+        )
+
+    def roll(self, *, now_ms: int) -> bool:
+        """Start a new segment at `end_offset`; False when the active one is empty."""
+        items = self._segments.items
+        if not items or items[-1].size_bytes == 0:
+            return False
+        self._roll(self._end_offset, now_ms)
+        return True
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        return self._segments.roll(
+            base_offset, now_ms=now_ms, producer_snapshot=self.producers.to_bytes()
+        )
+
+    # --- read --------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, *, bytes_max: int, end_offset: int, at_least_one_batch: bool = True
+    ) -> LogSlice:
+        """Whole batches of one segment, the first holding `offset`, all ending <= `end_offset`.
+
+        end_offset: exclusive; the high watermark, the last stable offset, or the log's end. Length
+        0 when there is nothing to serve. Raises OffsetOutOfRange, CorruptData.
+        """
+        log_end_offset = self._end_offset
+        if end_offset > log_end_offset:
+            end_offset = log_end_offset
+        if offset >= end_offset or offset < self._start_offset:
+            if offset < self._start_offset or offset > log_end_offset:
+                raise OffsetOutOfRange(offset, self._start_offset, log_end_offset)
+            return LogSlice(NO_FILE, 0, 0, offset)
+        segments = self._segments.items
+        at = len(segments) - 1
+        if offset < segments[at].base_offset:
+            at = max(0, bisect_right(self._segments.bases, offset) - 1)
+        while at < len(segments):
+            segment = segments[at]
+            found = segment.locate(
+                offset,
+                bytes_max=bytes_max if bytes_max > 0 else 0,
+                end_offset=end_offset,
+                at_least_one_batch=at_least_one_batch,
+            )
+            if found is not None:
+                return LogSlice(segment.file, *found)
+            # Compaction can leave a gap at the end of a segment.
+            at += 1
+        return LogSlice(NO_FILE, 0, 0, offset)
+
+    def find_offset_by_timestamp(
+        self, timestamp_ms: int, *, end_offset: int
+    ) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`.
+
+        Looks below `end_offset` only; None when there is none.
+        """
+        return lookup.find_by_timestamp(
+            self._segments.items,
+            timestamp_ms,
+            start_offset=self._start_offset,
+            end_offset=min(end_offset, self._end_offset),
+        )
+
+    def offset_of_max_timestamp(self, end_offset: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        return lookup.find_max_timestamp(
+            self._segments.items,
+            start_offset=self._start_offset,
+            end_offset=min(end_offset, self._end_offset),
+        )
+
+    # --- flush -------------------------------------------------------------------------------
+
+    def begin_flush(self) -> FlushTicket:
+        """Gather what a flush must fsync. One flush at a time; run it, then `complete_flush`."""
+        epochs = None
+        if self.epochs.is_dirty and self._segments.items:
+            epochs = (self._epochs_path, self.epochs.to_bytes())
+        ticket = self._segments.begin_flush(
+            end_offset=self._end_offset,
+            has_unsynced_bytes=self._has_unsynced_bytes,
+            epochs=epochs,
+        )
+        if epochs is not None:
+            self.epochs.is_dirty = False
+        self._has_unsynced_bytes = False
+        return ticket
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        """The ticket has run: its end offset is durable from here on."""
+        self._segments.complete_flush(ticket)
+        self._durable_end_offset = max(self._durable_end_offset, ticket.end_offset)
+
+    def flush(self) -> None:
+        """Begin, run and complete one flush, blocking. Raises OSError."""
+        ticket = self.begin_flush()
+        ticket.run()
+        self.complete_flush(ticket)
+
+    @property
+    def _epochs_path(self) -> str:
+        return f"{self.directory}/{CHECKPOINT_NAME}"
+
+    # --- cut ---------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch whose last offset is >= `offset`; fsynced on return.
+
+        Epochs that start at or above the new end go too, even when no batch does. A caller that
+        keeps a recovery-point checkpoint lowers it first: with a point above the log's end, a tail
+        torn later would look like damage below the recovery point.
+        """
+        segments = self._segments
+        if offset >= self._end_offset or not segments.items:
+            self.epochs.truncate_from_end(min(offset, self._end_offset))
+            return
+        if offset < segments.bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return
+        segments.stop_derived_files(offset)
+        # Newest first: a crash on the way leaves a shorter log and no hole.
+        while segments.bases[-1] > offset:
+            segments.drop_last()
+        active = segments.items[-1]
+        segments.unseal(active)
+        active.load_tail()
+        active.cut(offset)
+        segments.sync_directories()
+        self._end_offset = active.end_offset
+        self._start_offset = min(self._start_offset, self._end_offset)
+        self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
+        self.epochs.truncate_from_end(self._end_offset)
+        self._write_epochs()
+        self.producers = recovery.rebuild_producers(
+            self._disk, self.directory, segments.items, end_offset=self._end_offset
+        )
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
+        """Drop everything; the log is empty with start and end at `offset`. Durable on return."""
+        segments = self._segments
+        segments.stop_derived_files(0)
+        while segments.items:
+            segments.drop_last()
+        recovery.remove_snapshots_above(self._disk, self.directory, -1)
+        self.epochs.clear()
+        self.producers.clear()
+        self._start_offset = self._end_offset = self._durable_end_offset = offset
+        if offset > 0:
+            # An empty segment whose name keeps the offset over a restart.
+            segments.add(offset, now_ms=now_ms)
+        if self._disk.exists(self.directory):
+            segments.sync_directories()
+            self._write_epochs()
+
+    def advance_start_offset(self, offset: int) -> bool:
+        """Raise `start_offset`; segments below go at the next retention run. False if not above.
+
+        Raises OffsetOutOfRange above `end_offset`.
+        """
+        if offset <= self._start_offset:
+            return False
+        if offset > self._end_offset:
+            raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
+        self._start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def _write_epochs(self) -> None:
+        self._disk.write_atomic(self._epochs_path, self.epochs.to_bytes())
+        self.epochs.is_dirty = False
+
+    # --- retention ---------------------------------------------------------------------------
+
+    def apply_retention(self, *, now_ms: int, high_watermark: int) -> list[int]:
+        """Delete the segments that start offset, size and age allow; base offsets of those gone.
+
+        Files are renamed now and removed by `remove_deleted` after `file_delete_delay_ms`.
+        """
+        segments = self._segments
+        count = retention.deletable_count(
+            segments.items,
+            start_offset=self._start_offset,
+            end_offset=self._end_offset,
+            high_watermark=high_watermark,
+            retention_ms=self.config.retention_ms,
+            retention_bytes=self.config.retention_bytes,
+            now_ms=now_ms,
+        )
+        if count == 0:
+            return []
+        segments.stop_derived_files(self._end_offset)
+        if count == len(segments.items):
+            self._roll(self._end_offset, now_ms)
+        retired = segments.retire_first(
+            count, delete_at_ms=now_ms + self.config.file_delete_delay_ms
+        )
+        self._start_offset = max(self._start_offset, segments.bases[0])
+        self.epochs.truncate_from_start(self._start_offset)
+        if segments.is_flushing:
+            # That flush was just told not to write the checkpoint, yet will claim durability.
+            self._write_epochs()
+        return [segment.base_offset for segment in retired]
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Remove the files whose delay has passed; how many segments that were."""
+        return self._segments.remove_deleted(now_ms)
+
+    def expire_producers(self, now_ms: int) -> list[int]:
+        """Forget producers silent for `producer_id_expiration_ms`."""
+        return self.producers.expire(now_ms, expiration_ms=self.config.producer_id_expiration_ms)
+
+    # --- end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush, write indexes and producer snapshot, close the files. Raises OSError.
+
+        After it `Log.open(is_clean=True)` is allowed.
+        """
+        items = self._segments.items
+        if items:
+            self.flush()
+            active = items[-1]
+            if not active.has_saved_indexes:
+                active.save_indexes(active.index_bytes())
+            name = file_name(self._end_offset, SNAPSHOT_SUFFIX)
+            self._disk.write_atomic(f"{self.directory}/{name}", self.producers.to_bytes())
+        self._segments.close_files()
+
+    def delete(self) -> None:
+        """Remove the folder and all in it; the log must not be used afterwards."""
+        self._segments.close_files()
+        self._disk.remove_tree(self.directory)

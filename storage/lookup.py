@@ -1,0 +1,80 @@
+"""Finding records by timestamp: segment by largest timestamp, time index, headers, records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.batch import BatchHeader, iter_records
+from storage.segment import Segment
+
+Found = tuple[int, int, int]
+"""(timestamp_ms, offset, leader epoch)."""
+
+
+def find_by_timestamp(
+    segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, end_offset: int
+) -> Found | None:
+    """The first record in [start_offset, end_offset) with a timestamp >= `timestamp_ms`."""
+    for segment in segments:
+        if segment.base_offset >= end_offset:
+            return None
+        if segment.max_timestamp_ms < timestamp_ms:
+            continue
+        offset_index, time_index = segment.indexes
+        position = offset_index.lookup(time_index.lookup(timestamp_ms))
+        for at, header in segment.headers(position):
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
+                continue
+            found = _first_record(segment, at, header, timestamp_ms, start_offset)
+            if found is not None:
+                return found if found[1] < end_offset else None
+    return None
+
+
+def find_max_timestamp(
+    segments: Sequence[Segment], *, start_offset: int, end_offset: int
+) -> Found | None:
+    """The first record in [start_offset, end_offset) that has the largest timestamp there."""
+    best: tuple[int, Segment, int, BatchHeader] | None = None
+    for segment in segments:
+        if segment.base_offset >= end_offset:
+            break
+        if best is not None and segment.max_timestamp_ms <= best[0]:
+            continue
+        for at, header in _candidates(segment, start_offset, end_offset):
+            if header.max_timestamp_ms >= 0 and (best is None or header.max_timestamp_ms > best[0]):
+                best = (header.max_timestamp_ms, segment, at, header)
+    if best is None:
+        return None
+    timestamp_ms, segment, at, header = best
+    return _first_record(segment, at, header, timestamp_ms, start_offset)
+
+
+def _candidates(
+    segment: Segment, start_offset: int, end_offset: int
+) -> list[tuple[int, BatchHeader]]:
+    """Batches that may hold the maximum: one, unless the range cuts through the segment."""
+    largest_ms, last_offset = segment.max_timestamp
+    is_whole = segment.base_offset >= start_offset and last_offset < end_offset
+    position = segment.indexes[0].lookup(last_offset) if is_whole else 0
+    found: list[tuple[int, BatchHeader]] = []
+    for at, header in segment.headers(position):
+        if header.last_offset >= end_offset:
+            break
+        if header.base_offset >= start_offset:
+            found.append((at, header))
+            if is_whole and header.max_timestamp_ms == largest_ms:
+                return found[-1:]
+    return found
+
+
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> Found | None:
+    batch = segment.file.pread(header.size_bytes, position)
+    for record in iter_records(batch, 0, header):
+        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+            return record.timestamp_ms, record.offset, header.leader_epoch
+    return None

@@ -1,0 +1,211 @@
+"""The segments of one log and the life of their files: made, sealed, flushed, dropped, deleted.
+
+Kept apart from `log.py` so that offsets (there) and files (here) can be read one at a time.
+"""
+
+from __future__ import annotations
+
+from runtime.disk import Disk, DiskFile
+from runtime.errors import invariant
+from storage.flush import FlushTicket, SealedSegment
+from storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+
+
+class SegmentList:
+    """Segments in order of base offset; the last one is active.
+
+    `bases` mirrors the base offsets for bisection.
+    """
+
+    __slots__ = (
+        "_close_later",
+        "_deleted",
+        "_dirty_directories",
+        "_disk",
+        "_index_interval_bytes",
+        "_is_unseal_unsynced",
+        "_sealed",
+        "_ticket",
+        "bases",
+        "directory",
+        "items",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, items: list[Segment], *, index_interval_bytes: int
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.items = items
+        self.bases = [segment.base_offset for segment in items]
+        self._index_interval_bytes = index_interval_bytes
+        self._sealed: list[SealedSegment] = []
+        self._deleted: list[tuple[int, Segment]] = []
+        self._dirty_directories: set[str] = set()
+        self._is_unseal_unsynced = False
+        self._ticket: FlushTicket | None = None
+        self._close_later: list[DiskFile] = []
+
+    @property
+    def has_unflushed_roll(self) -> bool:
+        """A rolled segment whose fsync and derived files are still due."""
+        return bool(self._sealed)
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._ticket is not None
+
+    # --- growing -----------------------------------------------------------------------------
+
+    def add(self, base_offset: int, *, now_ms: int) -> Segment:
+        """A new, empty, active segment; makes the folder if it is the log's first."""
+        if not self.items and not self._disk.exists(self.directory):
+            self._disk.make_dirs(self.directory)
+            self._dirty_directories.add(self.directory.rpartition("/")[0] or ".")
+        segment = Segment(
+            self._disk,
+            self.directory,
+            base_offset,
+            created_ms=now_ms,
+            index_interval_bytes=self._index_interval_bytes,
+        )
+        segment.start_empty()
+        self._dirty_directories.add(self.directory)
+        self.items.append(segment)
+        self.bases.append(base_offset)
+        return segment
+
+    def roll(self, base_offset: int, *, now_ms: int, producer_snapshot: bytes) -> Segment:
+        """Seal the active segment and begin the next; an empty active one is replaced.
+
+        producer_snapshot: producer state at `base_offset`, written with the next flush.
+        """
+        old = self.items[-1]
+        if old.size_bytes == 0:
+            self.drop_last()
+            return self.add(base_offset, now_ms=now_ms)
+        old.forget_recent()
+        # Closed cleanly and not appended to since: its indexes and snapshot are on disk.
+        if not old.has_saved_indexes:
+            if self._is_unseal_unsynced:
+                # Else: 1. old's index comes back after a power cut, 2. old's tail does not,
+                # 3. the new segment does; recovery would then read the index as proof that old
+                # had been whole and report damage.
+                self._disk.sync_dir(self.directory)
+                self._is_unseal_unsynced = False
+            path = f"{self.directory}/{file_name(base_offset, SNAPSHOT_SUFFIX)}"
+            self._sealed.append(
+                SealedSegment(segment=old, snapshot_path=path, snapshot=producer_snapshot)
+            )
+        return self.add(base_offset, now_ms=now_ms)
+
+    def unseal(self, segment: Segment) -> None:
+        """The active segment is about to change: its index files must go (see segment.py)."""
+        self._sealed = [item for item in self._sealed if item.segment is not segment]
+        if segment.unseal():
+            self._dirty_directories.add(self.directory)
+            self._is_unseal_unsynced = True
+
+    # --- flushing ----------------------------------------------------------------------------
+
+    def begin_flush(
+        self, *, end_offset: int, has_unsynced_bytes: bool, epochs: tuple[str, bytes] | None
+    ) -> FlushTicket:
+        """Gather what must be fsynced for all below `end_offset` to be durable."""
+        invariant(
+            self._ticket is None,
+            f"{self.directory}: a flush is under way, or failed and the log must be reopened",
+        )
+        self._ticket = FlushTicket(
+            self._disk,
+            end_offset=end_offset,
+            sealed=list(self._sealed),
+            active=self.items[-1].file if has_unsynced_bytes and self.items else None,
+            directories=sorted(self._dirty_directories),
+            epochs=epochs,
+        )
+        self._dirty_directories.clear()
+        return self._ticket
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        invariant(ticket is self._ticket and ticket.is_done, "completed a flush that did not run")
+        self._ticket = None
+        self._sealed = [item for item in self._sealed if not item.segment.has_saved_indexes]
+        for file in self._close_later:
+            file.close()
+        self._close_later.clear()
+
+    def stop_derived_files(self, offset: int) -> None:
+        """A flush under way may neither write derived files nor claim more than `offset`."""
+        if self._ticket is not None:
+            self._ticket.cancel_derived_files()
+            self._ticket.end_offset = min(self._ticket.end_offset, offset)
+
+    def sync_directories(self) -> None:
+        """Make every name made or removed so far durable, now."""
+        for directory in sorted(self._dirty_directories | {self.directory}):
+            self._disk.sync_dir(directory)
+        self._dirty_directories.clear()
+        self._is_unseal_unsynced = False
+
+    # --- shrinking ---------------------------------------------------------------------------
+
+    def drop_last(self) -> None:
+        """Remove the last segment and its files at once."""
+        segment = self.items.pop()
+        self.bases.pop()
+        self._sealed = [item for item in self._sealed if item.segment is not segment]
+        self._dirty_directories.add(self.directory)
+        self._close_file(segment)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            self._disk.remove(segment.path(suffix))
+
+    def retire_first(self, count: int, *, delete_at_ms: int) -> list[Segment]:
+        """Take the oldest segments out of the log; their files are renamed to `.deleted`."""
+        retired, self.items = self.items[:count], self.items[count:]
+        del self.bases[:count]
+        for segment in retired:
+            # The open file stays open: slices handed out before remain readable.
+            _ = segment.file
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                path = segment.path(suffix)
+                if suffix == LOG_SUFFIX or segment.has_saved_indexes:
+                    self._disk.rename(path, path + DELETED_SUFFIX)
+            self._disk.remove(segment.path(SNAPSHOT_SUFFIX))
+            self._deleted.append((delete_at_ms, segment))
+        self._sealed = [item for item in self._sealed if item.segment not in retired]
+        self._dirty_directories.add(self.directory)
+        return retired
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Remove the retired files whose time has come; how many segments that were."""
+        due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
+        self._deleted = [item for item in self._deleted if item[0] > now_ms]
+        for segment in due:
+            self._close_file(segment)
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                self._disk.remove(segment.path(suffix) + DELETED_SUFFIX)
+        return len(due)
+
+    def close_files(self) -> None:
+        for segment in [*self.items, *(segment for _, segment in self._deleted)]:
+            self._close_file(segment)
+        self.items, self.bases, self._deleted = [], [], []
+
+    def _close_file(self, segment: Segment) -> None:
+        file = segment.take_file()
+        if file is None:
+            return
+        if self._ticket is None:
+            file.close()
+        else:
+            # The flush under way may be about to fsync it.
+            self._close_later.append(file)

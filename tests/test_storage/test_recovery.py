@@ -1,0 +1,319 @@
+"""What recovery repairs, and what it must refuse to touch."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from chaos.sim.disk import MemoryDisk, PowerCut
+from runtime.disk import OsDisk
+from runtime.errors import CorruptData, InvariantViolated
+from storage.batch import Buffer, build_batch
+from storage.log import Log, LogConfig
+
+DIRECTORY = "data/t-0"
+FIRST = f"{DIRECTORY}/00000000000000000000.log"
+SMALL = LogConfig(segment_bytes=400, index_interval_bytes=80)
+BATCH_BYTES = 121
+
+
+def new_disk(seed: int = 1) -> MemoryDisk:
+    disk = MemoryDisk(random.Random(seed))
+    disk.make_dirs("data")
+    disk.sync_dir(".")
+    return disk
+
+
+def batch(at: int = 0) -> bytearray:
+    return build_batch([(None, bytes(50))], timestamp_ms=1000 + at)
+
+
+def opened(disk: MemoryDisk, config: LogConfig = SMALL, **options: int) -> Log:
+    return Log.open(disk, DIRECTORY, config, now_ms=0, **options)
+
+
+def filled(disk: MemoryDisk, count: int, config: LogConfig = SMALL) -> Log:
+    log = opened(disk, config)
+    for at in range(count):
+        log.append_as_leader(batch(at), leader_epoch=1, now_ms=at)
+    return log
+
+
+def append_bytes(disk: MemoryDisk, path: str, data: Buffer) -> None:
+    file = disk.open(path)
+    file.pwrite(data, file.size())
+    file.sync()
+
+
+def test_an_unused_log_makes_no_folder_and_no_file() -> None:
+    disk = new_disk()
+    log = opened(disk)
+    assert log.read(0, bytes_max=1, end_offset=0).length == 0
+    log.flush()
+    log.close()
+    assert disk.list_dir("data") == []
+
+
+def test_a_log_without_files_starts_at_the_given_offset() -> None:
+    log = opened(new_disk(), log_start_offset=77)
+    assert (log.start_offset, log.end_offset, log.durable_end_offset) == (77, 77, 77)
+
+
+def test_flush_makes_files_folder_and_its_name_durable() -> None:
+    for seed in range(20):
+        disk = new_disk(seed)
+        filled(disk, 10).flush()
+        disk.crash()
+        log = opened(disk)
+        assert (log.end_offset, log.segment_count, log.epochs.entries) == (10, 4, [(1, 0)])
+
+
+@pytest.mark.parametrize("cut", [1, 30, 61, 100])
+def test_a_torn_tail_is_cut_at_the_last_whole_batch(cut: int) -> None:
+    disk = new_disk()
+    filled(disk, 2)
+    append_bytes(disk, FIRST, batch()[:cut])
+    log = opened(disk, recovery_point=2)
+    assert log.end_offset == 2
+    log.append_as_leader(batch(), leader_epoch=1, now_ms=0)
+    assert opened(disk).end_offset == 3
+
+
+def test_zeros_behind_the_last_batch_are_a_torn_tail() -> None:
+    disk = new_disk()
+    filled(disk, 2)
+    append_bytes(disk, FIRST, bytes(5000))
+    assert opened(disk).end_offset == 2
+
+
+def test_a_bad_crc_in_the_last_batch_is_a_torn_tail() -> None:
+    disk = new_disk()
+    filled(disk, 3)
+    disk.flip_bits(FIRST, 3 * len(batch()) - 1)
+    assert opened(disk, recovery_point=2).end_offset == 2
+
+
+def test_damage_below_the_recovery_point_is_reported_with_its_place() -> None:
+    disk = new_disk()
+    filled(disk, 3)
+    disk.flip_bits(FIRST, 3 * len(batch()) - 1)
+    with pytest.raises(CorruptData, match="below the recovery point 3") as caught:
+        opened(disk, recovery_point=3)
+    assert (caught.value.path, caught.value.position) == (FIRST, 2 * len(batch()))
+    assert disk.open(FIRST).size() == 3 * len(batch())
+
+
+@pytest.mark.parametrize("position", [3, 8, 11, 16, 18, 70])
+def test_damage_with_a_valid_batch_behind_is_reported_not_cut(position: int) -> None:
+    disk = new_disk()
+    filled(disk, 3)
+    disk.flip_bits(FIRST, len(batch()) + position)
+    with pytest.raises(CorruptData, match="a valid batch follows"):
+        opened(disk)
+
+
+def test_damage_in_a_sealed_and_flushed_segment_is_reported() -> None:
+    disk = new_disk()
+    filled(disk, 10).flush()
+    disk.flip_bits(FIRST, 3 * len(batch()) - 1)
+    with pytest.raises(CorruptData, match="fsynced whole"):
+        opened(disk)
+
+
+def test_segments_behind_a_torn_unflushed_one_are_dropped() -> None:
+    disk = new_disk()
+    filled(disk, 10)
+    file = disk.open(FIRST)
+    file.truncate(file.size() - 5)
+    log = opened(disk)
+    assert (log.end_offset, log.segment_count) == (2, 1)
+    assert [name for name in disk.list_dir(DIRECTORY) if name.endswith(".log")] == [
+        "00000000000000000000.log"
+    ]
+
+
+def test_segments_behind_a_hole_at_a_batch_boundary_are_dropped() -> None:
+    disk = new_disk()
+    filled(disk, 10)
+    disk.open(FIRST).truncate(len(batch()))
+    assert opened(disk).end_offset == 1
+
+
+def test_overlapping_segments_are_reported() -> None:
+    disk = new_disk()
+    filled(disk, 3)
+    disk.open(f"{DIRECTORY}/00000000000000000002.log")
+    with pytest.raises(CorruptData, match="run past offset 2"):
+        opened(disk)
+
+
+def test_segments_below_the_recovery_point_are_not_read() -> None:
+    disk = new_disk()
+    filled(disk, 10).flush()
+    disk.flip_bits(FIRST, 70)
+    assert opened(disk, recovery_point=9).end_offset == 10
+
+
+def test_leftovers_of_deletion_are_removed_and_a_swap_is_refused() -> None:
+    disk = new_disk()
+    filled(disk, 1).close()
+    disk.open(f"{FIRST}.deleted")
+    disk.open(f"{DIRECTORY}/00000000000000000009.index")
+    opened(disk)
+    assert not any(name.endswith((".deleted", "9.index")) for name in disk.list_dir(DIRECTORY))
+    disk.open(f"{FIRST}.swap")
+    with pytest.raises(CorruptData, match="compaction"):
+        opened(disk)
+
+
+def test_a_log_that_ends_below_its_start_begins_anew_there() -> None:
+    disk = new_disk()
+    filled(disk, 5)
+    log = opened(disk, log_start_offset=50)
+    assert (log.start_offset, log.end_offset, log.segment_count) == (50, 50, 0)
+    log.append_as_leader(batch(), leader_epoch=1, now_ms=0)
+    assert log.segment_base_offsets == [50]
+
+
+@pytest.mark.parametrize("lost", ["index", "timeindex", "leader-epoch-checkpoint", "snapshot"])
+def test_a_lost_derived_file_is_rebuilt(lost: str) -> None:
+    disk = new_disk()
+    log = opened(disk)
+    for at in range(10):
+        data = build_batch(
+            [(None, bytes(50))],
+            timestamp_ms=at,
+            producer_id=8,
+            producer_epoch=0,
+            base_sequence=at,
+        )
+        log.append_as_leader(data, leader_epoch=at // 4, now_ms=at)
+    log.close()
+    for name in disk.list_dir(DIRECTORY):
+        if name.endswith(lost):
+            disk.remove(f"{DIRECTORY}/{name}")
+    again = Log.open(disk, DIRECTORY, SMALL, now_ms=0, is_clean=True)
+    assert again.find_offset_by_timestamp(4, end_offset=10) == (4, 4, 1)
+    assert again.read(5, bytes_max=1, end_offset=10).first_offset == 5
+    assert again.epochs.entries == [(0, 0), (1, 4), (2, 8)]
+    assert again.producers.entries[8].batches[-1].last_sequence == 9
+
+
+def test_an_index_with_senseless_entries_is_rebuilt() -> None:
+    disk = new_disk()
+    filled(disk, 10).close()
+    index = disk.open(FIRST.replace(".log", ".index"))
+    index.pwrite(b"\x7f" * 8, 0)
+    again = Log.open(disk, DIRECTORY, SMALL, now_ms=0, is_clean=True)
+    assert [again.read(at, bytes_max=1, end_offset=10).first_offset for at in range(10)] == list(
+        range(10)
+    )
+
+
+def test_a_failed_append_leaves_nothing_behind() -> None:
+    disk = new_disk()
+    log = filled(disk, 1)
+    for _ in range(10):
+        disk.fail("write", error_number=errno.ENOSPC)
+        both = batch() + batch()
+        with pytest.raises(OSError, match="injected"):
+            log.append_as_leader(both, leader_epoch=1, now_ms=0)
+        assert log.end_offset == 1
+    log.append_as_leader(batch(), leader_epoch=1, now_ms=0)
+    assert opened(disk).end_offset == 2
+
+
+def test_a_failed_fsync_is_final() -> None:
+    disk = new_disk()
+    log = filled(disk, 1)
+    disk.fail("sync")
+    with pytest.raises(OSError, match="injected"):
+        log.flush()
+    assert log.durable_end_offset == 0
+    with pytest.raises(InvariantViolated, match="reopened"):
+        log.flush()
+
+
+def test_every_point_of_a_power_cut_keeps_what_was_durable() -> None:
+    for operations in range(60):
+        disk = new_disk(operations)
+        disk.cut_power_after(operations)
+        durable = appended = 0
+        try:
+            log = opened(disk)
+            for at in range(9):
+                appended = at + 1
+                log.append_as_leader(batch(at), leader_epoch=at // 3, now_ms=at)
+                if at % 2:
+                    log.flush()
+                    durable = log.durable_end_offset
+            log.truncate_to(8)
+            durable = min(durable, 8)
+            log.close()
+        except PowerCut:
+            pass
+        disk.crash()
+        log = opened(disk, recovery_point=durable)
+        assert durable <= log.end_offset <= appended
+        assert log.epochs.latest_epoch == (log.end_offset - 1) // 3
+
+
+def test_truncation_during_a_flush_is_not_claimed_durable() -> None:
+    disk = new_disk()
+    log = filled(disk, 10)
+    ticket = log.begin_flush()
+    log.truncate_to(2)
+    log.append_as_leader(batch(), leader_epoch=5, now_ms=0)
+    ticket.run()
+    log.complete_flush(ticket)
+    assert log.durable_end_offset == 2
+    assert not any(name.endswith(".index") for name in disk.list_dir(DIRECTORY))
+    log.flush()
+    disk.crash()
+    assert opened(disk).epochs.entries == [(1, 0), (5, 2)]
+
+
+def test_retention_during_a_flush_leaves_the_epochs_durable() -> None:
+    disk = new_disk()
+    config = LogConfig(segment_bytes=400, retention_ms=-1)
+    log = opened(disk, config)
+    for at in range(10):
+        log.append_as_leader(batch(at), leader_epoch=at // 2, now_ms=0)
+    log.advance_start_offset(6)
+    ticket = log.begin_flush()
+    log.apply_retention(now_ms=0, high_watermark=10)
+    ticket.run()
+    log.complete_flush(ticket)
+    disk.crash()
+    again = opened(disk, config, recovery_point=log.durable_end_offset, log_start_offset=6)
+    assert again.epochs.entries == [(3, 6), (4, 8)]
+    assert again.segment_base_offsets[-1] == 9
+
+
+def test_batches_larger_than_a_read_are_recovered() -> None:
+    disk = new_disk()
+    log = opened(disk, LogConfig())
+    for size in (10, 2_500_000, 900_000, 1_200_000, 5):
+        data = build_batch([(None, bytes(size))], timestamp_ms=1)
+        log.append_as_leader(data, leader_epoch=1, now_ms=0)
+    append_bytes(disk, FIRST, build_batch([(None, bytes(2_000_000))], timestamp_ms=1)[:-1])
+    assert opened(disk, LogConfig()).end_offset == 5
+
+
+def test_a_real_disk_keeps_a_log_over_an_unclean_and_a_clean_start(tmp_path: object) -> None:
+    disk, directory = OsDisk(), f"{tmp_path}/t-0"
+    log = Log.open(disk, directory, SMALL, now_ms=0)
+    for at in range(20):
+        log.append_as_leader(batch(at), leader_epoch=1, now_ms=at)
+    log.flush()
+    again = Log.open(disk, directory, SMALL, now_ms=0)
+    assert again.end_offset == 20
+    again.close()
+    clean = Log.open(disk, directory, SMALL, now_ms=0, is_clean=True)
+    found = clean.read(7, bytes_max=1 << 20, end_offset=20)
+    assert found.first_offset == 7 and len(found.read()) == found.length
+    clean.delete()
+    assert disk.list_dir(directory) == []
+    log.delete()
