@@ -1,0 +1,122 @@
+"""A cluster reached through a controller (gRPC)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvorum.cli.backends import Row, check
+from kvorum.cli.common import CommandFailed
+from kvorum.cli.controller_client import ControllerClient
+from kvorum.rpc import admin_pb2 as pb
+from metadata.codec import (
+    decode_created,
+    decode_deleted,
+    encode_create_topics,
+    encode_delete_topics,
+)
+from metadata.image import ClusterImage, TopicImage
+from metadata.requests import CreateTopics, DeleteTopics, NewTopic, TopicReference
+from metadata.snapshot_view import image_of
+from runtime.ids import UUID_ZERO, uuid_text
+
+
+class ControllerBackend:
+    """Through any controller: requests to the leader, reads from whoever answers."""
+
+    def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
+        self._client = ControllerClient(addresses, timeout_s)
+
+    def topics(self, names: list[str] | None) -> list[Row]:
+        image = self._image()
+        found: list[TopicImage] = []
+        for name in sorted(image.topic_ids) if names is None else names:
+            topic = image.topic(name)
+            if topic is None:
+                raise CommandFailed(f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION")
+            found.append(topic)
+        return [_topic_row(topic) for topic in found]
+
+    def create_topic(self, name: str, partitions: int, factor: int, configs: dict[str, str]) -> Row:
+        topic = NewTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=factor,
+            configs=tuple(configs.items()),
+        )
+        message = encode_create_topics(CreateTopics(topics=(topic,)))
+        reply = self._client.call(lambda stub, timeout: stub.CreateTopics(message, timeout=timeout))
+        check(reply.status.code, reply.status.message, f"topic {name}")
+        made = decode_created(reply.topics)[0]
+        check(made.error, made.message, f"topic {name}")
+        return {
+            "topic": name,
+            "topic_id": uuid_text(made.topic_id),
+            "partitions": made.num_partitions,
+            "replication_factor": made.replication_factor,
+        }
+
+    def delete_topics(self, names: list[str]) -> list[Row]:
+        message = encode_delete_topics(
+            DeleteTopics(topics=tuple(TopicReference(name=name) for name in names))
+        )
+        reply = self._client.call(lambda stub, timeout: stub.DeleteTopics(message, timeout=timeout))
+        check(reply.status.code, reply.status.message, "delete topics")
+        return [
+            {"topic": gone.name, "error": gone.error.name, "message": gone.message}
+            for gone in decode_deleted(reply.topics)
+        ]
+
+    def brokers(self) -> list[Row]:
+        return [
+            {
+                "broker_id": broker.broker_id,
+                "host": broker.endpoint.host,
+                "port": broker.endpoint.port,
+                "rack": broker.rack,
+                "is_fenced": broker.is_fenced,
+            }
+            for _, broker in sorted(self._image().brokers.items())
+        ]
+
+    def quorum(self) -> Row:
+        reply = self._client.describe()
+        return {
+            "cluster_id": reply.cluster_id,
+            "leader_id": reply.leader_id,
+            "leader_epoch": reply.leader_epoch,
+            "high_watermark": reply.high_watermark,
+            "voters": [_replica(r) for r in reply.voters],
+            "observers": [_replica(r) for r in reply.observers],
+            "nodes": [{"node_id": n.node_id, "host": n.host, "port": n.port} for n in reply.nodes],
+        }
+
+    def _image(self) -> ClusterImage:
+        data, _ = self._client.read_metadata_log()
+        return image_of(data)
+
+
+def _topic_row(topic: TopicImage) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": uuid_text(topic.topic_id),
+        "partitions": [
+            {
+                "partition": partition_id,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+            }
+            for partition_id, partition in sorted(topic.partitions.items())
+        ],
+    }
+
+
+def _replica(replica: pb.QuorumReplica) -> Row:
+    return {
+        "node_id": replica.node_id,
+        "directory_id": uuid_text(UUID_ZERO),
+        "log_end_offset": replica.log_end_offset,
+        "last_fetch_timestamp": replica.last_fetch_timestamp_ms,
+        "last_caught_up_timestamp": replica.last_caught_up_timestamp_ms,
+    }

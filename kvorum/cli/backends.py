@@ -1,0 +1,234 @@
+"""One cluster, reached through a broker (Kafka protocol) or a controller (gRPC).
+
+Both give the commands the same plain values: dictionaries with the keys that `-o json` prints.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from kvorum.cli.common import (
+    EXIT_NO_QUORUM,
+    CommandFailed,
+    bootstrap_of,
+)
+from runtime.errors import ErrorCode
+from runtime.ids import UUID_ZERO, uuid_text
+
+Row = dict[str, Any]
+
+
+class Backend(Protocol):
+    """What the commands ask of a cluster."""
+
+    def topics(self, names: list[str] | None) -> list[Row]:
+        """topic, topic_id, partitions (each partition, leader, leader_epoch, replicas, isr)."""
+
+    def create_topic(
+        self, name: str, partitions: int, factor: int, configs: dict[str, str]
+    ) -> Row: ...
+
+    def delete_topics(self, names: list[str]) -> list[Row]: ...
+
+    def brokers(self) -> list[Row]: ...
+
+    def quorum(self) -> Row:
+        """cluster_id, leader_id, leader_epoch, high_watermark, voters, observers, nodes."""
+
+
+def open_backend(
+    bootstrap_server: str | None, bootstrap_controller: str | None, timeout_s: float
+) -> Backend:
+    """The backend for these options. Connects at once to a broker, lazily to controllers."""
+    kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)
+    if kind == "controller":
+        from kvorum.cli.backend_controller import ControllerBackend
+
+        return ControllerBackend(addresses, timeout_s)
+    return KafkaBackend(addresses, timeout_s)
+
+
+def check(code: int, message: str | None, what: str) -> None:
+    """Raise CommandFailed for an error code of the cluster."""
+    if code == ErrorCode.NONE:
+        return
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    exit_code = 1
+    if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+        exit_code = EXIT_NO_QUORUM
+    raise CommandFailed(f"{what}: {name}{': ' + message if message else ''}", exit_code)
+
+
+class KafkaBackend:
+    """Through any broker. Works against Apache Kafka as well."""
+
+    def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
+        from kvorum.cli.kafka_client import KafkaConnection
+
+        self._connection = KafkaConnection(addresses, timeout_s)
+        self._timeout_ms = int(timeout_s * 1000)
+
+    def topics(self, names: list[str] | None) -> list[Row]:
+        asked = None
+        if names is not None:
+            asked = [{"topic_id": None, "name": name} for name in names]
+        reply = self._connection.call(
+            "metadata",
+            3,
+            12,
+            {
+                "topics": asked,
+                "allow_auto_topic_creation": False,
+                "include_topic_authorized_operations": False,
+            },
+            flexible=True,
+        )
+        rows = []
+        for topic in reply.topics:
+            check(topic.error_code, None, f"topic {topic.name}")
+            rows.append(
+                {
+                    "topic": topic.name,
+                    "topic_id": uuid_text(_uuid(topic.topic_id)),
+                    "partitions": [
+                        {
+                            "partition": p.partition_index,
+                            "leader": p.leader_id,
+                            "leader_epoch": p.leader_epoch,
+                            "replicas": list(p.replica_nodes),
+                            "isr": list(p.isr_nodes),
+                        }
+                        for p in sorted(topic.partitions, key=lambda p: p.partition_index)
+                    ],
+                }
+            )
+        return sorted(rows, key=lambda row: str(row["topic"]))
+
+    def create_topic(self, name: str, partitions: int, factor: int, configs: dict[str, str]) -> Row:
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": factor,
+            "assignments": [],
+            "configs": [{"name": k, "value": v} for k, v in configs.items()],
+        }
+        reply = self._connection.call(
+            "create_topics",
+            19,
+            7,
+            {"topics": [topic], "timeout": self._timeout_ms, "validate_only": False},
+            flexible=True,
+        )
+        made = reply.topics[0]
+        check(made.error_code, made.error_message, f"topic {name}")
+        return {
+            "topic": name,
+            "topic_id": uuid_text(_uuid(made.topic_id)),
+            "partitions": made.num_partitions,
+            "replication_factor": made.replication_factor,
+        }
+
+    def delete_topics(self, names: list[str]) -> list[Row]:
+        reply = self._connection.call(
+            "delete_topics",
+            20,
+            6,
+            {
+                "topics": [{"name": name, "topic_id": None} for name in names],
+                "timeout": self._timeout_ms,
+            },
+            flexible=True,
+        )
+        return [
+            {
+                "topic": gone.name,
+                "error": ErrorCode(gone.error_code).name,
+                "message": gone.error_message or "",
+            }
+            for gone in reply.responses
+        ]
+
+    def brokers(self) -> list[Row]:
+        reply = self._connection.call(
+            "describe_cluster",
+            60,
+            2,
+            {
+                "include_cluster_authorized_operations": False,
+                "endpoint_type": 1,
+                "include_fenced_brokers": True,
+            },
+            flexible=True,
+        )
+        check(reply.error_code, reply.error_message, "describe cluster")
+        return [
+            {
+                "broker_id": b.broker_id,
+                "host": b.host,
+                "port": b.port,
+                "rack": b.rack,
+                "is_fenced": b.is_fenced,
+            }
+            for b in sorted(reply.brokers, key=lambda b: b.broker_id)
+        ]
+
+    def quorum(self) -> Row:
+        reply = self._connection.call(
+            "describe_quorum",
+            55,
+            2,
+            {
+                "topics": [
+                    {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+                ]
+            },
+            flexible=True,
+        )
+        check(reply.error_code, reply.error_message, "no quorum")
+        partition = reply.topics[0].partitions[0]
+        check(partition.error_code, partition.error_message, "describe quorum")
+        cluster = self._connection.call(
+            "describe_cluster",
+            60,
+            0,
+            {"include_cluster_authorized_operations": False},
+            flexible=True,
+        )
+        return {
+            "cluster_id": cluster.cluster_id,
+            "leader_id": partition.leader_id,
+            "leader_epoch": partition.leader_epoch,
+            "high_watermark": partition.high_watermark,
+            "voters": [_replica(r) for r in partition.current_voters],
+            "observers": [_replica(r) for r in partition.observers],
+            "nodes": [
+                {"node_id": n.node_id, "host": n.listeners[0].host, "port": n.listeners[0].port}
+                for n in reply.nodes
+            ],
+        }
+
+
+def _replica(replica: Any) -> Row:
+    return {
+        "node_id": replica.replica_id,
+        "directory_id": uuid_text(_uuid(replica.replica_directory_id)),
+        "log_end_offset": replica.log_end_offset,
+        "last_fetch_timestamp": _timestamp(replica.last_fetch_timestamp),
+        "last_caught_up_timestamp": _timestamp(replica.last_caught_up_timestamp),
+    }
+
+
+def _timestamp(value: Any) -> int:
+    """Milliseconds since 1970, whichever way the schema reads them; -1 for never."""
+    if value is None:
+        return -1
+    if isinstance(value, int):
+        return int(value)
+    return int(value.timestamp() * 1000)
+
+
+def _uuid(value: Any) -> bytes:
+    return UUID_ZERO if value is None else bytes(value.bytes)

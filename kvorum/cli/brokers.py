@@ -1,0 +1,55 @@
+"""`kvorum brokers`: list and describe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, cluster_options, show
+
+_COLUMNS = ["broker_id", "host", "port", "rack", "is_fenced"]
+
+
+@click.group()
+def brokers() -> None:
+    """List and describe brokers."""
+
+
+@brokers.command("list")
+@cluster_options
+def list_brokers(**options: Any) -> None:
+    """All registered brokers, fenced ones included."""
+    from kvorum.cli.backends import open_backend
+
+    backend = open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    show(options["output"], backend.brokers(), _COLUMNS)
+
+
+@brokers.command()
+@click.argument("broker_id", type=int)
+@cluster_options
+def describe(broker_id: int, **options: Any) -> None:
+    """One broker, with what it leads and holds."""
+    from kvorum.cli.backends import open_backend
+
+    backend = open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    for broker in backend.brokers():
+        if broker["broker_id"] == broker_id:
+            break
+    else:
+        raise CommandFailed(f"broker {broker_id} is not registered")
+    partitions = [p for topic in backend.topics(None) for p in topic["partitions"]]
+    row = {
+        **broker,
+        "leaders": sum(1 for p in partitions if p["leader"] == broker_id),
+        "replicas": sum(1 for p in partitions if broker_id in p["replicas"]),
+        "out_of_sync": sum(
+            1 for p in partitions if broker_id in p["replicas"] and broker_id not in p["isr"]
+        ),
+    }
+    show(options["output"], row, [*_COLUMNS, "leaders", "replicas", "out_of_sync"])

@@ -1,0 +1,71 @@
+"""A blocking connection to one broker for the CLI's few calls. Not a client library.
+
+Schemas come from kio; only the versions named at the call are used.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
+
+CLIENT_ID = b"kvorum-cli"
+
+
+class KafkaConnection:
+    """Opens to the first reachable address. Raises CommandFailed (unreachable) if none is."""
+
+    def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
+        problems = []
+        self._timeout_s = timeout_s
+        self._correlation_id = 0
+        for host, port in addresses:
+            try:
+                self._socket = socket.create_connection((host, port), timeout=timeout_s)
+                return
+            except OSError as error:
+                problems.append(f"{host}:{port} ({error.strerror or error})")
+        raise CommandFailed(f"no broker reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
+
+    def call(
+        self, name: str, key: int, version: int, values: Mapping[str, Any], *, flexible: bool
+    ) -> Any:
+        """Send one request, return kio's entity of its answer.
+
+        Raises CommandFailed (unreachable) on silence past the time-out or a closed connection.
+        """
+        from kio.serial import entity_reader
+
+        from wire.kio_codec import encode_request, message_class
+
+        self._correlation_id += 1
+        head = struct.pack(">hhih", key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID
+        if flexible:
+            head += b"\x00"  # no tagged fields in the header
+        body = bytes(encode_request(name, version, values))
+        try:
+            self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+            (size,) = struct.unpack(">i", self._receive(4))
+            answer = self._receive(size)
+        except OSError as error:
+            raise CommandFailed(
+                f"the broker did not answer within {self._timeout_s} s: {error}", EXIT_UNREACHABLE
+            ) from error
+        start = 5 if flexible else 4  # correlation id, and the header's empty tagged section
+        entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
+        return entity
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _receive(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._socket.recv(size - len(parts))
+            if not part:
+                raise OSError("connection closed")
+            parts += part
+        return bytes(parts)

@@ -1,0 +1,85 @@
+"""`kvorum metadata`: the cluster metadata as a tree, and its export."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, bootstrap_of, cluster_options, show
+
+
+@click.group()
+def metadata() -> None:
+    """Look into the cluster metadata (ls, cat), export it."""
+
+
+@metadata.command()
+@click.argument("path", default="/")
+@cluster_options
+def ls(path: str, **options: Any) -> None:
+    """Names below PATH: /brokers, /topics, /configs, /features, ..."""
+    from metadata.tree import NoSuchPath, children
+
+    try:
+        names = children(_image(options), path)
+    except NoSuchPath as error:
+        raise CommandFailed(str(error)) from error
+    if options["output"] == "json":
+        show("json", names)
+    else:
+        for name in names:
+            click.echo(name)
+
+
+@metadata.command()
+@click.argument("path")
+@cluster_options
+def cat(path: str, **options: Any) -> None:
+    """All that lies at or below PATH, as JSON."""
+    from metadata.tree import NoSuchPath, content
+
+    try:
+        click.echo(json.dumps(content(_image(options), path), indent=2))
+    except NoSuchPath as error:
+        raise CommandFailed(str(error)) from error
+
+
+@metadata.command()
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False),
+    help="Folder for the Parquet files; made if missing.",
+)
+@cluster_options
+def export(out: str, **options: Any) -> None:
+    """Write metadata log and image as Parquet files."""
+    from metadata.export import export_metadata
+
+    try:
+        rows = export_metadata(_data(options), out)
+    except ImportError as error:
+        raise CommandFailed("the export needs pyarrow: pip install 'kvorum[export]'") from error
+    table = [{"file": f"{out}/{name}.parquet", "rows": count} for name, count in rows.items()]
+    show(options["output"], table, ["file", "rows"])
+
+
+def _image(options: dict[str, Any]) -> Any:
+    from metadata.snapshot_view import image_of
+
+    return image_of(_data(options))
+
+
+def _data(options: dict[str, Any]) -> bytes:
+    """The committed metadata log. A broker names the controllers; one of them sends it."""
+    from kvorum.cli.backends import open_backend
+    from kvorum.cli.controller_client import ControllerClient
+
+    kind, addresses = bootstrap_of(options["bootstrap_server"], options["bootstrap_controller"])
+    if kind == "broker":
+        backend = open_backend(options["bootstrap_server"], None, options["timeout"])
+        addresses = [(node["host"], node["port"]) for node in backend.quorum()["nodes"]]
+    data, _ = ControllerClient(addresses, options["timeout"]).read_metadata_log()
+    return data

@@ -1,0 +1,92 @@
+"""`kvorum quorum`: status and replication, in kafka-metadata-quorum's own words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from kvorum.cli.common import cluster_options, show
+
+
+@click.group()
+def quorum() -> None:
+    """Status and replication of the metadata quorum."""
+
+
+@quorum.command()
+@cluster_options
+def status(**options: Any) -> None:
+    """Who leads, since which epoch, and how far the others are."""
+    described = _describe(options)
+    leader = next(v for v in described["voters"] if v["node_id"] == described["leader_id"])
+    followers = [v for v in described["voters"] if v is not leader]
+    lags = [leader["log_end_offset"] - max(v["log_end_offset"], 0) for v in followers]
+    behind = [
+        leader["last_caught_up_timestamp"] - v["last_caught_up_timestamp"]
+        for v in followers
+        if v["last_caught_up_timestamp"] >= 0
+    ]
+    row = {
+        "cluster_id": described["cluster_id"],
+        "leader_id": described["leader_id"],
+        "leader_epoch": described["leader_epoch"],
+        "high_watermark": described["high_watermark"],
+        "max_follower_lag": max(lags, default=0),
+        "max_follower_lag_time_ms": max((max(b, 0) for b in behind), default=0)
+        if len(behind) == len(followers)
+        else -1,
+        "current_voters": [v["node_id"] for v in described["voters"]],
+        "current_observers": [o["node_id"] for o in described["observers"]],
+    }
+    if options["output"] == "json":
+        show("json", row)
+        return
+    for key, value in row.items():
+        name = "".join(word.capitalize() for word in key.split("_"))
+        text = json.dumps(value) if isinstance(value, list) else value
+        click.echo(f"{name + ':':<24}{text}")
+
+
+@quorum.command()
+@cluster_options
+def replication(**options: Any) -> None:
+    """Every replica of the metadata log, and its lag."""
+    described = _describe(options)
+    end = max(v["log_end_offset"] for v in described["voters"])
+    rows = []
+    for kind in ("voters", "observers"):
+        for replica in described[kind]:
+            is_leader = replica["node_id"] == described["leader_id"]
+            rows.append(
+                {
+                    **replica,
+                    "lag": end - max(replica["log_end_offset"], 0),
+                    "status": "Leader"
+                    if is_leader
+                    else {"voters": "Follower", "observers": "Observer"}[kind],
+                }
+            )
+    if options["output"] == "json":
+        show("json", rows)
+        return
+    columns = {
+        "NodeId": "node_id",
+        "DirectoryId": "directory_id",
+        "LogEndOffset": "log_end_offset",
+        "Lag": "lag",
+        "LastFetchTimestamp": "last_fetch_timestamp",
+        "LastCaughtUpTimestamp": "last_caught_up_timestamp",
+        "Status": "status",
+    }
+    for line in [list(columns), *([row[key] for key in columns.values()] for row in rows)]:
+        click.echo("\t".join(f"{cell!s:<16}" for cell in line).rstrip())
+
+
+def _describe(options: dict[str, Any]) -> dict[str, Any]:
+    from kvorum.cli.backends import open_backend
+
+    return open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    ).quorum()

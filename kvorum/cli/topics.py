@@ -1,0 +1,94 @@
+"""`kvorum topics`: create, list, describe, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, cluster_options, show
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe, delete topics."""
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=int, default=-1, help="Number of partitions.")
+@click.option("--replication-factor", type=int, default=-1, help="Replicas of each partition.")
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
+@cluster_options
+def create(
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Create topic NAME; counts not given are the cluster's defaults."""
+    from runtime.config import parse_assignment
+    from runtime.errors import ConfigError
+
+    try:
+        pairs = dict(parse_assignment(text) for text in configs)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    made = _backend(options).create_topic(name, partitions, replication_factor, pairs)
+    show(options["output"], made)
+
+
+@topics.command("list")
+@cluster_options
+def list_topics(**options: Any) -> None:
+    """Names, ids and sizes of all topics."""
+    rows = [
+        {
+            "topic": row["topic"],
+            "topic_id": row["topic_id"],
+            "partitions": len(row["partitions"]),
+            "replication_factor": len(row["partitions"][0]["replicas"]),
+        }
+        for row in _backend(options).topics(None)
+    ]
+    columns = ["topic", "topic_id", "partitions", "replication_factor"]
+    show(options["output"], rows, columns)
+
+
+@topics.command()
+@click.argument("names", nargs=-1)
+@cluster_options
+def describe(names: tuple[str, ...], **options: Any) -> None:
+    """Partitions of topics NAMES (all if none is given)."""
+    found = _backend(options).topics(list(names) or None)
+    if options["output"] == "json":
+        show("json", found)
+        return
+    rows = [
+        {"topic": topic["topic"], **partition}
+        for topic in found
+        for partition in topic["partitions"]
+    ]
+    columns = ["topic", "partition", "leader", "leader_epoch", "replicas", "isr"]
+    show("table", rows, columns)
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@cluster_options
+def delete(names: tuple[str, ...], **options: Any) -> None:
+    """Delete topics NAMES."""
+    rows = _backend(options).delete_topics(list(names))
+    show(options["output"], rows, ["topic", "error", "message"])
+    failed = [row["topic"] for row in rows if row["error"] != "NONE"]
+    if failed:
+        raise CommandFailed(f"not deleted: {', '.join(failed)}")
+
+
+def _backend(options: dict[str, Any]) -> Any:
+    from kvorum.cli.backends import open_backend
+
+    return open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
