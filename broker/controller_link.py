@@ -51,6 +51,15 @@ PUBLISH_WAIT_MS = 1_000
 """How long an answer waits for this broker's own image to show what was just done."""
 
 
+#: What a write or read on a stream raises once the stream, or the peer, is gone.
+_STREAM_FAILURES = (
+    grpc.aio.AioRpcError,
+    grpc.aio.UsageError,
+    asyncio.InvalidStateError,
+    TimeoutError,
+)
+
+
 class RegistrationFailed(KvorumError):
     """The controller will not have this broker; the process ends with the reason."""
 
@@ -126,7 +135,7 @@ class ControllerLink:
             stream = self._client.controller_stub(target).Heartbeat()
             try:
                 await self._heartbeat_over(stream, target)
-            except (grpc.aio.AioRpcError, grpc.aio.UsageError, TimeoutError) as error:
+            except _STREAM_FAILURES as error:
                 logger.info("heartbeat to controller=%d failed: %s", target, _brief(error))
                 self._client.note_failure(target)
             finally:

@@ -19,6 +19,7 @@ _NOUNS = {
     "metadata": ("kvorum.cli.metadata:metadata", "Look into the cluster metadata, export it."),
     "log": ("kvorum.cli.log:log", "Look into log segments on disk."),
     "chaos": ("kvorum.cli.chaos:chaos", "Run an experiment against a real cluster."),
+    "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, prove it, analyse it."),
     "report": ("kvorum.cli.report:report", "Write the report of an experiment's run again."),
 }
 

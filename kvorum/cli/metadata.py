@@ -15,8 +15,16 @@ def metadata() -> None:
     """Look into the cluster metadata (ls, cat), export it."""
 
 
+_FROM_SNAPSHOT = click.option(
+    "--snapshot",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Read this checkpoint file instead of a cluster.",
+)
+
+
 @metadata.command()
 @click.argument("path", default="/")
+@_FROM_SNAPSHOT
 @cluster_options
 def ls(path: str, **options: Any) -> None:
     """Names below PATH: /brokers, /topics, /configs, /features, ..."""
@@ -35,6 +43,7 @@ def ls(path: str, **options: Any) -> None:
 
 @metadata.command()
 @click.argument("path")
+@_FROM_SNAPSHOT
 @cluster_options
 def cat(path: str, **options: Any) -> None:
     """All that lies at or below PATH, as JSON."""
@@ -67,9 +76,24 @@ def export(out: str, **options: Any) -> None:
 
 
 def _image(options: dict[str, Any]) -> Any:
+    if options.get("snapshot"):
+        return _image_in(options["snapshot"])
     from metadata.snapshot_view import image_of
 
     return image_of(_data(options))
+
+
+def _image_in(path: str) -> Any:
+    import asyncio
+
+    from metadata.snapshot_job import image_of_snapshot
+    from runtime.errors import CorruptData
+    from snapshots.store import read_snapshot
+
+    try:
+        return image_of_snapshot(asyncio.run(read_snapshot(path)))
+    except CorruptData as error:
+        raise CommandFailed(str(error)) from error
 
 
 def _data(options: dict[str, Any]) -> bytes:
@@ -83,3 +107,25 @@ def _data(options: dict[str, Any]) -> bytes:
         addresses = [(node["host"], node["port"]) for node in backend.quorum()["nodes"]]
     data, _ = ControllerClient(addresses, options["timeout"]).read_metadata_log()
     return data
+
+
+@metadata.command()
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, exists=True),
+    help="Folder for the snapshot file.",
+)
+@cluster_options
+def snapshot(out: str, **options: Any) -> None:
+    """Write the metadata as a checkpoint file, named by offset and epoch."""
+    import asyncio
+
+    from metadata.snapshot_job import header_of, payloads_of
+    from runtime.clock import wall_ms
+    from snapshots.store import write_snapshot
+
+    image = _image(options)
+    header = header_of(image, timestamp_ms=wall_ms())
+    path = asyncio.run(write_snapshot(out, header, payloads_of(image)))
+    show(options["output"], {"file": path, "end_offset": image.end_offset, "epoch": image.epoch})

@@ -27,6 +27,9 @@ PARTITIONS_MAX = 40_000
 PARTITIONS_PER_REQUEST_MAX = 50_000
 """A request's outcome is one batch of the log, all or nothing, and a batch has 8 MiB."""
 
+METADATA_TOPIC = "__cluster_metadata"
+"""The metadata log's own name; its folder lies where the replicas' folders lie."""
+
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -189,7 +192,7 @@ def _name_problem(image: ClusterImage, name: str, collisions: dict[str, str]) ->
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
     if not name:
         return Rejected(code, "a topic name may not be empty")
-    if name in (".", ".."):
+    if name in (".", "..", METADATA_TOPIC):
         return Rejected(code, f"a topic may not be called {name!r}")
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         return Rejected(

@@ -1,0 +1,41 @@
+# Two commands do everything for a newcomer: `make demo` and `make test`. Each sets up what it needs.
+
+PYTHON := .venv/bin/python
+
+.PHONY: help setup demo test lint bench sim rpc clean
+
+help:
+	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
+	@echo "make test    every test, with ruff, mypy and import-linter among them"
+	@echo "make bench   side by side with Apache Kafka 4.1 on this machine; writes bench/results.md"
+	@echo "make sim     a thousand seeds of the quorum in virtual time"
+	@echo "make lint    ruff, mypy, import-linter alone"
+	@echo "make setup   what the others do first: .venv, toxiproxy, a Java check"
+
+setup:
+	@bash deploy/setup.sh all
+
+demo:
+	@bash deploy/setup.sh demo
+	@$(PYTHON) -m kvorum demo
+
+test: setup
+	$(PYTHON) -m pytest
+
+lint: setup
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports
+
+bench: setup
+	$(PYTHON) -m bench.run
+
+sim: setup
+	$(PYTHON) -m kvorum chaos sim --seed 0 --count 1000
+
+rpc: setup
+	PYTHON=$(PYTHON) sh deploy/generate_rpc.sh
+
+clean:
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-data chaos-runs

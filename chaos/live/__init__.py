@@ -1,0 +1,1 @@
+"""Experiments on real processes: every connection of the cluster runs through toxiproxy."""

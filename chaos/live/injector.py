@@ -1,0 +1,297 @@
+"""Carrying out faults: toxics on proxies, signals to processes; and undoing them exactly.
+
+Each injected fault is written to the history when it is whole (`fault-begin`) and when it is undone
+(`fault-end`), under one id. A fault that strikes brokers names the partitions it concerns, so that
+their fail-over can be told from the history alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from chaos.faults import (
+    Bandwidth,
+    Cut,
+    Down,
+    Fault,
+    Heal,
+    Isolate,
+    Kill,
+    Latency,
+    LimitData,
+    LinkFault,
+    Pause,
+    ResetPeer,
+    Restart,
+    Resume,
+    ShapingFault,
+    Slice,
+    SlowClose,
+    describe,
+    duration_of,
+    fault_name,
+)
+from chaos.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
+from chaos.live.cluster import LiveCluster
+from chaos.live.links import Link, Stream
+from chaos.live.toxiproxy import Toxic, Toxiproxy
+from chaos.targets import CLIENTS, ClusterView, TargetKind, UnresolvableTarget, resolve
+
+
+@dataclass(slots=True, kw_only=True)
+class Injected:
+    """A fault in force. `undo` holds what reverses it, in order."""
+
+    fault_id: int
+    name: str
+    fault: Fault
+    nodes: tuple[str, ...]
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def is_of_links(self) -> bool:
+        return not isinstance(self.fault, Kill | Pause)
+
+
+class Injector:
+    """Applies faults to one cluster. Not for several threads."""
+
+    def __init__(
+        self,
+        *,
+        cluster: LiveCluster,
+        toxiproxy: Toxiproxy,
+        history: HistoryWriter,
+        view: Callable[[], ClusterView],
+        rng: random.Random,
+    ) -> None:
+        self._cluster = cluster
+        self._toxiproxy = toxiproxy
+        self._history = history
+        self._view = view
+        self._rng = rng
+        self._next_id = 0
+        self._active: dict[int, Injected] = {}
+
+    def active(self) -> list[Injected]:
+        """The faults in force, oldest first."""
+        return list(self._active.values())
+
+    def inject(self, name: str, fault: Fault) -> Injected | None:
+        """Strike. Returns what was done, or None for faults that only reverse others.
+
+        Raises UnresolvableTarget when nobody fits a target now, and ToxiproxyError or KvorumError
+        when the means fail; then nothing stays half done.
+        """
+        match fault:
+            case Heal():
+                self._end_all(lambda injected: injected.is_of_links)
+                return None
+            case Restart() | Resume():
+                self._reverse(fault)
+                return None
+            case Kill() | Pause():
+                return self._strike_nodes(name, fault)
+            case _:
+                return self._strike_links(name, fault)
+
+    def end(self, injected: Injected) -> None:
+        """Undo one fault; one that is undone already is fine."""
+        if self._active.pop(injected.fault_id, None) is None:
+            return
+        for undo in injected.undo:
+            undo()
+        self._history.append(
+            process=NEMESIS,
+            type=INFO,
+            f=FAULT_END,
+            value={"id": injected.fault_id, "fault": fault_name(injected.fault)},
+        )
+
+    def end_all(self) -> None:
+        """Undo everything and reset every proxy."""
+        self._end_all(lambda _: True)
+        self._toxiproxy.reset()
+
+    def _end_all(self, chosen: Callable[[Injected], bool]) -> None:
+        for injected in self.active():
+            if chosen(injected):
+                self.end(injected)
+
+    def _reverse(self, fault: Restart | Resume) -> None:
+        is_for_all = fault.target.kind in (TargetKind.KILLED, TargetKind.PAUSED)
+        if is_for_all and not self._cluster.killed | self._cluster.paused:
+            return
+        names = resolve(fault.target, self._view(), self._rng)
+        kind = Kill if isinstance(fault, Restart) else Pause
+        for injected in self.active():
+            if isinstance(injected.fault, kind) and set(injected.nodes) & set(names):
+                self.end(injected)
+
+    def _strike_nodes(self, name: str, fault: Kill | Pause) -> Injected:
+        view = self._view()
+        names = resolve(fault.target, view, self._rng)
+        able = tuple(node for node in names if node not in view.killed | view.paused)
+        if not able:
+            raise UnresolvableTarget(f"{', '.join(names)} is already killed or paused")
+        injected = self._new(name, fault, able)
+        begun_ms = self._history.now_ms()
+        for node in able:
+            if isinstance(fault, Kill):
+                self._cluster.kill(node)
+                injected.undo.append(_call(self._cluster.restart, node))
+            else:
+                self._cluster.pause(node)
+                injected.undo.append(_call(self._cluster.resume, node))
+        self._begin(injected, view, begun_ms, links=())
+        return injected
+
+    def _strike_links(self, name: str, fault: LinkFault) -> Injected:
+        view = self._view()
+        pairs = self._pairs(fault, view)
+        both_ways = isinstance(fault, Isolate) or fault.both_ways
+        streams: list[tuple[Link, Stream]] = []
+        for source, destination in pairs:
+            for stream in self._cluster.plan.streams(source, destination, both_ways=both_ways):
+                if stream not in streams:
+                    streams.append(stream)
+        if not streams:
+            ends = ", ".join(f"{a} -> {b}" for a, b in pairs)
+            raise UnresolvableTarget(f"no link carries {ends}: {describe(fault)}")
+        struck = (
+            tuple(sorted({source for source, _ in pairs}))
+            if isinstance(fault, Isolate)
+            else tuple(sorted({node for pair in pairs for node in pair}))
+        )
+        injected = self._new(name, fault, struck)
+        begun_ms = self._history.now_ms()
+        try:
+            self._apply(injected, fault, streams)
+        except BaseException:
+            self._active.pop(injected.fault_id)
+            for undo in injected.undo:
+                undo()
+            raise
+        self._begin(injected, view, begun_ms, links=[link.name for link, _ in streams])
+        return injected
+
+    def _pairs(self, fault: LinkFault, view: ClusterView) -> list[tuple[str, str]]:
+        if isinstance(fault, Isolate):
+            left = resolve(fault.target, view, self._rng)
+            right = resolve(fault.away_from, view, self._rng)
+        else:
+            left = resolve(fault.source, view, self._rng)
+            right = resolve(fault.destination, view, self._rng)
+        # Between two overlapping sets, the members of the first are not parted from themselves.
+        if isinstance(fault, Isolate):
+            right = tuple(node for node in right if node not in left)
+        return [(a, b) for a in left for b in right if a != b]
+
+    def _apply(
+        self, injected: Injected, fault: LinkFault, streams: Sequence[tuple[Link, Stream]]
+    ) -> None:
+        if isinstance(fault, Down):
+            for link in {link.name: link for link, _ in streams}.values():
+                self._toxiproxy.set_enabled(link, enabled=False)
+                injected.undo.append(
+                    lambda link=link: self._toxiproxy.set_enabled(link, enabled=True)  # type: ignore[misc]
+                )
+            return
+        kind, attributes = _toxic_of(fault)
+        for link, stream in streams:
+            toxic = Toxic(
+                name=f"{kind}-{stream.value}-{injected.fault_id}",
+                kind=kind,
+                stream=stream,
+                attributes=attributes,
+            )
+            injected.undo.append(_remove(self._toxiproxy, link, toxic.name))
+            self._toxiproxy.add_toxic(link, toxic)
+
+    def _new(self, name: str, fault: Fault, nodes: tuple[str, ...]) -> Injected:
+        injected = Injected(fault_id=self._next_id, name=name, fault=fault, nodes=nodes)
+        self._next_id += 1
+        self._active[injected.fault_id] = injected
+        return injected
+
+    def _begin(
+        self, injected: Injected, view: ClusterView, begun_ms: float, *, links: Sequence[str]
+    ) -> None:
+        # The begin is the moment the fault is whole: an acknowledgement that slipped through
+        # between the first and the last of its toxics says nothing about fail-over.
+        led, held = _concerned(injected.nodes, view)
+        self._history.append(
+            process=NEMESIS,
+            type=INFO,
+            f=FAULT_BEGIN,
+            value={
+                "id": injected.fault_id,
+                "name": injected.name,
+                "fault": fault_name(injected.fault),
+                "description": describe(injected.fault),
+                "target": _target_text(injected.fault),
+                "nodes": list(injected.nodes),
+                "links": sorted(set(links)),
+                "led_partitions": led,
+                "held_partitions": held,
+                "is_active_controller": view.active_controller in injected.nodes,
+                "duration_ms": duration_of(injected.fault),
+                "injection_ms": round(self._history.now_ms() - begun_ms, 3),
+            },
+        )
+
+
+def _concerned(nodes: Sequence[str], view: ClusterView) -> tuple[list[int], list[int]]:
+    """Partitions led by the nodes, and partitions of which they hold a replica."""
+    led: list[int] = []
+    held: list[int] = []
+    for (_, number), partition in sorted(view.partitions.items()):
+        if partition.leader in nodes:
+            led.append(number)
+        if set(partition.replicas) & set(nodes):
+            held.append(number)
+    if CLIENTS in nodes and not held:
+        held = sorted(number for _, number in view.partitions)
+    return led, held
+
+
+def _target_text(fault: Fault) -> str:
+    for key in ("target", "source"):
+        if key in {item.name for item in dataclasses.fields(fault)}:
+            return str(getattr(fault, key).text())
+    return ""
+
+
+def _toxic_of(fault: Cut | Isolate | ShapingFault) -> tuple[str, dict[str, int]]:
+    """Toxiproxy's name and attributes for a fault on a stream."""
+    match fault:
+        case Cut() | Isolate():
+            # Time-out 0 swallows bytes and keeps the connection open.
+            return "timeout", {"timeout": 0}
+        case Latency():
+            return "latency", {"latency": fault.latency_ms, "jitter": fault.jitter_ms}
+        case Bandwidth():
+            return "bandwidth", {"rate": fault.kilobytes_per_second}
+        case Slice():
+            return "slicer", {
+                "average_size": fault.slice_bytes,
+                "size_variation": fault.variation_bytes,
+                "delay": fault.delay_us,
+            }
+        case LimitData():
+            return "limit_data", {"bytes": fault.limit_bytes}
+        case ResetPeer():
+            return "reset_peer", {"timeout": fault.delay_ms}
+        case SlowClose():
+            return "slow_close", {"delay": fault.delay_ms}
+
+
+def _remove(toxiproxy: Toxiproxy, link: Link, name: str) -> Callable[[], None]:
+    return lambda: toxiproxy.remove_toxic(link, name)
+
+
+def _call(act: Callable[[str], None], name: str) -> Callable[[], None]:
+    return lambda: act(name)

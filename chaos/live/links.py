@@ -1,0 +1,130 @@
+"""Which proxies a cluster needs, and which of their streams carry bytes from A to B. Pure.
+
+One proxy stands before each broker's listener, and its address is what the broker advertises: a
+client that follows metadata stays behind the proxies. One more stands on each directed link
+between nodes, used by the connections that its source opens. Bytes from A to B therefore travel
+upstream on the links that A opens to B, and downstream on those that B opens to A.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chaos.targets import CLIENTS
+
+FIRST_BROKER_ID = 101
+
+
+class Stream(enum.Enum):
+    """A direction through a proxy, in toxiproxy's words."""
+
+    UPSTREAM = "upstream"
+    DOWNSTREAM = "downstream"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Connections that `source` opens to `destination`; addresses are host:port."""
+
+    source: str
+    destination: str
+    listen: str
+    upstream: str
+
+    @property
+    def name(self) -> str:
+        """The proxy's name, safe within a URL path."""
+        return f"{self.source}.{self.destination}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPlan:
+    """Every link of a cluster. Nodes are named `controller-1`.. and `broker-101`.."""
+
+    controllers: tuple[str, ...]
+    brokers: tuple[str, ...]
+    links: tuple[Link, ...]
+
+    def link(self, source: str, destination: str) -> Link | None:
+        """The link that source opens to destination, None where there is none."""
+        for link in self.links:
+            if link.source == source and link.destination == destination:
+                return link
+        return None
+
+    def bootstrap(self) -> str:
+        """The advertised addresses, for clients."""
+        return ",".join(link.listen for link in self.links if link.source == CLIENTS)
+
+    def document(self) -> dict[str, dict[str, object]]:
+        """The content of the file for `kvorum dev --links`."""
+        nodes: dict[str, dict[str, object]] = {}
+        for name in self.controllers + self.brokers:
+            node: dict[str, object] = {}
+            advertised = self.link(CLIENTS, name)
+            if advertised is not None:
+                node["advertised"] = advertised.listen
+            node["peers"] = {
+                link.destination: link.listen for link in self.links if link.source == name
+            }
+            nodes[name] = node
+        return nodes
+
+    def streams(
+        self, source: str, destination: str, *, both_ways: bool = False
+    ) -> list[tuple[Link, Stream]]:
+        """Where bytes from source to destination flow; empty when the two never talk."""
+        found: list[tuple[Link, Stream]] = []
+        for link in self.links:
+            if (link.source, link.destination) == (source, destination):
+                found.append((link, Stream.UPSTREAM))
+                if both_ways:
+                    found.append((link, Stream.DOWNSTREAM))
+            elif (link.source, link.destination) == (destination, source):
+                found.append((link, Stream.DOWNSTREAM))
+                if both_ways:
+                    found.append((link, Stream.UPSTREAM))
+        return found
+
+
+def plan_links(
+    controllers: int,
+    brokers: int,
+    *,
+    client_port: int,
+    controller_port: int,
+    proxy_port: int,
+    host: str = "127.0.0.1",
+) -> LinkPlan:
+    """The proxies of a cluster whose nodes bind consecutive ports, on consecutive proxy ports."""
+    controller_names = [f"controller-{number}" for number in range(1, controllers + 1)]
+    broker_names = [f"broker-{FIRST_BROKER_ID + number}" for number in range(brokers)]
+    bound = {name: f"{host}:{controller_port + at}" for at, name in enumerate(controller_names)}
+    bound |= {name: f"{host}:{client_port + at}" for at, name in enumerate(broker_names)}
+    pairs = [(CLIENTS, broker) for broker in broker_names]
+    pairs += _pairs(controller_names, controller_names)
+    pairs += _pairs(broker_names, controller_names)
+    pairs += _pairs(broker_names, broker_names)
+    links = tuple(
+        Link(
+            source=source,
+            destination=destination,
+            listen=f"{host}:{proxy_port + at}",
+            upstream=bound[destination],
+        )
+        for at, (source, destination) in enumerate(pairs)
+    )
+    return LinkPlan(controllers=tuple(controller_names), brokers=tuple(broker_names), links=links)
+
+
+def link_count(controllers: int, brokers: int) -> int:
+    """How many proxies plan_links makes."""
+    return (
+        brokers + controllers * (controllers - 1) + brokers * controllers + brokers * (brokers - 1)
+    )
+
+
+def _pairs(sources: Sequence[str], destinations: Sequence[str]) -> list[tuple[str, str]]:
+    return [(a, b) for a in sources for b in destinations if a != b]

@@ -1,0 +1,126 @@
+"""Runs a method: steps in order, faults that end by themselves, pauses between.
+
+One thread does it all. While a foreground fault lasts, or a pause, faults that were started in
+the background are undone when their time comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from chaos.faults import describe, duration_of
+from chaos.live.injector import Injected, Injector
+from chaos.live.probes import Measurement, Probes
+from chaos.scenario import Action, Probe, Step
+from chaos.targets import UnresolvableTarget
+from runtime.clock import monotonic_ms
+
+#: How long a step waits for somebody to fit its target (a leader to be elected, say).
+_TARGET_TIMEOUT_MS = 10_000
+_TICK_MS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """What became of one step. `reason` says why it was skipped."""
+
+    name: str
+    description: str
+    is_done: bool
+    reason: str = ""
+
+
+class Nemesis:
+    """Carries out the steps of one run. `check` is called often and raises to end the run."""
+
+    def __init__(
+        self,
+        *,
+        injector: Injector,
+        probes: Probes,
+        progress: Callable[[str], None],
+        check: Callable[[], None],
+    ) -> None:
+        self._injector = injector
+        self._probes = probes
+        self._progress = progress
+        self._check = check
+        self._due: list[tuple[int, int, Injected]] = []
+        self.outcomes: list[StepOutcome] = []
+        self.measurements: list[Measurement] = []
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """All steps, then wait for the faults that still have to end by themselves."""
+        for step in steps:
+            self.wait(step.pause_before_ms)
+            if isinstance(step, Probe):
+                self._measure(step)
+            else:
+                self._act(step)
+            self.wait(step.pause_after_ms)
+        if self._due:
+            self.wait(max(due_ms for due_ms, _, _ in self._due) - monotonic_ms())
+
+    def heal(self) -> None:
+        """Undo every fault that is in force."""
+        self._due.clear()
+        self._injector.end_all()
+        self._progress("all faults healed")
+
+    def wait(self, duration_ms: int) -> None:
+        """Let time pass, undoing what falls due."""
+        until_ms = monotonic_ms() + duration_ms
+        while True:
+            self._check()
+            now_ms = monotonic_ms()
+            while self._due and self._due[0][0] <= now_ms:
+                _, _, injected = heapq.heappop(self._due)
+                self._injector.end(injected)
+                self._progress(f"undone: {injected.name}")
+                now_ms = monotonic_ms()
+            if now_ms >= until_ms:
+                return
+            next_ms = min([until_ms, *(due_ms for due_ms, _, _ in self._due[:1])])
+            time.sleep(max(0, min(_TICK_MS, next_ms - now_ms)) / 1000)
+
+    def _act(self, action: Action) -> None:
+        injected = self._inject(action)
+        duration_ms = duration_of(action.fault)
+        if injected is None or duration_ms is None:
+            return
+        heapq.heappush(self._due, (monotonic_ms() + duration_ms, injected.fault_id, injected))
+        if not action.background:
+            self.wait(duration_ms)
+
+    def _inject(self, action: Action) -> Injected | None:
+        deadline_ms = monotonic_ms() + _TARGET_TIMEOUT_MS
+        description = describe(action.fault)
+        while True:
+            try:
+                injected = self._injector.inject(action.name, action.fault)
+            except UnresolvableTarget as error:
+                if monotonic_ms() < deadline_ms:
+                    self.wait(_TICK_MS * 10)
+                    continue
+                self.outcomes.append(
+                    StepOutcome(
+                        name=action.name, description=description, is_done=False, reason=str(error)
+                    )
+                )
+                self._progress(f"skipped: {action.name}: {error}")
+                return None
+            self.outcomes.append(
+                StepOutcome(name=action.name, description=description, is_done=True)
+            )
+            struck = f" [{', '.join(injected.nodes)}]" if injected else ""
+            self._progress(f"fault: {description}{struck}")
+            return injected
+
+    def _measure(self, probe: Probe) -> None:
+        measurement = self._probes.measure(probe)
+        self.measurements.append(measurement)
+        value = "no answer" if measurement.value is None else f"{measurement.value:g}"
+        self._progress(f"probe: {probe.name} = {value}")

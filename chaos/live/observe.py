@@ -1,0 +1,256 @@
+"""Looking at a live cluster: who leads the quorum, who leads each partition, who is in its ISR."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from chaos.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter
+from chaos.live.cluster import LiveCluster
+from chaos.targets import ClusterView, PartitionView
+from runtime.errors import KvorumError
+
+_STATUS_TIMEOUT_S = 5.0
+METADATA_TIMEOUT_S = 3.0
+
+
+class NotObservable(KvorumError):
+    """The cluster did not answer; the message says which part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumStatus:
+    """One controller's answer. leader_id is -1 while it knows none."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+
+
+def quorum_status(listener: str) -> QuorumStatus:
+    """Ask one controller. Raises NotObservable when it gives no answer."""
+    command = [sys.executable, "-m", "kvorum", "quorum", "status", "-o", "json"]
+    command += ["--bootstrap-controller", listener]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=_STATUS_TIMEOUT_S, check=False, text=True
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotObservable(f"controller {listener} gave no status in time") from error
+    if done.returncode != 0:
+        raise NotObservable(f"controller {listener}: {done.stderr.strip()[-300:]}")
+    try:
+        answer = json.loads(done.stdout)
+        return QuorumStatus(
+            leader_id=int(answer["leader_id"]),
+            leader_epoch=int(answer["leader_epoch"]),
+            high_watermark=int(answer["high_watermark"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotObservable(f"controller {listener}: unreadable status: {error}") from error
+
+
+def newest_status(cluster: LiveCluster) -> QuorumStatus:
+    """The answer with the newest epoch among the controllers that answer.
+
+    A controller that is cut off may go on naming itself: its epoch is the older one.
+    """
+    reasons: list[str] = []
+
+    def ask(listener: str) -> QuorumStatus | None:
+        try:
+            return quorum_status(listener)
+        except NotObservable as error:
+            reasons.append(str(error))
+            return None
+
+    listeners = cluster.controller_listeners()
+    # All at once: one that hangs must not delay the fault that waits for this answer.
+    with ThreadPoolExecutor(max_workers=max(1, len(listeners))) as pool:
+        answers = list(pool.map(ask, listeners))
+    led = [answer for answer in answers if answer is not None and answer.leader_id >= 0]
+    if not led:
+        raise NotObservable("no controller knows a leader: " + "; ".join(reasons))
+    return max(led, key=lambda answer: answer.leader_epoch)
+
+
+def active_controller(cluster: LiveCluster) -> str:
+    """The name of the node that leads the quorum. Raises NotObservable."""
+    status = newest_status(cluster)
+    name = cluster.name_of(status.leader_id)
+    if name is None:
+        raise NotObservable(f"the quorum's leader {status.leader_id} is no node of this cluster")
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    """The topic as a client's metadata shows it; broker ids, -1 for no leader."""
+
+    leaders: dict[int, int]
+    replicas: dict[int, tuple[int, ...]]
+    isr: dict[int, tuple[int, ...]]
+    live_brokers: tuple[int, ...]
+
+    @property
+    def offline_partitions(self) -> int:
+        return sum(1 for leader in self.leaders.values() if leader < 0)
+
+    @property
+    def under_replicated_partitions(self) -> int:
+        return sum(1 for number in self.isr if len(self.isr[number]) < len(self.replicas[number]))
+
+
+class TopicWatch:
+    """Reads a topic's metadata through the proxies, as any client does."""
+
+    def __init__(self, *, bootstrap: str, topic: str) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._topic = topic
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+
+    def state(self) -> TopicState:
+        """Raises NotObservable when no broker answers or the topic is unknown."""
+        from confluent_kafka import KafkaException
+
+        try:
+            metadata = self._admin.list_topics(self._topic, timeout=METADATA_TIMEOUT_S)
+        except KafkaException as error:
+            raise NotObservable(f"no metadata: {error}") from error
+        topic = metadata.topics[self._topic]
+        if topic.error is not None:
+            raise NotObservable(f"topic {self._topic}: {topic.error}")
+        partitions = topic.partitions
+        return TopicState(
+            leaders={number: partitions[number].leader for number in sorted(partitions)},
+            replicas={number: tuple(partitions[number].replicas) for number in sorted(partitions)},
+            isr={number: tuple(partitions[number].isrs) for number in sorted(partitions)},
+            live_brokers=tuple(sorted(metadata.brokers)),
+        )
+
+
+def view_of(cluster: LiveCluster, topic: str, state: TopicState | None) -> ClusterView:
+    """What targets are resolved against. Asks for the active controller."""
+    names = {node.node_id: node.name for node in cluster.nodes()}
+    partitions: dict[tuple[str, int], PartitionView] = {}
+    if state is not None:
+        for number, leader in state.leaders.items():
+            partitions[(topic, number)] = PartitionView(
+                leader=names.get(leader),
+                replicas=tuple(names[broker] for broker in state.replicas[number]),
+                isr=tuple(names[broker] for broker in state.isr[number]),
+            )
+    try:
+        active: str | None = active_controller(cluster)
+    except NotObservable:
+        active = None
+    return ClusterView(
+        controllers=cluster.plan.controllers,
+        brokers=cluster.plan.brokers,
+        killed=frozenset(cluster.killed).union(cluster.died_unasked()),
+        paused=frozenset(cluster.paused),
+        active_controller=active,
+        partitions=partitions,
+    )
+
+
+class Observer(threading.Thread):
+    """Writes what it sees of the cluster to the history until told to stop.
+
+    The topic is looked at every topic_interval_ms and written when it changed; the quorum, which
+    costs a process to ask, every quorum_interval_ms, one controller after the other.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster: LiveCluster,
+        watch: TopicWatch,
+        history: HistoryWriter,
+        topic_interval_ms: int = 250,
+        quorum_interval_ms: int = 2_000,
+    ) -> None:
+        super().__init__(name="chaos-observer", daemon=True)
+        self._cluster = cluster
+        self._watch = watch
+        self._history = history
+        self._topic_interval_ms = topic_interval_ms
+        self._quorum_interval_ms = quorum_interval_ms
+        self._stop_wanted = threading.Event()
+        self._last: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._turn = 0
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._loop()
+        except (KvorumError, OSError, ValueError, KeyError) as error:
+            # Reported by the runner: an observer that died saw nothing more.
+            self.failure = error
+
+    def stop(self, *, timeout_ms: int) -> None:
+        """Ask it to end and wait for that."""
+        self._stop_wanted.set()
+        self.join(timeout_ms / 1000)
+
+    def _loop(self) -> None:
+        next_quorum_ms = 0.0
+        while not self._stop_wanted.wait(self._topic_interval_ms / 1000):
+            self._look_at_topic()
+            if self._history.now_ms() >= next_quorum_ms:
+                self._look_at_quorum()
+                next_quorum_ms = self._history.now_ms() + self._quorum_interval_ms
+
+    def _look_at_topic(self) -> None:
+        try:
+            state = self._watch.state()
+        except NotObservable as error:
+            self._note(INFO, {"what": "partition"}, error=str(error))
+            return
+        for number, leader in state.leaders.items():
+            seen = (leader, state.isr[number])
+            if self._last.get(number) == seen:
+                continue
+            self._last[number] = seen
+            details: dict[str, object] = {
+                "what": "partition",
+                "leader": leader,
+                "isr": list(state.isr[number]),
+            }
+            self._note(OK, details, partition=number)
+
+    def _look_at_quorum(self) -> None:
+        listeners = self._cluster.controller_listeners()
+        if not listeners:
+            return
+        self._turn += 1
+        listener = listeners[self._turn % len(listeners)]
+        try:
+            status = quorum_status(listener)
+        except NotObservable as error:
+            self._note(INFO, {"what": "quorum"}, error=str(error))
+            return
+        details: dict[str, object] = {
+            "what": "quorum",
+            "leader_id": status.leader_id,
+            "leader_epoch": status.leader_epoch,
+            "high_watermark": status.high_watermark,
+        }
+        self._note(OK, details)
+
+    def _note(
+        self,
+        type: str,
+        details: dict[str, object],
+        *,
+        partition: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        self._history.append(
+            process=OBSERVER, type=type, f=OBSERVE, partition=partition, value=details, error=error
+        )

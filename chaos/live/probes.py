@@ -1,0 +1,86 @@
+"""The probes an experiment may name, measured on a live cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from chaos.live.cluster import LiveCluster
+from chaos.live.observe import NotObservable, TopicWatch, quorum_status
+from chaos.scenario import Probe
+from chaos.workloads.produce import ProduceLoad
+from runtime.errors import invariant
+
+_RATE_WINDOW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A probe's result. `value` is None when the cluster gave no answer (see reason)."""
+
+    name: str
+    func: str
+    value: float | None
+    tolerance: str
+    is_accepted: bool
+    reason: str = ""
+
+
+class Probes:
+    """Measures what `chaos.scenario.PROBES` lists."""
+
+    def __init__(self, *, cluster: LiveCluster, watch: TopicWatch, load: ProduceLoad) -> None:
+        self._cluster = cluster
+        self._watch = watch
+        self._load = load
+        self._functions: dict[str, Callable[[], float]] = {
+            "active_controllers": self._active_controllers,
+            "offline_partitions": lambda: watch.state().offline_partitions,
+            "under_replicated_partitions": lambda: watch.state().under_replicated_partitions,
+            "live_brokers": lambda: len(watch.state().live_brokers),
+            "acknowledged_per_second": self._acknowledged_per_second,
+        }
+
+    def measure(self, probe: Probe) -> Measurement:
+        """One probe; without a tolerance every answer is accepted."""
+        function = self._functions.get(probe.func)
+        invariant(function is not None, f"probe {probe.func} was checked when it was read")
+        tolerance = probe.tolerance
+        text = tolerance.text() if tolerance is not None else ""
+        value: float | None = None
+        reason = ""
+        try:
+            value = float(self._functions[probe.func]())
+        except NotObservable as error:
+            reason = str(error)
+        is_accepted = value is not None and (tolerance is None or tolerance.accepts(value))
+        return Measurement(
+            name=probe.name,
+            func=probe.func,
+            value=value,
+            tolerance=text,
+            is_accepted=is_accepted,
+            reason=reason,
+        )
+
+    def measure_all(self, probes: Sequence[Probe]) -> list[Measurement]:
+        return [self.measure(probe) for probe in probes]
+
+    def _active_controllers(self) -> float:
+        """Distinct leaders of the newest epoch that controllers name; 0 when none is named."""
+        statuses = []
+        for listener in self._cluster.controller_listeners():
+            try:
+                statuses.append(quorum_status(listener))
+            except NotObservable:
+                # A controller without an answer names no leader.
+                continue
+        newest = max((status.leader_epoch for status in statuses), default=-1)
+        named = {status.leader_id for status in statuses if status.leader_epoch == newest}
+        return len(named - {-1})
+
+    def _acknowledged_per_second(self) -> float:
+        before = self._load.acknowledged
+        time.sleep(_RATE_WINDOW_S)
+        return (self._load.acknowledged - before) / _RATE_WINDOW_S

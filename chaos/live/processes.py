@@ -1,0 +1,126 @@
+"""Child processes that never outlive a run, and free ports for them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO
+
+from runtime.clock import monotonic_ms
+from runtime.errors import KvorumError
+
+#: Below every common ephemeral range, so that no outgoing connection sits on a chosen port.
+PORT_LOW = 20_000
+PORT_HIGH = 23_999
+
+_POLL_S = 0.02
+_PR_SET_PDEATHSIG = 1
+
+
+class ProcessFailed(KvorumError):
+    """A process of the run ended, or would not start or stop."""
+
+
+class NotReached(KvorumError):
+    """A condition did not come true before its deadline."""
+
+
+def free_ports(count: int, rng: random.Random, *, host: str = "127.0.0.1") -> int:
+    """The first of `count` consecutive ports that can be bound now. Raises ProcessFailed."""
+    starts = list(range(PORT_LOW, PORT_HIGH - count + 2, 50))
+    rng.shuffle(starts)
+    for start in starts:
+        if all(_is_free(host, port) for port in range(start, start + count)):
+            return start
+    raise ProcessFailed(f"no {count} free ports in a row between {PORT_LOW} and {PORT_HIGH}")
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def start_process(
+    command: Sequence[str], *, log_file: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, both outputs appended to a file.
+
+    Its own session keeps a Ctrl-C at the terminal from reaching it before the run has healed. On
+    Linux it also gets SIGTERM when this process dies without a chance to clean up.
+    """
+    output: IO[bytes]
+    with open(log_file, "ab") as output:
+        return subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent(),
+            env={**os.environ, **(environment or {})},
+        )
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    # Looked up before the fork: after it, in a threaded parent, little may be called safely.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def set_signal() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+    return set_signal
+
+
+def stop_process(process: subprocess.Popen[bytes], *, timeout_ms: int) -> None:
+    """SIGTERM, wait, then SIGKILL for what is left of its session. The process is reaped."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=timeout_ms / 1000)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    # Children that it left behind are still in its process group.
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The state follows the command name, which may hold any byte but ends at the last ).
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except FileNotFoundError:
+        if os.path.exists("/proc/self"):
+            return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], bool], *, timeout_ms: int, what: str) -> None:
+    """Poll until the condition holds. Raises NotReached naming `what` after the deadline."""
+    deadline_ms = monotonic_ms() + timeout_ms
+    while not condition():
+        if monotonic_ms() >= deadline_ms:
+            raise NotReached(f"{what}: not so within {timeout_ms} ms")
+        time.sleep(_POLL_S)

@@ -1,0 +1,465 @@
+"""One live run, from an experiment file to a verdict.
+
+Order: toxiproxy, proxies, cluster, topic, load, steady state, method, heal, converge, steady state
+again, stop the load, final read, stop the cluster, report. Whatever happens, no process of the run
+is left when `run` returns or raises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos.history import HISTORY_FILE, HistoryWriter
+from chaos.live.cluster import LiveCluster
+from chaos.live.injector import Injector
+from chaos.live.links import link_count, plan_links
+from chaos.live.nemesis import Nemesis
+from chaos.live.observe import NotObservable, Observer, TopicState, TopicWatch, view_of
+from chaos.live.probes import Measurement, Probes
+from chaos.live.processes import NotReached, free_ports, wait_until
+from chaos.live.toxiproxy_server import ToxiproxyServer
+from chaos.report import RUN_FILE, write_report
+from chaos.scenario import Experiment, load_experiment
+from chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
+from chaos.workloads.create_topics import CreateTopicsLoad
+from chaos.workloads.produce import ProduceLoad
+from runtime.clock import monotonic_ms, wall_ms
+from runtime.errors import ConfigError, KvorumError
+
+_TOPIC_TIMEOUT_S = 20.0
+_EXPORT_TIMEOUT_S = 60.0
+_THREAD_TIMEOUT_MS = 15_000
+_FINAL_READ_TIMEOUT_MS = 120_000
+_DEATH_WATCH_MS = 200
+_PATIENCE_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a run came to. verdict: passed | failed | inconclusive; summary: one line."""
+
+    verdict: str
+    summary: str
+    seed: int
+    run_dir: str
+    history_file: str
+    report_json: str
+    report_html: str
+    rerun: str
+
+
+def run(
+    experiment_path: str,
+    *,
+    output_dir: str,
+    progress: Callable[[str], None] | None = None,
+    seed: int | None = None,
+) -> RunResult:
+    """Run an experiment on a fresh cluster and write everything into output_dir.
+
+    seed: takes the place of the file's own. Raises ConfigError for a bad experiment or an
+    output_dir that already holds a run, and KvorumError when the run could not be carried out; a
+    broken promise of the cluster is no exception but a verdict.
+    """
+    experiment = load_experiment(experiment_path, seed=seed)
+    run_dir = Path(output_dir)
+    if (run_dir / HISTORY_FILE).exists():
+        raise ConfigError(f"{output_dir} already holds a run; name another folder")
+    (run_dir / "logs").mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(experiment_path, run_dir / f"experiment{Path(experiment_path).suffix}")
+    chosen = experiment.configuration.seed
+    rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}"
+    session = _Session(experiment, run_dir, progress or _no_progress, rerun)
+    with _orderly_termination():
+        session.execute()
+    return finish(str(run_dir))
+
+
+def finish(run_dir: str) -> RunResult:
+    """Judge a run folder: checks, report, Parquet. Also for a folder of an earlier run."""
+    from chaos.export import export_history
+
+    export_history(run_dir)
+    report = write_report(run_dir)
+    return RunResult(
+        verdict=report.verdict,
+        summary=report.summary,
+        seed=report.seed,
+        run_dir=run_dir,
+        history_file=str(Path(run_dir) / HISTORY_FILE),
+        report_json=report.json_file,
+        report_html=report.html_file,
+        rerun=report.rerun,
+    )
+
+
+def _no_progress(_: str) -> None:
+    return None
+
+
+class _Session:
+    """The state of one run in progress."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        run_dir: Path,
+        progress: Callable[[str], None],
+        rerun: str,
+    ) -> None:
+        self._experiment = experiment
+        self._configuration = experiment.configuration
+        self._topic = experiment.configuration.topic
+        self._run_dir = run_dir
+        self._progress = progress
+        self._rng = random.Random(f"{experiment.configuration.seed}/targets")
+        self._next_death_watch_ms = 0
+        self._record: dict[str, Any] = {
+            "version": 1,
+            "title": experiment.title,
+            "description": experiment.description,
+            "tags": list(experiment.tags),
+            "seed": experiment.configuration.seed,
+            "rerun": rerun,
+            "configuration": dataclasses.asdict(experiment.configuration),
+            "steady_state_title": experiment.steady_state_title,
+            "started_wall_ms": wall_ms(),
+            "steady_state_before": [],
+            "steady_state_after": [],
+            "probes": [],
+            "steps": [],
+            "is_converged": False,
+            "is_final_read_complete": False,
+            "died_unasked": [],
+            "notes": [],
+            "error": None,
+            "versions": {},
+        }
+
+    def execute(self) -> None:
+        try:
+            with ExitStack() as stack:
+                self._run(stack)
+        except BaseException as error:
+            self._record["error"] = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self._record["ended_wall_ms"] = wall_ms()
+            text = json.dumps(self._record, indent=1)
+            (self._run_dir / RUN_FILE).write_text(text, encoding="utf-8")
+
+    def _run(self, stack: ExitStack) -> None:
+        history = stack.enter_context(HistoryWriter(str(self._run_dir / HISTORY_FILE)))
+        cluster, toxiproxy = self._start_cluster(stack)
+        bootstrap = cluster.plan.bootstrap()
+        watch = self._create_topic(cluster, bootstrap)
+        load = self._start_producer(stack, bootstrap, history)
+        creations = self._start_creations(stack, bootstrap, history)
+        consumer = ConsumeLoad(
+            bootstrap=bootstrap,
+            topic=self._topic.name,
+            partitions=self._topic.partitions,
+            history=history,
+        )
+        observer = Observer(cluster=cluster, watch=watch, history=history)
+        for reader in (consumer, observer):
+            reader.start()
+            stack.callback(reader.stop, timeout_ms=_THREAD_TIMEOUT_MS)
+
+        def check() -> None:
+            failure = load.failure or consumer.failure or observer.failure
+            if failure is not None:
+                raise KvorumError(f"the load or its observer ended early: {failure}") from failure
+            if not cluster.is_running():
+                raise KvorumError(f"the cluster's launcher ended: {cluster.log_tail()}")
+            self._note_deaths(cluster)
+
+        def view() -> Any:
+            return view_of(cluster, self._topic.name, _state_or_none(watch))
+
+        probes = Probes(cluster=cluster, watch=watch, load=load)
+        injector = Injector(
+            cluster=cluster, toxiproxy=toxiproxy.api, history=history, view=view, rng=self._rng
+        )
+        nemesis = Nemesis(
+            injector=injector, probes=probes, progress=self._timed(history), check=check
+        )
+        nemesis.wait(self._configuration.warm_up_ms)
+        before = probes.measure_all(self._experiment.steady_state)
+        self._record["steady_state_before"] = _as_dicts(before)
+        if all(measurement.is_accepted for measurement in before):
+            nemesis.run(self._experiment.method)
+        else:
+            self._note("the steady state did not hold before the method, which was not run")
+        nemesis.heal()
+        nemesis.run(self._experiment.rollbacks)
+        nemesis.heal()
+        nemesis.wait(self._configuration.cool_down_ms)
+        self._converge(watch, check)
+        after = probes.measure_all(self._experiment.steady_state)
+        self._record["steady_state_after"] = _as_dicts(after)
+        self._record["probes"] = _as_dicts(nemesis.measurements)
+        self._record["steps"] = _as_dicts(nemesis.outcomes)
+        if creations is not None:
+            creations.stop()
+        load.stop()
+        check()
+        self._catch_up(bootstrap, consumer)
+        consumer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
+        observer.stop(timeout_ms=_THREAD_TIMEOUT_MS)
+        self._final_read(bootstrap, history)
+        self._export_metadata(cluster)
+
+    def _start_cluster(self, stack: ExitStack) -> tuple[LiveCluster, ToxiproxyServer]:
+        controllers, brokers = self._configuration.controllers, self._configuration.brokers
+        links = link_count(controllers, brokers)
+        # Where ports are free differs from machine to machine: no part of the seed's story.
+        first = free_ports(controllers + brokers + links + 1, random.Random())
+        plan = plan_links(
+            controllers,
+            brokers,
+            client_port=first,
+            controller_port=first + brokers,
+            proxy_port=first + brokers + controllers,
+        )
+        toxiproxy = ToxiproxyServer(
+            port=first + brokers + controllers + links,
+            log_file=str(self._run_dir / "logs" / "toxiproxy.log"),
+        )
+        stack.enter_context(toxiproxy)
+        toxiproxy.api.populate(plan.links)
+        self._record["versions"] = _versions(toxiproxy.version)
+        self._progress(f"toxiproxy {toxiproxy.version}: {len(plan.links)} proxies")
+        cluster = LiveCluster(
+            configuration=self._configuration,
+            plan=plan,
+            data_dir=str(self._run_dir / "cluster"),
+            log_file=str(self._run_dir / "logs" / "cluster.log"),
+            client_port=first,
+            controller_port=first + brokers,
+        )
+        stack.callback(cluster.stop)
+        began_ms = wall_ms()
+        cluster.start()
+        took_s = (wall_ms() - began_ms) / 1000
+        self._progress(
+            f"cluster of {controllers} controllers and {brokers} brokers ready in {took_s:.2f} s"
+        )
+        return cluster, toxiproxy
+
+    def _create_topic(self, cluster: LiveCluster, bootstrap: str) -> TopicWatch:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+        plan = self._topic
+        topic = NewTopic(
+            plan.name,
+            num_partitions=plan.partitions,
+            replication_factor=plan.replication_factor,
+            config={"min.insync.replicas": str(plan.min_insync_replicas)},
+        )
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+        try:
+            admin.create_topics([topic], request_timeout=_TOPIC_TIMEOUT_S)[plan.name].result()
+        except KafkaException as error:
+            raise KvorumError(f"topic {plan.name} cannot be created: {error}") from error
+        watch = TopicWatch(bootstrap=bootstrap, topic=plan.name)
+        wait_until(
+            lambda: _is_whole(_state_or_none(watch), plan.partitions),
+            timeout_ms=self._configuration.start_timeout_ms,
+            what=f"every partition of {plan.name} is led and replicated",
+        )
+        return watch
+
+    def _start_producer(
+        self, stack: ExitStack, bootstrap: str, history: HistoryWriter
+    ) -> ProduceLoad:
+        load = ProduceLoad(
+            bootstrap=bootstrap,
+            topic=self._topic.name,
+            partitions=self._topic.partitions,
+            plan=self._configuration.workload,
+            history=history,
+        )
+        load.start()
+        stack.callback(load.abandon)
+        self._progress(
+            f"load: {self._configuration.workload.records_per_second} records/s, acks=all, "
+            f"idempotent, {self._topic.partitions} partitions"
+        )
+        return load
+
+    def _start_creations(
+        self, stack: ExitStack, bootstrap: str, history: HistoryWriter
+    ) -> CreateTopicsLoad | None:
+        per_second = self._configuration.workload.topic_creations_per_second
+        if not per_second:
+            return None
+        creations = CreateTopicsLoad(
+            bootstrap=bootstrap,
+            prefix=f"{self._topic.name}-side",
+            replication_factor=self._topic.replication_factor,
+            per_second=per_second,
+            history=history,
+        )
+        creations.start()
+        stack.callback(creations.stop)
+        return creations
+
+    def _converge(self, watch: TopicWatch, check: Callable[[], None]) -> None:
+        def is_converged() -> bool:
+            check()
+            if self._record["died_unasked"]:
+                raise NotReached("dead nodes stay dead: the ISRs cannot become full")
+            return _is_whole(_state_or_none(watch), self._topic.partitions)
+
+        timeout_ms = self._configuration.convergence_timeout_ms
+        try:
+            wait_until(is_converged, timeout_ms=timeout_ms, what="every ISR is full after healing")
+        except NotReached as error:
+            self._note(str(error))
+            return
+        self._record["is_converged"] = True
+        self._progress("converged: every partition led, every ISR full")
+
+    def _catch_up(self, bootstrap: str, consumer: ConsumeLoad) -> None:
+        """Let the consumer reach the end, so that what it never saw counts against the cluster."""
+        timeout_ms = self._patience_ms(self._configuration.convergence_timeout_ms)
+        partitions = self._topic.partitions
+        ends = end_offsets(
+            bootstrap=bootstrap,
+            topic=self._topic.name,
+            partitions=partitions,
+            timeout_ms=timeout_ms,
+        )
+        try:
+            wait_until(
+                lambda: all(consumer.next_offsets[number] >= end for number, end in ends.items()),
+                timeout_ms=timeout_ms,
+                what="the consumer reaches the end of every partition",
+            )
+        except NotReached as error:
+            self._note(str(error))
+
+    def _patience_ms(self, timeout_ms: int) -> int:
+        """Less of it with a cluster that did not come back: what it will give it gives soon."""
+        return timeout_ms if self._record["is_converged"] else min(timeout_ms, _PATIENCE_MS)
+
+    def _note_deaths(self, cluster: LiveCluster) -> None:
+        """A node that no fault killed and that is dead all the same is a broken promise."""
+        now_ms = monotonic_ms()
+        if now_ms < self._next_death_watch_ms:
+            return
+        self._next_death_watch_ms = now_ms + _DEATH_WATCH_MS
+        for name in cluster.died_unasked():
+            if name not in self._record["died_unasked"]:
+                self._record["died_unasked"].append(name)
+                log_file = cluster.node(name).log_file
+                self._note(f"{name} died though no fault killed it; its log: {log_file}")
+
+    def _final_read(self, bootstrap: str, history: HistoryWriter) -> None:
+        is_complete = final_read(
+            bootstrap=bootstrap,
+            topic=self._topic.name,
+            partitions=self._topic.partitions,
+            history=history,
+            timeout_ms=self._patience_ms(_FINAL_READ_TIMEOUT_MS),
+        )
+        self._record["is_final_read_complete"] = is_complete
+        self._progress("final read " + ("complete" if is_complete else "INCOMPLETE"))
+
+    def _export_metadata(self, cluster: LiveCluster) -> None:
+        """The metadata log as Parquet, for the Spark job. Its absence is a note, no verdict."""
+        listeners = cluster.controller_listeners()
+        if not listeners:
+            self._note("no controller to export metadata from")
+            return
+        command = [sys.executable, "-m", "kvorum", "metadata", "export"]
+        command += ["--out", str(self._run_dir / "metadata")]
+        command += ["--bootstrap-controller", listeners[0]]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, timeout=_EXPORT_TIMEOUT_S, check=False, text=True
+            )
+        except subprocess.TimeoutExpired:
+            self._note(f"metadata export gave up after {_EXPORT_TIMEOUT_S:.0f} s")
+            return
+        if done.returncode != 0:
+            self._note(f"metadata export failed: {done.stderr.strip()[-300:]}")
+
+    def _note(self, text: str) -> None:
+        self._record["notes"].append(text)
+        self._progress(text)
+
+    def _timed(self, history: HistoryWriter) -> Callable[[str], None]:
+        return lambda text: self._progress(f"{history.now_ms() / 1000:6.1f} s  {text}")
+
+
+def _state_or_none(watch: TopicWatch) -> TopicState | None:
+    try:
+        return watch.state()
+    except NotObservable:
+        return None
+
+
+def _is_whole(state: TopicState | None, partitions: int) -> bool:
+    return (
+        state is not None
+        and len(state.leaders) == partitions
+        and state.offline_partitions == 0
+        and state.under_replicated_partitions == 0
+    )
+
+
+def _as_dicts(items: Sequence[Measurement] | Sequence[Any]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(item) for item in items]
+
+
+def _versions(toxiproxy: str) -> dict[str, str]:
+    from importlib import metadata
+
+    import confluent_kafka
+
+    try:
+        kvorum = metadata.version("kvorum")
+    except metadata.PackageNotFoundError:
+        kvorum = "not installed"
+    return {
+        "kvorum": kvorum,
+        "python": platform.python_version(),
+        "toxiproxy": toxiproxy,
+        "confluent-kafka": str(confluent_kafka.version()),
+        "librdkafka": str(confluent_kafka.libversion()[0]),
+        "system": platform.platform(terse=True),
+    }
+
+
+@contextmanager
+def _orderly_termination() -> Iterator[None]:
+    """Turn SIGTERM into an exception, so that the run cleans up; only the main thread may."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,94 @@
+"""Finding, starting and stopping a toxiproxy server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+
+from chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
+from chaos.live.toxiproxy import Toxiproxy, ToxiproxyError
+from runtime.errors import ConfigError
+
+#: Names an executable that is used instead of a search.
+SERVER_VARIABLE = "KVORUM_TOXIPROXY_SERVER"
+SERVER_NAME = "toxiproxy-server"
+
+_START_TIMEOUT_MS = 10_000
+_STOP_TIMEOUT_MS = 5_000
+
+
+def find_server() -> str:
+    """The executable: from the environment, from the checkout's .tools, or from PATH.
+
+    Raises ConfigError saying how to get one.
+    """
+    named = os.environ.get(SERVER_VARIABLE)
+    if named:
+        if not os.access(named, os.X_OK):
+            raise ConfigError(f"{SERVER_VARIABLE}={named} is no executable file")
+        return named
+    checkout = Path(__file__).resolve().parents[2]
+    own = checkout / ".tools" / "bin" / SERVER_NAME
+    if os.access(own, os.X_OK):
+        return str(own)
+    found = shutil.which(SERVER_NAME)
+    if found is not None:
+        return found
+    raise ConfigError(
+        f"no {SERVER_NAME}: run deploy/setup.sh, put one on PATH, or name it in {SERVER_VARIABLE}"
+    )
+
+
+class ToxiproxyServer:
+    """A toxiproxy server of our own; use as a context manager."""
+
+    def __init__(self, *, port: int, log_file: str, host: str = "127.0.0.1") -> None:
+        self._host = host
+        self._port = port
+        self._log_file = log_file
+        self._process: subprocess.Popen[bytes] | None = None
+        self.version = ""
+        self.api = Toxiproxy(host, port)
+
+    def start(self) -> None:
+        """Return when the server answers. Raises ProcessFailed with its last words otherwise."""
+        command = [find_server(), "-host", self._host, "-port", str(self._port)]
+        process = self._process = start_process(command, log_file=self._log_file)
+
+        def answers() -> bool:
+            if process.poll() is not None:
+                last = Path(self._log_file).read_text(errors="replace")[-500:]
+                raise ProcessFailed(f"toxiproxy ended with {process.returncode}: {last}")
+            try:
+                self.version = self.api.version()
+            except ToxiproxyError as error:
+                if "too old" in str(error):
+                    raise
+                return False
+            return True
+
+        wait_until(answers, timeout_ms=_START_TIMEOUT_MS, what="toxiproxy answers")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            stop_process(self._process, timeout_ms=_STOP_TIMEOUT_MS)
+            self._process = None
+
+    def __enter__(self) -> ToxiproxyServer:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()

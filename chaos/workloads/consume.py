@@ -1,0 +1,214 @@
+"""Reads records: a consumer that keeps reading during the faults, and one final read after them.
+
+Both assign every partition by hand, from offset 0, without a group. `auto.offset.reset=error`:
+an offset out of range must show up in the history and never be papered over by a jump.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from chaos.history import CONSUME, FINAL_READ, INFO, OBSERVE, OK, HistoryWriter
+from chaos.workloads.records import decode
+from runtime.clock import monotonic_ms
+from runtime.errors import KvorumError
+
+CONSUMER = "consumer-1"
+
+_POLL_S = 0.1
+_BATCH_RECORDS_MAX = 2_000
+_WATERMARK_TIMEOUT_S = 2.0
+
+
+class ConsumeLoad(threading.Thread):
+    """The reading thread. `next_offsets` tells how far it is, for those who wait for it."""
+
+    def __init__(
+        self, *, bootstrap: str, topic: str, partitions: int, history: HistoryWriter
+    ) -> None:
+        super().__init__(name="chaos-consume", daemon=True)
+        self._servers = bootstrap
+        self._topic = topic
+        self._partitions = partitions
+        self._history = history
+        self._stop_wanted = threading.Event()
+        self._watermarks = [-1] * partitions
+        self.next_offsets = [0] * partitions
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        consumer = _open(self._servers)
+        try:
+            consumer.assign(_assignment(self._topic, dict.fromkeys(range(self._partitions), 0)))
+            while not self._stop_wanted.is_set():
+                messages = consumer.consume(_BATCH_RECORDS_MAX, timeout=_POLL_S)
+                if messages:
+                    batches, errors = _sorted_out(messages)
+                    self._note(batches, errors)
+                    self._note_watermarks(consumer, batches)
+        except (KvorumError, OSError, ValueError, RuntimeError) as error:
+            # Reported by the runner.
+            self.failure = error
+        finally:
+            consumer.close()
+
+    def stop(self, *, timeout_ms: int) -> None:
+        """Ask it to end and wait for that."""
+        self._stop_wanted.set()
+        self.join(timeout_ms / 1000)
+
+    def _note(self, batches: dict[int, _Batch], errors: list[str]) -> None:
+        _write(self._history, CONSUMER, batches, errors)
+        for partition, batch in batches.items():
+            self.next_offsets[partition] = batch.offsets[-1] + 1
+
+    def _note_watermarks(self, consumer: Any, batches: dict[int, _Batch]) -> None:
+        from confluent_kafka import TopicPartition
+
+        for partition in batches:
+            place = TopicPartition(self._topic, partition)
+            _, high_watermark = consumer.get_watermark_offsets(place, cached=True)
+            if high_watermark > self._watermarks[partition]:
+                self._watermarks[partition] = high_watermark
+                self._history.append(
+                    process=CONSUMER,
+                    type=OK,
+                    f=OBSERVE,
+                    partition=partition,
+                    value={"what": "watermark", "high_watermark": high_watermark},
+                )
+
+
+@dataclass(slots=True)
+class _Batch:
+    values: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+
+def final_read(
+    *, bootstrap: str, topic: str, partitions: int, history: HistoryWriter, timeout_ms: int
+) -> bool:
+    """Read every partition from its start to its high watermark of now, into the history.
+
+    Returns whether all of it was read in time. How far it came is observed per partition either
+    way, so that the checks can tell "gone" from "not read".
+    """
+    deadline_ms = monotonic_ms() + timeout_ms
+    consumer = _open(bootstrap)
+    try:
+        bounds = _bounds(consumer, topic, partitions, deadline_ms)
+        reached = {partition: start for partition, (start, _) in bounds.items()}
+        consumer.assign(_assignment(topic, reached))
+        while monotonic_ms() < deadline_ms and _is_behind(reached, bounds):
+            batches, errors = _sorted_out(consumer.consume(_BATCH_RECORDS_MAX, timeout=_POLL_S))
+            _write(history, FINAL_READ, batches, errors)
+            for partition, batch in batches.items():
+                reached[partition] = batch.offsets[-1] + 1
+    finally:
+        consumer.close()
+    for partition in range(partitions):
+        start_offset, end_offset = bounds.get(partition, (0, -1))
+        details: dict[str, object] = {
+            "what": FINAL_READ,
+            "start_offset": start_offset,
+            "end_offset": end_offset,
+            "next_offset": reached.get(partition, start_offset),
+        }
+        history.append(process=FINAL_READ, type=OK, f=OBSERVE, partition=partition, value=details)
+    return len(bounds) == partitions and not _is_behind(reached, bounds)
+
+
+def end_offsets(*, bootstrap: str, topic: str, partitions: int, timeout_ms: int) -> dict[int, int]:
+    """The high watermark of each partition that answers in time."""
+    consumer = _open(bootstrap)
+    try:
+        bounds = _bounds(consumer, topic, partitions, monotonic_ms() + timeout_ms)
+    finally:
+        consumer.close()
+    return {partition: end for partition, (_, end) in bounds.items()}
+
+
+def _bounds(
+    consumer: Any, topic: str, partitions: int, deadline_ms: int
+) -> dict[int, tuple[int, int]]:
+    """Start offset and high watermark of each partition that answers before the deadline."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    bounds: dict[int, tuple[int, int]] = {}
+    while len(bounds) < partitions and monotonic_ms() < deadline_ms:
+        for partition in range(partitions):
+            if partition in bounds:
+                continue
+            try:
+                low, high = consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=_WATERMARK_TIMEOUT_S
+                )
+            except KafkaException:
+                # Asked again until the deadline; a partition that never answers stays out.
+                continue
+            bounds[partition] = (low, high)
+    return bounds
+
+
+def _is_behind(reached: dict[int, int], bounds: dict[int, tuple[int, int]]) -> bool:
+    return any(reached[partition] < end for partition, (_, end) in bounds.items())
+
+
+def _open(bootstrap: str) -> Any:
+    from confluent_kafka import Consumer
+
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            # librdkafka wants a group name even where no group is used.
+            "group.id": "chaos-reader",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 50,
+            "fetch.queue.backoff.ms": 10,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "socket.timeout.ms": 5_000,
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            "log_level": 2,
+        }
+    )
+
+
+def _assignment(topic: str, offsets: dict[int, int]) -> list[Any]:
+    from confluent_kafka import TopicPartition
+
+    return [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+
+
+def _sorted_out(messages: list[Any]) -> tuple[dict[int, _Batch], list[str]]:
+    batches: dict[int, _Batch] = {}
+    errors: list[str] = []
+    for message in messages:
+        if message.error() is not None:
+            errors.append(str(message.error()))
+            continue
+        batch = batches.setdefault(message.partition(), _Batch())
+        batch.values.append(decode(message.value()))
+        batch.offsets.append(message.offset())
+    return batches, errors
+
+
+def _write(
+    history: HistoryWriter, process: str, batches: dict[int, _Batch], errors: list[str]
+) -> None:
+    for partition, batch in sorted(batches.items()):
+        history.append(
+            process=process,
+            type=OK,
+            f=CONSUME,
+            partition=partition,
+            value=batch.values,
+            offset=batch.offsets,
+        )
+    for error in errors:
+        history.append(process=process, type=INFO, f=CONSUME, error=error)

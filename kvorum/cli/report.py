@@ -1,0 +1,24 @@
+"""`kvorum report`: judge a run's folder again and write its report."""
+
+from __future__ import annotations
+
+import click
+
+from kvorum.cli.common import EXIT_USAGE, EXIT_VERDICT_FAILED, CommandFailed
+
+
+@click.command()
+@click.argument("run_dir", type=click.Path(exists=True, file_okay=False))
+def report(run_dir: str) -> None:
+    """Check the history in RUN_DIR again and write report.html and report.json."""
+    from chaos.live.runner import finish
+    from runtime.errors import ConfigError
+
+    try:
+        result = finish(run_dir)
+    except ConfigError as error:
+        raise CommandFailed(str(error), EXIT_USAGE) from error
+    click.echo(f"verdict: {result.verdict} - {result.summary}")
+    click.echo(f"report: {result.report_html}")
+    if result.verdict != "passed":
+        raise CommandFailed(f"the verdict is {result.verdict}", EXIT_VERDICT_FAILED)

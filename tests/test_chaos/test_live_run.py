@@ -1,0 +1,162 @@
+"""Whole experiments on a real cluster behind a real toxiproxy."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.export import HISTORY_PARQUET
+from chaos.history import FAULT_BEGIN, details_of, read_history
+from chaos.live import processes
+from chaos.live.cluster import LiveCluster
+from chaos.live.links import link_count, plan_links
+from chaos.live.runner import run
+from chaos.live.toxiproxy_server import ToxiproxyServer
+from chaos.scenario import parse_experiment
+from runtime.errors import ConfigError
+
+from .endpoints import eventually
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+EXPERIMENT = """\
+title: one of each
+configuration:
+  workload: {records_per_second: 300, topic_creations_per_second: 2}
+  warm_up_ms: 1000
+  cool_down_ms: 1000
+steady-state-hypothesis:
+  title: whole
+  probes:
+    - {type: probe, name: one-active-controller, tolerance: 1,
+       provider: {type: kvorum, func: active_controllers}}
+    - {type: probe, name: full-isr, tolerance: 0,
+       provider: {type: kvorum, func: under_replicated_partitions}}
+method:
+  - {type: action, name: cut, provider: {type: kvorum, func: cut, arguments: {
+       source: active-controller, destination: standby-controller, duration_ms: 1000}}}
+  - {type: action, name: kill-leader, provider: {type: kvorum, func: kill, arguments: {
+       target: "leader:orders/0", duration_ms: 1500}}, pauses: {after: 1}}
+  - {type: action, name: kill-controller, provider: {type: kvorum, func: kill, arguments: {
+       target: active-controller, duration_ms: 1500}}, pauses: {after: 1}}
+"""
+
+
+def pids_of(run_dir: Path) -> list[int]:
+    document = json.loads((run_dir / "cluster" / "cluster.json").read_text())
+    pids = [node["pid"] for node in document["nodes"]] + [document["launcher_pid"]]
+    return [pid for pid in pids if pid is not None]
+
+
+def is_anything_left(run_dir: Path) -> bool:
+    """Whether a process of this run exists: its folder is on the command line, or it listens."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(run_dir).encode() in (folder / "cmdline").read_bytes():
+                return True
+        except OSError:
+            continue
+    return any(processes.is_alive(pid) for pid in pids_of(run_dir))
+
+
+def test_run_passes_and_leaves_nothing_running(tmp_path):
+    experiment = tmp_path / "one-of-each.yaml"
+    experiment.write_text(EXPERIMENT)
+    said: list[str] = []
+    result = run(str(experiment), output_dir=str(tmp_path / "run"), progress=said.append, seed=5)
+    report = json.loads(Path(result.report_json).read_text())
+    assert result.verdict == "passed", (report["reasons"], said)
+    assert report["lost"] == report["duplicated"] == report["reordered"] == 0
+    assert report["load"]["acknowledged"] > 500
+    events = list(read_history(result.history_file))
+    kinds = [details_of(event)["fault"] for event in events if event.f == FAULT_BEGIN]
+    assert kinds == ["cut", "kill", "kill"]
+    assert all(fault["end_ms"] is not None for fault in report["faults"])
+    assert (tmp_path / "run" / HISTORY_PARQUET).exists()
+    assert result.rerun.endswith("--seed 5")
+    assert not is_anything_left(tmp_path / "run")
+    with pytest.raises(ConfigError, match="already holds a run"):
+        run(str(experiment), output_dir=str(tmp_path / "run"))
+
+
+def test_clients_never_leave_the_proxies_after_bootstrap(tmp_path):
+    from confluent_kafka.admin import AdminClient
+
+    configuration = parse_experiment("x.yaml", EXPERIMENT).configuration
+    first = processes.free_ports(6 + link_count(3, 3) + 1, random.Random())
+    plan = plan_links(3, 3, client_port=first, controller_port=first + 3, proxy_port=first + 6)
+    cluster = LiveCluster(
+        configuration=configuration,
+        plan=plan,
+        data_dir=str(tmp_path / "cluster"),
+        log_file=str(tmp_path / "cluster.log"),
+        client_port=first,
+        controller_port=first + 3,
+    )
+    api_port = first + 6 + link_count(3, 3)
+    with ToxiproxyServer(port=api_port, log_file=str(tmp_path / "toxiproxy.log")) as server:
+        server.api.populate(plan.links)
+        try:
+            cluster.start()
+            # Asked past the proxy, the broker still sends the client to the proxies.
+            for listener in (f"127.0.0.1:{first}", plan.bootstrap()):
+                admin = AdminClient({"bootstrap.servers": listener, "log_level": 0})
+                brokers = admin.list_topics(timeout=10).brokers.values()
+                addresses = {f"{broker.host}:{broker.port}" for broker in brokers}
+                assert addresses == set(plan.bootstrap().split(","))
+        finally:
+            cluster.stop()
+    assert not is_anything_left(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_interrupted_run_leaves_nothing_running(tmp_path, number):
+    experiment = tmp_path / "long.yaml"
+    experiment.write_text(EXPERIMENT.replace("warm_up_ms: 1000", "warm_up_ms: 60000"))
+    code = "import sys; from chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+    # The data folder's path must be the run's own, see is_anything_left.
+    run_dir = tmp_path / "run"
+    runner = subprocess.Popen(
+        [sys.executable, "-c", code, str(experiment), str(run_dir)],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        history = run_dir / "history.jsonl"
+        eventually(
+            lambda: history.exists() and history.stat().st_size > 0, "the load runs", timeout_s=60
+        )
+        runner.send_signal(number)
+        assert runner.wait(60) != 0
+    finally:
+        runner.kill()
+        runner.wait()
+    assert not is_anything_left(run_dir)
+    assert json.loads((run_dir / "run.json").read_text())["error"] is not None
+
+
+def test_runner_killed_outright_takes_its_processes_along(tmp_path):
+    experiment = tmp_path / "long.yaml"
+    experiment.write_text(EXPERIMENT.replace("warm_up_ms: 1000", "warm_up_ms: 60000"))
+    code = "import sys; from chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+    run_dir = tmp_path / "run"
+    runner = subprocess.Popen(
+        [sys.executable, "-c", code, str(experiment), str(run_dir)],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+    )
+    history = run_dir / "history.jsonl"
+    eventually(
+        lambda: history.exists() and history.stat().st_size > 0, "the load runs", timeout_s=60
+    )
+    runner.kill()
+    runner.wait()
+    eventually(lambda: not is_anything_left(run_dir), "every process is gone", timeout_s=60)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from chaos.export import SCHEMA_VERSION, export_history
+from chaos.report import build_report, write_report
+from chaos.timeline import build_timeline
+from runtime.errors import ConfigError
+
+from .histories import HistoryBuilder, good_history
+
+ACCEPTED = {
+    "name": "led", "func": "offline_partitions", "value": 0.0, "tolerance": "0",
+    "is_accepted": True, "reason": "",
+}  # fmt: skip
+
+
+def record(**changes):
+    return {
+        "version": 1, "title": "Tom & <Jerry>", "description": "d", "tags": [], "seed": 4,
+        "rerun": "kvorum chaos run x.yaml --seed 4", "steady_state_title": "fine",
+        "configuration": {"controllers": 3, "brokers": 3}, "started_wall_ms": 1000,
+        "ended_wall_ms": 3500, "steady_state_before": [ACCEPTED], "steady_state_after": [ACCEPTED],
+        "probes": [], "steps": [], "is_converged": True, "is_final_read_complete": True,
+        "died_unasked": [],
+        "notes": [], "error": None, "versions": {"kvorum": "1"}, **changes,
+    }  # fmt: skip
+
+
+def write_run(folder: Path, history: HistoryBuilder, **changes) -> None:
+    lines = []
+    for event in history.events:
+        fields = {k: v for k, v in dataclasses.asdict(event).items() if v is not None}
+        lines.append(json.dumps(fields) + "\n")
+    (folder / "history.jsonl").write_text("".join(lines))
+    (folder / "run.json").write_text(json.dumps(record(**changes)))
+
+
+def run_history() -> HistoryBuilder:
+    history = good_history()
+    history.fault(0, 30, 35, led=[0], held=[0, 1], description="cut a -> <b>")
+    return history
+
+
+class References(HTMLParser):
+    """Everything in a page that a browser would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.found += [value for key, value in attrs if key in ("src", "href", "srcset", "data")]
+
+
+def test_good_run_passes_and_its_page_stands_alone(tmp_path):
+    write_run(tmp_path, run_history())
+    report = write_report(str(tmp_path))
+    assert report.verdict == "passed"
+    page = Path(report.html_file).read_text()
+    references = References()
+    references.feed(page)
+    assert references.found == []
+    assert "script" not in references.tags
+    assert "@import" not in page
+    assert "url(" not in page
+    assert "svg" in references.tags
+    assert "Tom &amp; &lt;Jerry&gt;" in page
+    assert "cut a -&gt; &lt;b&gt;" in page
+    assert "kvorum chaos run x.yaml --seed 4" in page
+
+
+def test_json_tells_what_the_page_tells(tmp_path):
+    write_run(tmp_path, run_history())
+    document = json.loads(Path(write_report(str(tmp_path)).json_file).read_text())
+    assert document["load"]["acknowledged"] == 20
+    assert document["faults"][0]["led"]["partitions"] == [0]
+    assert document["faults"][0]["others"]["partitions"] == [1]
+    assert document["faults"][0]["lasted_ms"] == 5
+    assert {check["check"] for check in document["checks"]} >= {"lost", "duplicate", "two-leaders"}
+    assert document["rerun"] == "kvorum chaos run x.yaml --seed 4"
+
+
+def test_broken_promise_fails_the_run_in_every_format(tmp_path):
+    history = run_history()
+    history.written(0, 10, 10)
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    assert report.verdict == "failed"
+    suite = ElementTree.parse(report.junit_file).getroot()
+    failed = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert "verdict" in failed
+    assert "high-watermark-back" in failed
+    assert suite.get("failures") == str(len(failed))
+    assert "was committed" in Path(report.html_file).read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "words"),
+    [
+        ({"is_converged": False}, "failed", "did not come back"),
+        ({"steady_state_after": [{**ACCEPTED, "is_accepted": False}]}, "failed", "after the met"),
+        ({"steady_state_before": [{**ACCEPTED, "is_accepted": False}]}, "inconclusive", "before"),
+        ({"died_unasked": ["broker-101"]}, "failed", "broker-101 died"),
+        ({"error": "KvorumError: x"}, "inconclusive", "ended early"),
+        ({"steps": [{"name": "s", "is_done": False, "reason": "nobody", "description": ""}]},
+         "inconclusive", "skipped: nobody"),
+    ],
+)  # fmt: skip
+def test_verdict_follows_the_run(changes, verdict, words):
+    from chaos.checks import run_checks
+
+    events = run_history().events
+    document = build_report(record(**changes), build_timeline(events), run_checks(events))
+    assert document["verdict"] == verdict
+    assert words in " ".join(document["reasons"])
+
+
+def test_run_without_any_acknowledgement_proves_nothing(tmp_path):
+    write_run(tmp_path, HistoryBuilder())
+    report = write_report(str(tmp_path))
+    assert report.verdict == "inconclusive"
+
+
+def test_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="holds no run"):
+        write_report(str(tmp_path))
+    with pytest.raises(ConfigError, match="holds no run"):
+        export_history(str(tmp_path))
+
+
+def test_parquet_holds_one_row_per_record_under_a_versioned_schema(tmp_path):
+    write_run(tmp_path, run_history())
+    history_file, faults_file = export_history(str(tmp_path))
+    table = pq.read_table(history_file)
+    assert table.schema.metadata[b"kvorum.schema.version"] == str(SCHEMA_VERSION).encode()
+    rows = table.to_pylist()
+    read = [row for row in rows if row["process"] == "consumer-1" and row["partition"] == 1]
+    assert [(row["value"], row["offset"]) for row in read] == [(n, n) for n in range(10)]
+    assert sum(1 for row in rows if (row["f"], row["type"]) == ("produce", "ok")) == 20
+    (fault,) = pq.read_table(faults_file).to_pylist()
+    assert (fault["begin_ms"], fault["end_ms"]) == (30, 35)
+    assert (fault["led_partitions"], fault["held_partitions"]) == ([0], [0, 1])
+    assert fault["run_id"] == rows[0]["run_id"] == "1000-4"

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from chaos.faults import FAULTS, Cut, Isolate, Kill, build_fault, describe, fault_name
+from chaos.targets import (
+    ClusterView,
+    PartitionView,
+    UnresolvableTarget,
+    parse_target,
+    resolve,
+)
+
+VIEW = ClusterView(
+    controllers=("controller-1", "controller-2", "controller-3"),
+    brokers=("broker-101", "broker-102", "broker-103"),
+    killed=frozenset({"broker-103"}),
+    active_controller="controller-2",
+    partitions={
+        ("orders", 0): PartitionView(
+            leader="broker-102",
+            replicas=("broker-102", "broker-103", "broker-101"),
+            isr=("broker-101", "broker-102"),
+        ),
+        ("orders", 1): PartitionView(leader=None, replicas=("broker-103",), isr=("broker-103",)),
+    },
+)
+
+
+def resolved(text: str, seed: int = 1) -> tuple[str, ...]:
+    return resolve(parse_target(text), VIEW, random.Random(seed))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("broker-101", ("broker-101",)),
+        ("active-controller", ("controller-2",)),
+        ("standby-controllers", ("controller-1", "controller-3")),
+        ("controllers", VIEW.controllers),
+        ("leader:orders/0", ("broker-102",)),
+        ("follower:orders/0", ("broker-101",)),
+        ("killed", ("broker-103",)),
+        ("clients", ("clients",)),
+    ],
+)
+def test_target_resolves_to_names(text, names):
+    assert resolved(text) == names
+
+
+def test_shares_have_their_sizes_and_follow_the_seed():
+    assert len(resolved("majority:controllers")) == 2
+    assert len(resolved("minority:controllers")) == 1
+    assert len(resolved("one")) == 1
+    assert {resolved("one:controllers", seed) for seed in range(40)} == {
+        (name,) for name in VIEW.controllers
+    }
+    assert resolved("majority:brokers", 7) == resolved("majority:brokers", 7)
+
+
+def test_one_never_picks_a_killed_node():
+    assert all(resolved("one:brokers", seed) != ("broker-103",) for seed in range(40))
+
+
+@pytest.mark.parametrize("text", ["paused", "leader:orders/1", "leader:nope/0", "broker-999"])
+def test_target_that_nobody_fits_is_refused(text):
+    with pytest.raises(UnresolvableTarget):
+        resolved(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("activ-controller", "did you mean active-controller"),
+        ("leader", "leader:TOPIC/PARTITION"),
+        ("leader:orders", "leader:TOPIC/PARTITION"),
+        ("one:voters", "scope"),
+        ("brokers:3", "nothing may follow"),
+    ],
+)
+def test_bad_target_is_refused_with_a_hint(text, words):
+    with pytest.raises(ValueError, match=words):
+        parse_target(text)
+
+
+def test_target_text_reads_back():
+    for text in ("one:brokers", "leader:a.b/3", "controller-1", "active-controller"):
+        assert parse_target(text).text() == text
+
+
+def test_fault_is_built_from_arguments():
+    fault = build_fault("kill", {"target": "one:brokers", "duration_ms": 500})
+    assert fault == Kill(target=parse_target("one:brokers"), duration_ms=500)
+    assert fault_name(fault) == "kill"
+
+
+def test_every_problem_of_a_fault_is_reported_at_once():
+    problems = build_fault("latency", {"sourc": "brokers", "latency_ms": -1, "both_ways": 3})
+    assert isinstance(problems, list)
+    text = " | ".join(problem.message for problem in problems)
+    assert "did you mean source" in text
+    assert "latency_ms must lie between" in text
+    assert "both_ways must be true or false" in text
+    assert "needs the argument 'destination'" in text
+
+
+def test_every_fault_describes_itself():
+    ends = {"source": "brokers", "destination": "controllers"}
+    some = {
+        "target": "brokers", "away_from": "controllers", "latency_ms": 1, "slice_bytes": 1,
+        "kilobytes_per_second": 1, "limit_bytes": 1, "delay_ms": 1, **ends,
+    }  # fmt: skip
+    for name, kind in FAULTS.items():
+        wanted = {key: some[key] for key in some if key in kind.__dataclass_fields__}
+        fault = build_fault(name, wanted)
+        assert not isinstance(fault, list), fault
+        assert describe(fault).startswith(name)
+    one_way = Cut(source=parse_target("brokers"), destination=parse_target("controllers"))
+    assert describe(one_way) == "cut brokers -> controllers"
+    apart = Isolate(target=parse_target("brokers"), away_from=parse_target("controllers"))
+    assert describe(apart) == "isolate brokers from controllers"

@@ -1,0 +1,345 @@
+"""The adapter and the injector against a real toxiproxy server."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from chaos.faults import (
+    Bandwidth,
+    Cut,
+    Down,
+    Heal,
+    Isolate,
+    Kill,
+    Latency,
+    Pause,
+    ResetPeer,
+    Resume,
+)
+from chaos.history import HistoryWriter, details_of, read_history
+from chaos.live import processes
+from chaos.live.cluster import LiveCluster
+from chaos.live.injector import Injector
+from chaos.live.links import Link, Stream, plan_links
+from chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
+from chaos.live.toxiproxy_server import ToxiproxyServer, find_server
+from chaos.scenario import parse_experiment
+from chaos.targets import CLIENTS, ClusterView, PartitionView, UnresolvableTarget, parse_target
+from runtime.errors import ConfigError
+
+from .endpoints import RecordingServer, connect, eventually, is_open, rest_of
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    port = processes.free_ports(1, random.Random())
+    log_file = str(tmp_path_factory.mktemp("toxiproxy") / "toxiproxy.log")
+    with ToxiproxyServer(port=port, log_file=log_file) as running:
+        yield running
+
+
+@pytest.fixture
+def lab(server, tmp_path):
+    """One controller and two brokers made of recording servers, with all their proxies."""
+    lab = Lab(server.api, tmp_path)
+    yield lab
+    lab.close()
+
+
+class Lab:
+    def __init__(self, api: Toxiproxy, tmp_path) -> None:
+        self.api = api
+        first = processes.free_ports(3 + 2 + 2 + 2, random.Random())
+        self.plan = plan_links(
+            1, 2, client_port=first, controller_port=first + 2, proxy_port=first + 3
+        )
+        self.nodes = {
+            "broker-101": RecordingServer(first),
+            "broker-102": RecordingServer(first + 1),
+            "controller-1": RecordingServer(first + 2),
+        }
+        api.populate(self.plan.links)
+        self.peers: list[socket.socket] = []
+        self.children: list[subprocess.Popen[bytes]] = []
+        self.data_dir = tmp_path / "cluster"
+        self.data_dir.mkdir()
+        self.cluster = LiveCluster(
+            configuration=parse_experiment("x", MINIMAL).configuration,
+            plan=self.plan,
+            data_dir=str(self.data_dir),
+            log_file=str(tmp_path / "cluster.log"),
+            client_port=first,
+            controller_port=first + 2,
+        )
+        self.history_file = str(tmp_path / "history.jsonl")
+        self.history = HistoryWriter(self.history_file)
+        self.injector = Injector(
+            cluster=self.cluster,
+            toxiproxy=api,
+            history=self.history,
+            view=self.view,
+            rng=random.Random(1),
+        )
+
+    def view(self) -> ClusterView:
+        return ClusterView(
+            controllers=("controller-1",),
+            brokers=("broker-101", "broker-102"),
+            killed=frozenset(self.cluster.killed),
+            paused=frozenset(self.cluster.paused),
+            active_controller="controller-1",
+            partitions={
+                ("orders", 0): PartitionView(
+                    leader="broker-101", replicas=("broker-101",), isr=("broker-101",)
+                ),
+                ("orders", 1): PartitionView(
+                    leader="broker-102",
+                    replicas=("broker-102", "broker-101"),
+                    isr=("broker-102", "broker-101"),
+                ),
+            },
+        )
+
+    def open(self, source: str, destination: str) -> socket.socket:
+        """A connection that passed bytes in both directions already."""
+        link = self.plan.link(source, destination)
+        node = self.nodes[destination]
+        before = node.received
+        peer = self.connect(link.listen)
+        peer.sendall(b"hello")
+        eventually(lambda: node.received == before + b"hello", f"{link.name} carries bytes")
+        node.send_to_all(b"hi")
+        assert peer.recv(2) == b"hi"
+        return peer
+
+    def connect(self, address: str) -> socket.socket:
+        """A connection that the lab closes in the end."""
+        peer = connect(address)
+        self.peers.append(peer)
+        return peer
+
+    def start_process(self, name: str) -> subprocess.Popen[bytes]:
+        """A process that stands for a node, in cluster.json."""
+        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        self.children.append(child)
+        entry = {
+            "name": name, "id": 101, "roles": ["broker"], "pid": child.pid, "state": "running",
+            "listener": "127.0.0.1:1", "advertised": "127.0.0.1:1", "directory": "", "log_file": "",
+        }  # fmt: skip
+        text = json.dumps({"version": 1, "nodes": [entry]})
+        (self.data_dir / "cluster.json").write_text(text)
+        return child
+
+    def events(self):
+        self.history.flush()
+        return list(read_history(self.history_file))
+
+    def close(self) -> None:
+        self.injector.end_all()
+        self.history.close()
+        for child in self.children:
+            child.kill()
+            child.wait()
+        for opened in [*self.peers, *self.nodes.values()]:
+            opened.close()
+
+
+MINIMAL = """\
+title: t
+method: [{type: action, name: a, provider: {type: kvorum, func: heal}}]
+"""
+
+
+def target(text: str):
+    return parse_target(text)
+
+
+def test_server_tells_its_version(server):
+    assert server.version
+
+
+def test_populate_creates_every_proxy_at_once(lab):
+    have = lab.api.proxies()
+    for link in lab.plan.links:
+        assert have[link.name] == (link.listen, link.upstream)
+
+
+def test_proxy_on_a_taken_port_is_an_error(lab):
+    taken = lab.plan.links[0].listen
+    extra = Link(source="x", destination="y", listen=taken, upstream="127.0.0.1:1")
+    with pytest.raises(ToxiproxyError):
+        lab.api.populate([extra])
+
+
+def test_unknown_toxic_and_unknown_proxy_are_errors(lab):
+    link = lab.plan.links[0]
+    bad = Toxic(name="x", kind="no-such-toxic", stream=Stream.UPSTREAM, attributes={})
+    with pytest.raises(ToxiproxyError, match="refused"):
+        lab.api.add_toxic(link, bad)
+    nowhere = Link(source="no", destination="where", listen="", upstream="")
+    with pytest.raises(ToxiproxyError, match="refused"):
+        lab.api.toxics(nowhere)
+
+
+def test_absent_server_is_an_error_and_no_hang():
+    port = processes.free_ports(1, random.Random())
+    with pytest.raises(ToxiproxyError, match="no good answer"):
+        Toxiproxy("127.0.0.1", port).version()
+
+
+def test_missing_server_program_says_what_to_do(monkeypatch):
+    monkeypatch.setenv("KVORUM_TOXIPROXY_SERVER", "/nowhere/toxiproxy-server")
+    with pytest.raises(ConfigError, match="KVORUM_TOXIPROXY_SERVER"):
+        find_server()
+
+
+def test_one_way_cut_swallows_one_direction_and_keeps_the_connection(lab):
+    peer = lab.open("broker-101", "broker-102")
+    back = lab.open("broker-102", "broker-101")
+    cut = lab.injector.inject(
+        "cut", Cut(source=target("broker-101"), destination=target("broker-102"))
+    )
+    peer.sendall(b"lost")
+    lab.nodes["broker-102"].send_to_all(b"still heard")
+    assert peer.recv(100) == b"still heard"
+    # The other connection: answers of broker-101 vanish, what broker-102 sends arrives.
+    back.sendall(b" asks")
+    eventually(lambda: lab.nodes["broker-101"].received.endswith(b" asks"), "the question arrives")
+    lab.nodes["broker-101"].send_to_all(b"swallowed")
+    assert is_open(peer)
+    assert is_open(back)
+    assert b"lost" not in lab.nodes["broker-102"].received
+    lab.injector.end(cut)
+    # Bytes are missing from both streams, so both must end, never go on with a hole.
+    eventually(lambda: not is_open(peer) and not is_open(back), "holed connections are closed")
+    assert b"lost" not in lab.nodes["broker-102"].received
+    assert rest_of(back) == b""
+    lab.open("broker-101", "broker-102").close()
+
+
+def test_cut_holds_for_connections_opened_later(lab):
+    lab.injector.inject("cut", Cut(source=target("clients"), destination=target("broker-101")))
+    link = lab.plan.link(CLIENTS, "broker-101")
+    peer = lab.connect(link.listen)
+    peer.sendall(b"into the void")
+    eventually(lambda: lab.nodes["broker-101"].accepted == 1, "the proxy connects")
+    lab.nodes["broker-101"].send_to_all(b"back")
+    assert peer.recv(4) == b"back"
+    assert lab.nodes["broker-101"].received == b""
+
+
+def test_isolate_cuts_both_ways_from_the_named_set_only(lab):
+    lab.injector.inject(
+        "apart", Isolate(target=target("broker-101"), away_from=target("controllers"))
+    )
+    have = {link.name: lab.api.toxics(link) for link in lab.plan.links}
+    assert len(have["broker-101.controller-1"]) == 2
+    assert {name for name, toxics in have.items() if toxics} == {"broker-101.controller-1"}
+    lab.open("broker-102", "controller-1").close()
+
+
+def test_shaping_faults_reach_the_proxies_with_their_figures(lab):
+    ends = {"source": target("broker-101"), "destination": target("broker-102")}
+    lab.injector.inject("slow", Latency(**ends, latency_ms=150, jitter_ms=20, both_ways=True))
+    lab.injector.inject("thin", Bandwidth(**ends, kilobytes_per_second=5))
+    kinds = {
+        link.name: sorted(lab.api.toxics(link).values())
+        for link in lab.plan.links
+        if lab.api.toxics(link)
+    }
+    assert kinds == {
+        "broker-101.broker-102": ["bandwidth", "latency", "latency"],
+        "broker-102.broker-101": ["bandwidth", "latency", "latency"],
+    }
+    lab.injector.inject("heal", Heal())
+    assert not any(lab.api.toxics(link) for link in lab.plan.links)
+
+
+def test_down_closes_and_refuses_until_it_ends(lab):
+    peer = lab.open("clients", "broker-102")
+    down = lab.injector.inject(
+        "down", Down(source=target("clients"), destination=target("broker-102"))
+    )
+    eventually(lambda: not is_open(peer), "the connection is closed")
+    with pytest.raises(ConnectionError):
+        connect(lab.plan.link(CLIENTS, "broker-102").listen)
+    lab.injector.end(down)
+    lab.open("clients", "broker-102").close()
+
+
+def test_reset_peer_resets(lab):
+    peer = lab.open("clients", "broker-101")
+    lab.injector.inject(
+        "reset", ResetPeer(source=target("clients"), destination=target("broker-101"))
+    )
+    peer.sendall(b"x")
+    eventually(lambda: not is_open(peer), "the connection is reset")
+
+
+def test_faults_are_written_with_what_they_concern(lab):
+    injected = lab.injector.inject(
+        "apart", Isolate(target=target("broker-101"), away_from=target("controllers"))
+    )
+    lab.injector.end(injected)
+    lab.injector.end(injected)
+    begin, end = lab.events()
+    details = details_of(begin)
+    assert details["nodes"] == ["broker-101"]
+    assert details["links"] == ["broker-101.controller-1"]
+    assert (details["led_partitions"], details["held_partitions"]) == ([0], [0, 1])
+    assert details["is_active_controller"] is False
+    assert details_of(end)["id"] == details["id"]
+
+
+def test_fault_on_no_link_is_refused_and_leaves_nothing(lab):
+    with pytest.raises(UnresolvableTarget, match="no link"):
+        lab.injector.inject(
+            "none", Cut(source=target("clients"), destination=target("controllers"))
+        )
+    assert lab.injector.active() == []
+    assert lab.events() == []
+
+
+def test_pause_and_resume_stop_and_continue_a_process(lab):
+    child = lab.start_process("broker-101")
+
+    def state() -> str:
+        with open(f"/proc/{child.pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+
+    lab.injector.inject("pause", Pause(target=target("broker-101")))
+    eventually(lambda: state() == "T", "the process is stopped")
+    assert lab.cluster.paused == {"broker-101"}
+    with pytest.raises(UnresolvableTarget, match="already"):
+        lab.injector.inject("pause", Pause(target=target("broker-101")))
+    lab.injector.inject("resume", Resume())
+    eventually(lambda: state() != "T", "the process goes on")
+    assert lab.injector.active() == []
+
+
+def test_kill_ends_a_process_at_once(lab):
+    child = lab.start_process("broker-101")
+    lab.injector.inject("kill", Kill(target=target("broker-101")))
+    assert child.wait(5) == -9
+    assert lab.cluster.killed == {"broker-101"}
+    # There is no launcher here that could restart it.
+    lab.injector._active.clear()
+
+
+def test_nothing_of_the_server_is_left_after_stop(tmp_path):
+    port = processes.free_ports(1, random.Random())
+    running = ToxiproxyServer(port=port, log_file=str(tmp_path / "log"))
+    running.start()
+    pid = running._process.pid
+    running.stop()
+    assert not processes.is_alive(pid)
+    with pytest.raises(ConnectionError):
+        connect(f"127.0.0.1:{port}")

@@ -1,0 +1,158 @@
+from metadata.records import NO_LEADER
+from runtime.errors import ErrorCode, Rejected
+from tests.test_metadata.worlds import World
+
+
+def test_a_brokers_epoch_is_the_offset_of_its_registration():
+    world = World(brokers=())
+    offset = world.image.end_offset
+    assert world.register(101).broker_epoch == offset
+
+
+def test_a_broker_stays_fenced_until_it_has_caught_up():
+    world = World(brokers=())
+    world.epochs[101] = world.register(101).broker_epoch
+    assert world.heartbeat(101, metadata_offset=world.epochs[101]).is_fenced
+    assert not world.heartbeat(101, metadata_offset=world.epochs[101] + 1).is_fenced
+
+
+def test_the_same_incarnation_keeps_its_epoch():
+    world = World()
+    assert world.register(101, incarnation=1).broker_epoch == world.epochs[101]
+
+
+def test_a_second_process_under_a_living_id_is_refused():
+    world = World()
+    refused = world.register(101, incarnation=2)
+    assert isinstance(refused, Rejected)
+    assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_restarted_process_takes_over_at_once_when_the_old_stream_broke():
+    world = World()
+    world.create("t")
+    leader = world.partition().leader
+    world.controller.sessions.stream_broke(leader, world.epochs[leader], 0)
+    taken = world.register(leader, incarnation=2)
+    assert taken.broker_epoch > world.epochs[leader]
+    assert leader not in world.partition().isr
+    assert world.image.brokers[leader].is_fenced
+    # The epoch is the offset of the record itself, behind the changes it caused.
+    assert world.records[taken.broker_epoch].broker_id == leader
+
+
+def test_a_foreign_cluster_is_refused():
+    refused = World().register(104, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    assert refused.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_heartbeats_of_an_old_epoch_or_an_unknown_broker_are_refused():
+    world = World()
+    world.epochs[101] += 100
+    assert world.heartbeat(101).code is ErrorCode.STALE_BROKER_EPOCH
+    world.epochs[999] = 1
+    assert world.heartbeat(999).code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_silence_fences_a_broker_after_its_session_timeout():
+    world = World()
+    world.now_ms = 1_000
+    world.heartbeat(101)
+    world.heartbeat(103)
+    assert world.expire(1_999) == []
+    assert world.expire(2_000) == [102]
+    assert world.image.brokers[102].is_fenced
+
+
+def test_a_broken_stream_fences_after_the_grace_and_not_if_it_returns():
+    world = World()
+    world.controller.sessions.stream_broke(101, world.epochs[101], 0)
+    world.controller.sessions.stream_broke(102, world.epochs[102], 0)
+    world.now_ms = 50
+    world.heartbeat(102)
+    assert world.expire(100) == [101]
+
+
+def test_the_end_of_an_old_processs_stream_does_not_fence_the_new_one():
+    world = World()
+    old = world.epochs[101]
+    world.controller.sessions.stream_broke(101, old, 0)
+    world.epochs[101] = world.register(101, incarnation=2).broker_epoch
+    world.heartbeat(101)
+    world.controller.sessions.stream_broke(101, old, 0)
+    assert world.expire(150) == []
+
+
+def test_a_controller_that_stood_still_judges_nobody_by_it():
+    world = World()
+    world.controller.sessions.postpone(5_000)
+    assert world.expire(5_000) == []
+
+
+def test_a_new_active_controller_gives_everybody_a_fresh_session():
+    world = World()
+    world.controller.renounce()
+    world.controller.claim(2, world.image.end_offset, 100_000)
+    assert world.expire(101_999) == []
+    assert world.expire(102_000) == [101, 102, 103]
+
+
+def test_fencing_moves_leadership_to_the_next_in_sync_replica():
+    world = World()
+    world.create("t")
+    before = world.partition()
+    world.controller.sessions.stream_broke(before.leader, world.epochs[before.leader], 0)
+    world.expire(100)
+    after = world.partition()
+    assert after.leader == before.replicas[1]
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert before.leader not in after.isr
+
+
+def test_fencing_a_follower_shrinks_the_isr_without_a_new_leader_epoch():
+    world = World()
+    world.create("t")
+    before = world.partition()
+    follower = before.replicas[2]
+    world.controller.sessions.stream_broke(follower, world.epochs[follower], 0)
+    world.expire(100)
+    after = world.partition()
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+    assert after.partition_epoch == before.partition_epoch + 1
+
+
+def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_again_when_it_returns():
+    world = World()
+    world.create("t")
+    order = world.partition().replicas
+    for at_ms, broker_id in enumerate(order, start=1):
+        world.controller.sessions.stream_broke(broker_id, world.epochs[broker_id], 0)
+        world.expire(100 * at_ms)
+    # All three at once: the last one to be fenced holds everything acknowledged.
+    partition = world.partition()
+    assert partition.leader == NO_LEADER
+    assert len(partition.isr) == 1
+    (last,) = partition.isr
+    other = next(b for b in order if b != last)
+    world.join(other, incarnation=2)
+    assert world.partition().leader == NO_LEADER
+    world.join(last, incarnation=2)
+    assert world.partition().leader == last
+
+
+def test_controlled_shutdown_moves_leaders_first():
+    world = World()
+    world.create("t", partitions=6)
+    reply = world.heartbeat(101, want_shutdown=True)
+    assert reply.should_shut_down
+    for partition in world.image.topic("t").partitions.values():
+        assert partition.leader != 101
+        assert 101 not in partition.isr
+
+
+def test_a_broker_that_shuts_down_gets_no_new_replicas():
+    world = World()
+    world.heartbeat(101, want_shutdown=True)
+    assert world.create("t", factor=3).error is ErrorCode.INVALID_REPLICATION_FACTOR
+    world.create("u", factor=2)
+    assert sorted(world.partition("u").replicas) == [102, 103]

@@ -1,0 +1,276 @@
+"""Rules of voting (Raft paper 5.2 and 5.4.1, KIP-595, KIP-996), one a test."""
+
+import pytest
+
+from raft.effects import LeaderChanged, PersistVoteState, Reply, SendRequest
+from raft.events import RequestFailed, Resign, ResponseReceived
+from raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.model import VoteState
+from runtime.errors import ErrorCode, InvariantViolated
+from tests.test_raft.driver import CLUSTER, Driven, persisted, sent
+
+
+def test_a_pre_vote_writes_nothing_and_raises_no_epoch():
+    node = Driven()
+    effects = node.pass_deadline()
+    assert node.role == "Prospective"
+    assert node.core.epoch == 0
+    assert persisted(effects) == []
+    assert all(send.request.is_pre_vote for send in sent(effects, VoteRequest))
+
+
+def test_a_majority_of_pre_votes_makes_a_candidate_that_voted_for_itself_on_disk_first():
+    node = Driven()
+    node.pass_deadline()
+    node.answer_votes(2)
+    assert node.role == "Candidate"
+    effects = node.take(PersistVoteState, SendRequest)
+    assert effects[0] == PersistVoteState(VoteState(1, -1, 1))
+    assert {e.receiver_id for e in effects[1:]} == {2, 3}
+
+
+def test_a_majority_of_votes_makes_a_leader_that_opens_its_epoch():
+    node = Driven().become_leader()
+    assert node.core.epoch == 1
+    assert node.core.log.end_offset == 1
+    assert node.core.high_watermark == -1
+
+
+def test_a_single_voter_leads_at_once():
+    node = Driven(voters=(1,))
+    node.pass_deadline()
+    assert node.role == "Leader"
+
+
+def test_a_lost_pre_vote_sends_a_former_follower_back_to_its_leader():
+    node = Driven().follow(leader=2)
+    node.now_ms = node.core.role.fetch_deadline_ms
+    node.wait(0)
+    assert node.role == "Prospective"
+    node.answer_votes(reason="leader alive")
+    assert node.role == "Follower"
+    assert node.core.epoch == 1
+
+
+def test_a_vote_is_on_disk_before_the_answer_leaves():
+    node = Driven()
+    node.vote_request(epoch=3, candidate=2)
+    effects = node.take(PersistVoteState, Reply)
+    assert [type(e).__name__ for e in effects] == ["PersistVoteState", "PersistVoteState", "Reply"]
+    assert effects[1].state == VoteState(3, -1, 2)
+    assert effects[2].response.is_granted
+
+
+def test_nobody_votes_twice_in_an_epoch():
+    node = Driven()
+    assert node.vote_request(epoch=3, candidate=2).is_granted
+    answer = node.vote_request(epoch=3, candidate=3)
+    assert not answer.is_granted
+    assert answer.reason == "voted for 2"
+
+
+def test_the_same_candidate_may_ask_again():
+    node = Driven()
+    assert node.vote_request(epoch=3, candidate=2).is_granted
+    assert node.vote_request(epoch=3, candidate=2).is_granted
+
+
+def test_a_vote_survives_a_restart():
+    node = Driven(vote=VoteState(3, -1, 2))
+    assert not node.vote_request(epoch=3, candidate=3).is_granted
+
+
+@pytest.mark.parametrize(
+    ("last_epoch", "end_offset", "granted"),
+    [(2, 3, True), (2, 4, True), (3, 1, True), (2, 2, False), (1, 9, False)],
+)
+def test_only_a_log_as_good_as_the_own_gets_a_vote(last_epoch, end_offset, granted):
+    node = Driven(epochs=[1, 2, 2])
+    answer = node.vote_request(epoch=5, last_epoch=last_epoch, end_offset=end_offset)
+    assert answer.is_granted is granted
+
+
+def test_a_stale_epoch_gets_no_vote_and_hears_the_present_one():
+    node = Driven(vote=VoteState(5, -1, -1))
+    answer = node.vote_request(epoch=4)
+    assert answer.error is ErrorCode.FENCED_LEADER_EPOCH
+    assert answer.epoch == 5
+
+
+def test_a_follower_that_hears_its_leader_grants_no_pre_vote():
+    node = Driven().follow(leader=2)
+    node.fetched()
+    answer = node.vote_request(epoch=1, candidate=3, pre_vote=True)
+    assert answer.reason == "leader alive"
+
+
+def test_a_follower_that_never_fetched_grants_a_pre_vote():
+    node = Driven().follow(leader=2)
+    assert node.vote_request(epoch=1, candidate=3, pre_vote=True).is_granted
+
+
+def test_a_follower_that_lost_its_leader_too_grants_a_pre_vote():
+    node = Driven().follow(leader=2)
+    node.fetched()
+    node.step(RequestFailed(2, node.core.role.correlation_id))
+    assert node.vote_request(epoch=1, candidate=3, pre_vote=True).is_granted
+
+
+def test_a_granted_pre_vote_changes_nothing():
+    node = Driven()
+    node.take()
+    assert node.vote_request(epoch=0, candidate=3, pre_vote=True).is_granted
+    assert persisted(node.effects) == []
+    assert node.core.voted_id == -1
+
+
+def test_a_leader_grants_no_pre_vote_in_its_epoch():
+    node = Driven().become_leader()
+    assert node.vote_request(epoch=1, candidate=3, pre_vote=True).reason == "is the leader"
+
+
+def test_a_broken_stream_starts_a_pre_vote_after_a_grace_long_before_the_fetch_timeout():
+    node = Driven().follow(leader=2)
+    node.fetched()
+    node.step(RequestFailed(2, node.core.role.correlation_id))
+    grace_ms = node.config.leader_loss_grace_ms
+    node.wait(grace_ms - 1)
+    assert node.role == "Follower"
+    node.wait(grace_ms + 2)
+    assert node.role == "Prospective"
+    assert node.now_ms < node.config.fetch_timeout_ms
+
+
+def test_a_stream_that_comes_back_within_the_grace_starts_nothing():
+    node = Driven().follow(leader=2)
+    node.fetched()
+    node.step(RequestFailed(2, node.core.role.correlation_id))
+    node.wait(node.config.retry_backoff_ms)
+    node.fetched()
+    node.wait(3 * node.config.leader_loss_grace_ms)
+    assert node.role == "Follower"
+    assert not node.core.role.is_leader_lost
+
+
+def test_a_node_that_was_leader_restarts_resigned_and_votes_for_nobody_in_that_epoch():
+    node = Driven(vote=VoteState(4, 1, 1))
+    assert node.role == "Resigned"
+    assert not node.vote_request(epoch=4, candidate=2).is_granted
+    node.pass_deadline()
+    assert node.role == "Unattached"
+    assert node.core.epoch == 5
+
+
+def test_a_higher_epoch_deposes_a_leader_and_turns_its_parked_fetches_away():
+    node = Driven().become_leader()
+    node.fetch_request(2, 1, 1)
+    node.take()
+    node.begin_epoch(2, 3)
+    assert node.role == "Follower"
+    errors = [e.response.error for e in node.take(Reply)]
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER in errors
+
+
+def test_two_leaders_in_one_epoch_are_a_bug_that_stops_the_node():
+    node = Driven().follow(leader=2)
+    with pytest.raises(InvariantViolated, match="two leaders"):
+        node.begin_epoch(1, 3)
+
+
+def test_a_leader_that_a_majority_does_not_fetch_from_resigns():
+    node = Driven().become_leader()
+    node.wait(node.config.check_quorum_timeout_ms)
+    assert node.role == "Resigned"
+
+
+def test_a_leader_that_one_of_two_others_fetches_from_stays():
+    node = Driven().become_leader()
+    for _ in range(4):
+        node.wait(node.config.check_quorum_timeout_ms // 2)
+        node.fetch_request(2, 1, 1)
+    assert node.role == "Leader"
+
+
+def test_a_resigning_leader_names_the_voter_that_holds_most_first():
+    node = Driven().become_leader()
+    node.propose(3)
+    node.fetch_request(3, 4, 1)
+    node.fetch_request(2, 1, 1)
+    node.take()
+    ends = sent(node.step(Resign()), EndQuorumEpochRequest)
+    assert node.role == "Resigned"
+    assert {e.request.preferred_successors for e in ends} == {(3, 2)}
+
+
+def test_the_best_successor_stands_at_once_and_the_next_one_waits():
+    first, second = Driven(node_id=3).follow(leader=1), Driven(node_id=2).follow(leader=1)
+    request = EndQuorumEpochRequest(
+        cluster_id=CLUSTER, epoch=1, leader_id=1, preferred_successors=(3, 2)
+    )
+    first.ask(request)
+    second.ask(request)
+    assert first.role == "Prospective"
+    assert second.role == "Follower"
+    assert second.vote_request(epoch=1, candidate=3, pre_vote=True).is_granted
+
+
+def test_voters_that_have_not_fetched_are_told_of_the_epoch_again():
+    node = Driven().become_leader()
+    node.fetch_request(2, 1, 1)
+    node.take()
+    effects = node.wait(node.config.fetch_timeout_ms // 2)
+    told = {e.receiver_id for e in sent(effects, BeginQuorumEpochRequest)}
+    assert 3 in told
+
+
+def test_a_refused_vote_request_connection_is_tried_again():
+    node = Driven()
+    node.pass_deadline()
+    send = node.take(SendRequest)[0]
+    node.step(RequestFailed(send.receiver_id, send.correlation_id))
+    effects = node.wait(node.config.retry_backoff_ms)
+    assert [e.receiver_id for e in sent(effects, VoteRequest)] == [send.receiver_id]
+
+
+def test_votes_of_an_earlier_round_do_not_count():
+    node = Driven()
+    node.pass_deadline()
+    stale = node.take(SendRequest)
+    node.now_ms = node.core.role.election_deadline_ms
+    node.wait(0)
+    node.pass_deadline()
+    assert node.role == "Prospective"
+    response = VoteResponse(epoch=0, is_granted=True)
+    node.step(ResponseReceived(2, stale[0].correlation_id, response))
+    assert node.role == "Prospective"
+
+
+def test_another_cluster_is_refused():
+    node = Driven()
+    effects = node.ask(
+        BeginQuorumEpochRequest(cluster_id="other", epoch=1, leader_id=2, voter_id=1)
+    )
+    assert effects[0].response.error is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_an_observer_asks_voters_until_one_names_the_leader():
+    node = Driven(node_id=9)
+    effects = node.wait(0)
+    (fetch,) = sent(effects, FetchRequest)
+    assert fetch.receiver_id in (1, 2, 3)
+    node.begin_epoch(1, 2)
+    assert node.role == "Follower"
+    assert any(isinstance(e, LeaderChanged) and e.leader_id == 2 for e in node.take())
+
+
+def test_an_observer_never_stands():
+    node = Driven(node_id=9).follow(leader=2)
+    node.now_ms = node.core.role.fetch_deadline_ms
+    node.wait(0)
+    assert node.role == "Unattached"
