@@ -1,0 +1,1 @@
+"""The data plane: partitions, replication between brokers, and the Kafka protocol's server."""

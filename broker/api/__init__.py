@@ -1,0 +1,85 @@
+"""The Kafka APIs, a file each; what is listed here is what ApiVersions advertises.
+
+A cold API file has `API` (its versions) and `handle(context, request)`, which returns the
+answer's fields (see wire.kio_codec), ready bytes, or a coroutine that does. Hot ones get the
+bytes and fill the slot themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.api import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_quorum,
+    elect_leaders,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from broker.context import RequestContext
+from wire.kio_codec import warm_up
+from wire.versions import ServedVersions
+
+HotHandler = Callable[[RequestContext, memoryview, int, int], None]
+
+_COLD: tuple[Any, ...] = (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_quorum,
+    elect_leaders,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+)
+_COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
+
+HOT_HANDLERS: dict[int, HotHandler] = {
+    produce.API.key: produce.handle,
+    fetch.API.key: fetch.handle,
+}
+SERVED = ServedVersions([produce.API, fetch.API, *(module.API for module in _COLD)])
+api_versions.set_served(SERVED)
+
+
+def cold_handler(key: int) -> Any:
+    """The API file that serves `key`."""
+    return _COLD_BY_KEY[key]
+
+
+#: Versions that common clients use: librdkafka 2.x, Java 4.x, kafka-python, aiokafka.
+_USUAL_VERSIONS = {
+    "api_versions": (3, 4),
+    "metadata": (4, 9, 12, 13),
+    "find_coordinator": (2, 6),
+    "list_offsets": (7, 10),
+    "init_producer_id": (4, 5),
+    "create_topics": (4, 7),
+}
+
+
+def preload() -> None:
+    """Import the schemas and compile the codecs that nearly every client needs (some 0.5 s).
+
+    For a launcher that forks nodes, or for idle time after start: a schema imported at its first
+    request stops the loop for tens of milliseconds.
+    """
+    for name, versions in _USUAL_VERSIONS.items():
+        for version in versions:
+            warm_up(name, version)

@@ -1,0 +1,58 @@
+"""ApiVersions (18). Served: v0-4. A newer request gets a v0 answer with error 35 (KIP-511).
+
+Features: those finalised in the metadata, each supported from 1 up to its level.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.versions import Api, ServedVersions
+
+API = Api(key=18, name="api_versions", min_version=0, max_version=4, first_flexible=3)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_served: ServedVersions = ServedVersions([API])
+
+
+def set_served(served: ServedVersions) -> None:
+    """The table to advertise; called once, by the package that knows all APIs."""
+    global _served
+    _served = served
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if context.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
+    image = context.services.image()
+    features = sorted(image.features.items())
+    return {
+        "error_code": ErrorCode.NONE,
+        "api_keys": _api_keys(),
+        "supported_features": [
+            {"name": name, "min_version": 1, "max_version": level} for name, level in features
+        ],
+        "finalized_features_epoch": image.end_offset - 1 if features else -1,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in features
+        ],
+    }
+
+
+def unsupported_answer() -> dict[str, Any]:
+    """What a request of a too new version gets, as a v0 body: our range of this API only."""
+    own = {"api_key": API.key, "min_version": API.min_version, "max_version": API.max_version}
+    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [own]}
+
+
+def _api_keys() -> list[dict[str, int]]:
+    return [
+        {"api_key": key, "min_version": least, "max_version": most}
+        for key, least, most in _served.advertised()
+    ]

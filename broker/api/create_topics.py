@@ -1,0 +1,126 @@
+"""CreateTopics (19). Served: v2-7. Any broker takes it and forwards it to the controller.
+
+Configs that Kvorum does not serve (compaction, broker-side compression, ...) are refused with 40
+before the controller is asked. The answer waits until this broker's own metadata shows the
+topics, so that a client may produce at once. Missing: mutation quotas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from broker.api.describe_configs import topic_entries
+from broker.context import RequestContext
+from broker.topic_config import refusal
+from broker.topic_names import name_refusal
+from metadata.image import ClusterImage
+from metadata.requests import CreatedTopic, CreateTopics, NewTopic
+from runtime.errors import ErrorCode, Rejected
+from wire.kio_codec import milliseconds
+from wire.versions import Api
+
+API = Api(key=19, name="create_topics", min_version=2, max_version=7, first_flexible=5)
+
+IMAGE_WAIT_MAX_MS = 5_000
+"""How long to wait for the metadata log to reach this broker after the controller's answer; it
+usually takes a millisecond, and the topic exists either way."""
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    repeated = {name for name, n in Counter(t.name for t in request.topics).items() if n > 1}
+    outcome: dict[str, CreatedTopic] = {}
+    accepted: list[NewTopic] = []
+    for topic in request.topics:
+        refused = _refusal_of(topic, repeated)
+        if refused is None:
+            accepted.append(_new_topic(topic))
+        else:
+            outcome[topic.name] = CreatedTopic(
+                name=topic.name, error=refused.code, message=refused.message
+            )
+    if accepted:
+        await _create(context, request, accepted, outcome)
+    names = list(dict.fromkeys(topic.name for topic in request.topics))
+    return {"topics": [_answer(context, outcome[name]) for name in names]}
+
+
+async def _create(
+    context: RequestContext,
+    request: Any,
+    accepted: list[NewTopic],
+    outcome: dict[str, CreatedTopic],
+) -> None:
+    timeout_ms = max(milliseconds(request.timeout), 0)
+    reply = await context.services.controller.create_topics(
+        CreateTopics(topics=tuple(accepted), validate_only=request.validate_only), timeout_ms
+    )
+    if isinstance(reply, Rejected):
+        for topic in accepted:
+            outcome[topic.name] = CreatedTopic(
+                name=topic.name, error=reply.code, message=reply.message
+            )
+        return
+    outcome.update({created.name: created for created in reply})
+    for topic in accepted:
+        outcome.setdefault(
+            topic.name, CreatedTopic(name=topic.name, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        )
+    made = [created.topic_id for created in reply if created.error == ErrorCode.NONE]
+    if made and not request.validate_only:
+
+        def is_there(image: ClusterImage) -> bool:
+            return all(topic_id in image.topics for topic_id in made)
+
+        await context.services.replicas.wait_for_image(
+            is_there, min(max(timeout_ms, 1), IMAGE_WAIT_MAX_MS)
+        )
+
+
+def _refusal_of(topic: Any, repeated: set[str]) -> Rejected | None:
+    if topic.name in repeated:
+        return Rejected(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is asked for twice")
+    reason = name_refusal(topic.name)
+    if reason is not None:
+        return Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    for config in topic.configs:
+        if config.value is None:
+            return Rejected(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
+        reason = refusal(config.name, config.value)
+        if reason is not None:
+            return Rejected(ErrorCode.INVALID_CONFIG, reason)
+    if topic.assignments:
+        ids = sorted(assignment.partition_index for assignment in topic.assignments)
+        if ids != list(range(len(ids))):
+            return Rejected(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partitions {ids} are not 0..n-1"
+            )
+        if topic.num_partitions not in (-1, len(ids)) or topic.replication_factor != -1:
+            return Rejected(
+                ErrorCode.INVALID_REQUEST, "give either an assignment or counts, not both"
+            )
+    return None
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    by_partition = sorted(topic.assignments, key=lambda item: item.partition_index)
+    return NewTopic(
+        name=topic.name,
+        num_partitions=-1 if by_partition else topic.num_partitions,
+        replication_factor=-1 if by_partition else topic.replication_factor,
+        assignments=tuple(tuple(item.broker_ids) for item in by_partition),
+        configs=tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+def _answer(context: RequestContext, created: CreatedTopic) -> dict[str, Any]:
+    is_made = created.error == ErrorCode.NONE
+    return {
+        "name": created.name,
+        "topic_id": created.topic_id,
+        "error_code": created.error,
+        "error_message": created.message or None,
+        "num_partitions": created.num_partitions,
+        "replication_factor": created.replication_factor,
+        "configs": topic_entries(context, created.name) if is_made else (),
+    }

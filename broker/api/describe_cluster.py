@@ -1,0 +1,46 @@
+"""DescribeCluster (60). Served: v0-2, brokers only: endpoint type 2 (controllers) is refused with
+42 INVALID_REQUEST. Missing: authorized operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=60, name="describe_cluster", min_version=0, max_version=2, first_flexible=0)
+
+ENDPOINT_BROKERS = 1
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    services = context.services
+    answer: dict[str, Any] = {
+        "error_code": ErrorCode.NONE,
+        "cluster_id": services.cluster_id,
+        "controller_id": services.controller_id(),
+        "brokers": [],
+    }
+    if getattr(request, "endpoint_type", ENDPOINT_BROKERS) != ENDPOINT_BROKERS:
+        answer["error_code"] = ErrorCode.INVALID_REQUEST
+        answer["error_message"] = "this listener describes brokers, not controllers"
+        return answer
+    with_fenced = getattr(request, "include_fenced_brokers", False)
+    image = services.image()
+    for broker_id in sorted(image.brokers):
+        broker = image.brokers[broker_id]
+        if broker.is_fenced and not with_fenced:
+            continue
+        endpoint = services.endpoint_of(broker, context.listener)
+        answer["brokers"].append(
+            {
+                "broker_id": broker_id,
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "rack": broker.rack,
+                "is_fenced": broker.is_fenced,
+            }
+        )
+    return answer

@@ -1,0 +1,68 @@
+"""Fetch (1). Served: v4-17, for consumers and for followers (replica id, or replica state v15+).
+
+Sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), waiting for min bytes.
+Whole batches only; the first partition with data may exceed the limits by one batch. read
+committed reads to the high watermark: there are no transactions yet.
+Missing: reads from followers (rack is ignored), quotas.
+"""
+
+from __future__ import annotations
+
+from broker.context import RequestContext
+from broker.fetching import Answers, start_fetch
+from runtime.errors import WireError
+from wire.fetch_codec import (
+    FIRST_FLEXIBLE,
+    FIRST_TOPIC_ID,
+    FetchedPartition,
+    FetchedTopic,
+    pack_fetch_response,
+    parse_fetch_request,
+)
+from wire.framing import response_head
+from wire.versions import Api
+
+API = Api(key=1, name="fetch", min_version=4, max_version=17, first_flexible=FIRST_FLEXIBLE)
+
+
+def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
+    """Answer now, or when there is enough to read."""
+    request = parse_fetch_request(view, position, end, context.api_version)
+
+    def respond(error: int, session_id: int, answers: Answers) -> None:
+        _respond(context, error, session_id, answers)
+
+    context.slot.parked = start_fetch(
+        context.services.replicas,
+        request,
+        is_by_id=context.api_version >= FIRST_TOPIC_ID,
+        respond=respond,
+    )
+
+
+def _respond(context: RequestContext, error: int, session_id: int, answers: Answers) -> None:
+    slot = context.slot
+    if slot.connection.is_closed:
+        return
+    version = context.api_version
+    topics: dict[tuple[str, bytes], list[FetchedPartition]] = {}
+    leaders = set()
+    for watched, answer in answers:
+        topics.setdefault((watched.name, watched.topic_id), []).append(answer)
+        if answer.current_leader is not None:
+            leaders.add(answer.current_leader[0])
+    endpoints = context.services.node_endpoints(leaders, context.listener) if leaders else ()
+    try:
+        parts, size = pack_fetch_response(
+            version,
+            [FetchedTopic(name, topic_id, rows) for (name, topic_id), rows in topics.items()],
+            error=error,
+            session_id=session_id,
+            endpoints=endpoints,
+        )
+    except (OSError, WireError) as failure:
+        # The disk failed between looking a slice up and reading it; the client asks again.
+        slot.connection.close(f"cannot read what was promised: {failure}")
+        return
+    head = response_head(context.correlation_id, size, is_flexible=version >= FIRST_FLEXIBLE)
+    slot.fill((head, *parts))

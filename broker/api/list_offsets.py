@@ -1,0 +1,90 @@
+"""ListOffsets (2). Served: v1-10.
+
+Timestamps: >= 0 first record at or after it, -1 latest (high watermark; log end for replicas),
+-2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
+tiered (-1: no tiering). Only the leader answers. A new leader whose watermark has not reached its
+epoch's start answers 78 for what depends on the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.replica import Replica
+from runtime.errors import CorruptData, ErrorCode
+from runtime.ids import UUID_ZERO
+from storage.batch import BatchError
+from wire.versions import Api
+
+API = Api(key=2, name="list_offsets", min_version=1, max_version=10, first_flexible=6)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+DEBUG_CONSUMER = -2
+NONE_FOUND = (-1, -1, -1)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    topics = []
+    for topic in request.topics:
+        partitions = [
+            _answer(context, request.replica_id, topic.name, asked) for asked in topic.partitions
+        ]
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+def _answer(context: RequestContext, replica_id: int, topic: str, asked: Any) -> dict[str, Any]:
+    replicas = context.services.replicas
+    partition_id = asked.partition_index
+    replica = replicas.find_by_name(topic, partition_id)
+    found, error = NONE_FOUND, ErrorCode.NONE
+    if replica is None:
+        error = replicas.missing_error(topic, UUID_ZERO, partition_id)
+    else:
+        error = replica.core.check_epoch(getattr(asked, "current_leader_epoch", -1))
+        if error == ErrorCode.NONE and not replica.core.is_leader and replica_id != DEBUG_CONSUMER:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error == ErrorCode.NONE and replica.is_offline:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        if error == ErrorCode.NONE:
+            try:
+                found, error = _look_up(replica, asked.timestamp, replica_id >= 0)
+            except (OSError, CorruptData, BatchError):
+                found, error = NONE_FOUND, ErrorCode.KAFKA_STORAGE_ERROR
+    timestamp_ms, offset, leader_epoch = found
+    return {
+        "partition_index": partition_id,
+        "error_code": error,
+        "timestamp": timestamp_ms,
+        "offset": offset,
+        "leader_epoch": leader_epoch,
+    }
+
+
+def _look_up(
+    replica: Replica, timestamp_ms: int, is_replica: bool
+) -> tuple[tuple[int, int, int], ErrorCode]:
+    core, log = replica.core, replica.log
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return (-1, log.start_offset, log.epochs.epoch_of(log.start_offset)), ErrorCode.NONE
+    if timestamp_ms == LATEST_TIERED:
+        return NONE_FOUND, ErrorCode.NONE
+    if is_replica:
+        end_offset = core.end_offset
+    elif core.is_latest_known or not core.is_leader:
+        end_offset = core.high_watermark
+    else:
+        return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE
+    if timestamp_ms == LATEST:
+        return (-1, end_offset, core.leader_epoch), ErrorCode.NONE
+    if timestamp_ms == MAX_TIMESTAMP:
+        return log.offset_of_max_timestamp(end_offset) or NONE_FOUND, ErrorCode.NONE
+    if timestamp_ms < 0:
+        return NONE_FOUND, ErrorCode.INVALID_REQUEST
+    found = log.find_offset_by_timestamp(timestamp_ms, end_offset=end_offset)
+    return found or NONE_FOUND, ErrorCode.NONE

@@ -1,0 +1,155 @@
+"""Metadata (3). Served: v0-13.
+
+Fenced brokers are hidden; a partition without leader answers error 5. The answer to "all
+topics" is encoded once per image, version and listener. Unknown topics answer 3 (by id 100),
+also when their auto-creation has just begun: the client asks again and finds them.
+Missing: authorized operations (always the "not asked" value), as there are no ACLs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext, Services
+from broker.topic_names import name_refusal
+from metadata.image import ClusterImage, PartitionImage, TopicImage
+from metadata.records import NO_LEADER
+from metadata.requests import CreateTopics, NewTopic
+from runtime.errors import ErrorCode
+from wire.kio_codec import encode_response, uuid_bytes
+from wire.versions import Api
+
+API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
+
+AUTO_CREATIONS_MAX = 100
+"""Topics being auto-created at once; further ones just answer 3 and are tried at the next ask."""
+AUTO_CREATE_TIMEOUT_MS = 5_000
+CACHED_ANSWERS_MAX = 32
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
+    services = context.services
+    image = services.image()
+    asked = request.topics
+    if asked is None or (context.api_version == 0 and not asked):
+        return _all_topics(context, image)
+    may_create = (
+        getattr(request, "allow_auto_topic_creation", True)
+        and services.config.auto_create_topics_enable
+    )
+    missing: list[str] = []
+    topics = [_asked_topic(image, item, missing) for item in asked]
+    if may_create and missing:
+        _auto_create(services, missing)
+    return _answer(context, image, topics)
+
+
+def _all_topics(context: RequestContext, image: ClusterImage) -> bytes:
+    cache = context.services.caches.setdefault("metadata", {})
+    if cache.get("image") is not image or len(cache) > CACHED_ANSWERS_MAX:
+        cache.clear()
+        cache["image"] = image
+    key = (context.api_version, context.listener)
+    body: bytes | None = cache.get(key)
+    if body is None:
+        topics = [_topic(image, topic) for topic in image.topics.values()]
+        answer = _answer(context, image, topics)
+        body = bytes(encode_response(API.name, context.api_version, answer))
+        cache[key] = body
+    return body
+
+
+def _answer(
+    context: RequestContext, image: ClusterImage, topics: list[dict[str, Any]]
+) -> dict[str, Any]:
+    services = context.services
+    brokers = []
+    for broker_id in sorted(image.brokers):
+        broker = image.brokers[broker_id]
+        if broker.is_fenced:
+            continue
+        endpoint = services.endpoint_of(broker, context.listener)
+        brokers.append(
+            {
+                "node_id": broker_id,
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "rack": broker.rack,
+            }
+        )
+    return {
+        "brokers": brokers,
+        "cluster_id": services.cluster_id,
+        "controller_id": services.controller_id(),
+        "topics": topics,
+    }
+
+
+def _asked_topic(image: ClusterImage, item: Any, missing: list[str]) -> dict[str, Any]:
+    """The answer for one topic asked by name or, from v12 on, by id; notes unknown names."""
+    topic_id = uuid_bytes(getattr(item, "topic_id", None))
+    if item.name is None:
+        topic = image.topics.get(topic_id)
+        if topic is None:
+            return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _topic(image, topic)
+    topic = image.topic(item.name)
+    if topic is not None:
+        return _topic(image, topic)
+    if name_refusal(item.name) is not None:
+        return _failed(item.name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    missing.append(item.name)
+    return _failed(item.name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _failed(name: str | None, topic_id: bytes | None, error: ErrorCode) -> dict[str, Any]:
+    return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": ()}
+
+
+def _topic(image: ClusterImage, topic: TopicImage) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [
+            _partition(image, partition_id, topic.partitions[partition_id])
+            for partition_id in sorted(topic.partitions)
+        ],
+    }
+
+
+def _partition(image: ClusterImage, partition_id: int, partition: PartitionImage) -> dict[str, Any]:
+    has_leader = partition.leader != NO_LEADER
+    brokers = image.brokers
+    return {
+        "error_code": ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": partition_id,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "offline_replicas": [
+            replica
+            for replica in partition.replicas
+            if (broker := brokers.get(replica)) is None or broker.is_fenced
+        ],
+    }
+
+
+def _auto_create(services: Services, names: list[str]) -> None:
+    under_way: set[str] = services.caches.setdefault("auto_create", set())
+    fresh = [name for name in dict.fromkeys(names) if name not in under_way]
+    fresh = fresh[: max(AUTO_CREATIONS_MAX - len(under_way), 0)]
+    if not fresh:
+        return
+    under_way.update(fresh)
+
+    async def create() -> None:
+        try:
+            request = CreateTopics(topics=tuple(NewTopic(name=name) for name in fresh))
+            # The outcome is for nobody: the client asks again and sees the topic, or error 3.
+            await services.controller.create_topics(request, AUTO_CREATE_TIMEOUT_MS)
+        finally:
+            under_way.difference_update(fresh)
+
+    services.in_background(create(), "auto-create")

@@ -1,0 +1,47 @@
+"""OffsetForLeaderEpoch (23). Served: v2-4.
+
+Answers the largest epoch not above the asked one and where it ends (log.md section 6); the
+leader's own epoch ends at the log's end, for consumers at the high watermark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from runtime.ids import UUID_ZERO
+from wire.versions import Api
+
+API = Api(key=23, name="offset_for_leader_epoch", min_version=2, max_version=4, first_flexible=4)
+
+CONSUMER = -1
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    replica_id = getattr(request, "replica_id", CONSUMER)
+    topics = []
+    for topic in request.topics:
+        partitions = [_answer(context, replica_id, topic.topic, p) for p in topic.partitions]
+        topics.append({"topic": topic.topic, "partitions": partitions})
+    return {"topics": topics}
+
+
+def _answer(context: RequestContext, replica_id: int, topic: str, asked: Any) -> dict[str, Any]:
+    replicas = context.services.replicas
+    epoch, end_offset = -1, -1
+    replica = replicas.find_by_name(topic, asked.partition)
+    if replica is None:
+        error = replicas.missing_error(topic, UUID_ZERO, asked.partition)
+    else:
+        error = replica.core.check_leader(asked.current_leader_epoch)
+        if error == ErrorCode.NONE:
+            core = replica.core
+            log_end = core.end_offset if replica_id >= 0 else core.high_watermark
+            epoch, end_offset = replica.log.epochs.end_offset_for(asked.leader_epoch, log_end)
+    return {
+        "error_code": error,
+        "partition": asked.partition,
+        "leader_epoch": epoch,
+        "end_offset": end_offset,
+    }

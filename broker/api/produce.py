@@ -1,0 +1,141 @@
+"""Produce (0). Served: v3-13, advertised from 0 (librdkafka drops compression otherwise); v0-2
+requests close the connection.
+
+Batches stay opaque: header and CRC are checked, records never. acks 0, 1 and -1.
+Errors per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current
+leader (v10+), 45/47 for idempotent producers, 48 for transactional batches.
+Missing: transactions, quotas, per-record errors (the list is always empty).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.context import RequestContext
+from broker.replica import PendingAck, ProduceTerms, Replica
+from broker.waiters import PendingProduce
+from runtime.clock import monotonic_ms, wall_ms
+from runtime.errors import ErrorCode
+from wire.framing import response_head
+from wire.produce_codec import (
+    FIRST_FLEXIBLE,
+    FIRST_TOPIC_ID,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    ProduceTopic,
+    pack_produce_response,
+    parse_produce_request,
+)
+from wire.versions import Api
+
+API = Api(
+    key=0,
+    name="produce",
+    min_version=3,
+    max_version=13,
+    first_flexible=FIRST_FLEXIBLE,
+    advertised_min_version=0,
+)
+
+
+class _Waiting(NamedTuple):
+    replica: Replica
+    required_offset: int
+    topic_index: int
+    partition_index: int
+
+
+def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
+    """Append what the request brings; answer now, or when it is replicated."""
+    version = context.api_version
+    request = parse_produce_request(view, position, end, version)
+    topics: list[ProducedTopic] = []
+    waiting: list[_Waiting] = []
+    terms = ProduceTerms(
+        request.acks,
+        version,
+        context.services.config.log_message_timestamp_after_max_ms,
+        monotonic_ms(),
+        wall_ms(),
+    )
+    for topic_index, topic in enumerate(request.topics):
+        partitions = _append_topic(context, view, topic, topic_index, terms, waiting)
+        topics.append(ProducedTopic(topic.name, topic.topic_id, partitions))
+    if request.acks == 0:
+        _finish_unanswered(context, topics)
+    elif waiting:
+        _park(context, request, topics, waiting)
+    else:
+        _respond(context, topics)
+
+
+def _append_topic(
+    context: RequestContext,
+    view: memoryview,
+    topic: ProduceTopic,
+    topic_index: int,
+    terms: ProduceTerms,
+    waiting: list[_Waiting],
+) -> list[ProducedPartition]:
+    replicas = context.services.replicas
+    is_by_id = context.api_version >= FIRST_TOPIC_ID
+    partitions: list[ProducedPartition] = []
+    for partition_id, position, length in topic.partitions:
+        if terms.acks not in (-1, 0, 1):
+            error = ErrorCode.INVALID_REQUIRED_ACKS
+            partitions.append(ProducedPartition(partition_id, error.value))
+            continue
+        if is_by_id:
+            replica = replicas.find(topic.topic_id, partition_id)
+        else:
+            replica = replicas.find_by_name(topic.name, partition_id)
+        if replica is None:
+            error = replicas.missing_error(topic.name, topic.topic_id, partition_id)
+            partitions.append(ProducedPartition(partition_id, error.value))
+            continue
+        answer, required = replica.append(view[position : position + max(length, 0)], terms)
+        if required:
+            waiting.append(_Waiting(replica, required, topic_index, len(partitions)))
+        partitions.append(answer)
+    return partitions
+
+
+def _park(
+    context: RequestContext,
+    request: ProduceRequest,
+    topics: list[ProducedTopic],
+    waiting: list[_Waiting],
+) -> None:
+    deadlines = context.services.replicas.deadlines
+    pending = PendingProduce(topics, lambda answer: _respond(context, answer), deadlines)
+    for wait in waiting:
+        pending.wait_for(wait.topic_index, wait.partition_index)
+    for wait in waiting:
+        wait.replica.wait_for_replication(
+            PendingAck(wait.required_offset, pending, wait.topic_index, wait.partition_index)
+        )
+    context.slot.parked = pending
+    deadlines.add(pending, monotonic_ms() + max(request.timeout_ms, 0))
+
+
+def _finish_unanswered(context: RequestContext, topics: list[ProducedTopic]) -> None:
+    """acks=0: silence means success, so an error can only be told by closing."""
+    if any(partition.error for topic in topics for partition in topic.partitions):
+        context.slot.connection.close("an append with acks=0 failed")
+    else:
+        context.slot.fill(())
+
+
+def _respond(context: RequestContext, topics: list[ProducedTopic]) -> None:
+    version = context.api_version
+    leaders = {
+        partition.current_leader[0]
+        for topic in topics
+        for partition in topic.partitions
+        if partition.current_leader is not None
+    }
+    endpoints = context.services.node_endpoints(leaders, context.listener) if leaders else ()
+    body = pack_produce_response(version, topics, endpoints)
+    head = response_head(context.correlation_id, len(body), is_flexible=version >= FIRST_FLEXIBLE)
+    context.slot.fill((head, body))

@@ -1,0 +1,301 @@
+"""One client connection: frames in, answers out in the order of the requests.
+
+Each request takes a slot; slots may be filled in any order and leave in the order they were
+taken. Reading stops while the client has too many answers outstanding or leaves too many bytes
+unread (limits in BrokerConfig), so a slow reader costs bounded memory and hurts nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.frame_buffer import FrameBuffer
+from runtime.clock import monotonic_ms
+from runtime.errors import WireError
+from wire.fetch_codec import FileSlice
+
+if TYPE_CHECKING:
+    from broker.server import KafkaServer
+
+Part = bytes | bytearray | memoryview | FileSlice
+
+SENDFILE_CHUNK_BYTES = 1 << 20
+"""One sendfile call at most; more would keep the loop from the other connections."""
+JOIN_BYTES_MAX = 64 * 1024
+"""Answers up to this size are joined into one send."""
+
+
+class Slot:
+    """The place of one answer in the line. Fill it once, with parts that make up its frame."""
+
+    __slots__ = ("connection", "is_ready", "parked", "parts")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.parts: Sequence[Part] = ()
+        self.is_ready = False
+        self.parked: Any = None
+        """What to cancel when the connection goes: has cancel()."""
+
+    def fill(self, parts: Sequence[Part]) -> None:
+        """The answer is there; () answers nothing (acks=0)."""
+        self.parts = parts
+        self.is_ready = True
+        self.parked = None
+        connection = self.connection
+        if not connection.is_closed and connection.slots[0] is self:
+            connection.server.turn.flush(connection)
+
+
+class Connection:
+    """is_flush_due: see waiters.TurnEnd."""
+
+    __slots__ = (
+        "_buffer",
+        "_fd",
+        "_has_writer",
+        "_is_reading",
+        "_loop",
+        "_output",
+        "_output_bytes",
+        "_sock",
+        "is_closed",
+        "is_flush_due",
+        "last_active_ms",
+        "listener",
+        "peer",
+        "server",
+        "slots",
+    )
+
+    def __init__(
+        self,
+        server: KafkaServer,
+        sock: socket.socket,
+        peer: str,
+        listener: str,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.server = server
+        self.peer = peer
+        self.listener = listener
+        self.slots: deque[Slot] = deque()
+        self.is_closed = False
+        self.is_flush_due = False
+        self.last_active_ms = monotonic_ms()
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._loop = loop
+        self._buffer = FrameBuffer(server.config.socket_request_max_bytes)
+        self._output: deque[Part] = deque()
+        self._output_bytes = 0
+        self._has_writer = False
+        self._is_reading = True
+        loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing asked, nothing to send."""
+        return not self.slots and not self._output
+
+    def close(self, reason: str) -> None:
+        """End the connection now; requests under way lose their answers. Repeats are harmless."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._sock.close()
+        self._output.clear()
+        slots, self.slots = self.slots, deque()
+        for slot in slots:
+            if slot.parked is not None:
+                slot.parked.cancel()
+        self.server.on_closed(self, reason)
+
+    # --- in ----------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        turn = self.server.turn
+        turn.begin()
+        try:
+            if self._buffer.receive(self._sock) == 0:
+                self.close("closed by the peer")
+                return
+            self.last_active_ms = monotonic_ms()
+            self._handle_frames()
+        except BlockingIOError:
+            pass
+        except ConnectionError as failure:
+            self.close(repr(failure))
+        except WireError as failure:
+            self.close(f"protocol error: {failure}")
+        except BaseException:
+            # A bug of ours goes on to the process's handler; the client must not wait meanwhile.
+            self.close("internal error")
+            raise
+        finally:
+            turn.run()
+
+    def _handle_frames(self) -> None:
+        buffer, server = self._buffer, self.server
+        while not self.is_closed:
+            if self._is_full():
+                self._pause_reading()
+                return
+            frame = buffer.next_frame()
+            if frame is None:
+                return
+            slot = Slot(self)
+            self.slots.append(slot)
+            server.dispatch(slot, buffer.view, *frame)
+
+    def _is_full(self) -> bool:
+        config = self.server.config
+        return (
+            len(self.slots) >= config.connection_requests_in_flight_max
+            or self._output_bytes > config.connection_output_bytes_max
+        )
+
+    def _pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _resume_reading(self) -> None:
+        self._is_reading = True
+        self._loop.add_reader(self._fd, self._on_readable)
+        # Frames that came before the pause are in the buffer; no event will announce them.
+        try:
+            self._handle_frames()
+        except WireError as failure:
+            self.close(f"protocol error: {failure}")
+
+    # --- out ---------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Move the answers that are due into the output and send what the socket takes."""
+        slots, output = self.slots, self._output
+        if self.is_closed:
+            return
+        while slots and slots[0].is_ready:
+            for part in slots.popleft().parts:
+                output.append(part)
+                self._output_bytes += _size(part)
+        if not self._has_writer:
+            self._send()
+        if not self._is_reading and not self.is_closed and not self._is_full():
+            self._resume_reading()
+
+    def _on_writable(self) -> None:
+        turn = self.server.turn
+        turn.begin()
+        try:
+            self._send()
+            if not self._is_reading and not self.is_closed and not self._is_full():
+                self._resume_reading()
+        finally:
+            turn.run()
+
+    def _send(self) -> None:
+        try:
+            while self._output:
+                if not self._send_once():
+                    break
+        except BlockingIOError:
+            pass
+        except OSError as failure:
+            self.close(repr(failure))
+            return
+        if self._output and not self._has_writer:
+            self._has_writer = True
+            self._loop.add_writer(self._fd, self._on_writable)
+        elif not self._output and self._has_writer:
+            self._has_writer = False
+            self._loop.remove_writer(self._fd)
+
+    def _send_once(self) -> bool:
+        """One system call; False when the socket took less than it was offered."""
+        output = self._output
+        part = output[0]
+        if not isinstance(part, bytes | bytearray | memoryview):
+            return self._send_file(part)
+        if len(output) > 1:
+            part = self._joined()
+        flags = socket.MSG_MORE if len(output) > 1 and _MORE else 0
+        size = len(part)
+        sent = self._sock.send(part, flags)
+        self._output_bytes -= sent
+        if sent == size:
+            output.popleft()
+            return True
+        output[0] = memoryview(part)[sent:]
+        return False
+
+    def _joined(self) -> bytes | bytearray | memoryview:
+        """The byte parts at the head of the output as one, as far as joining pays."""
+        output = self._output
+        parts: list[bytes | bytearray | memoryview] = []
+        size = 0
+        while output and size < JOIN_BYTES_MAX:
+            head = output[0]
+            if not isinstance(head, bytes | bytearray | memoryview):
+                break
+            parts.append(head)
+            size += len(head)
+            output.popleft()
+        joined = parts[0] if len(parts) == 1 else b"".join(parts)
+        output.appendleft(joined)
+        return joined
+
+    def _send_file(self, part: FileSlice) -> bool:
+        send = part if isinstance(part, _FileSend) else _FileSend(part)
+        self._output[0] = send
+        # Asked at the moment of sending: a closed file says -1, an old number may by now be
+        # another file's.
+        fd = send.source.file.fileno()
+        if fd < 0:
+            # A disk without descriptors (a closed file raises OSError here).
+            self._output[0] = send.read()
+            return True
+        want = min(send.left, SENDFILE_CHUNK_BYTES)
+        sent = os.sendfile(self._fd, fd, send.position, want)
+        if sent == 0:
+            raise ConnectionAbortedError("the log segment was cut under the answer")
+        send.position += sent
+        send.left -= sent
+        self._output_bytes -= sent
+        if send.left == 0:
+            self._output.popleft()
+        return sent == want
+
+
+class _FileSend:
+    """A file slice on its way: the next position and what is left."""
+
+    __slots__ = ("left", "position", "source")
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.position: int = source.position
+        self.left: int = source.length
+
+    @property
+    def length(self) -> int:
+        return self.left
+
+    def read(self) -> bytes:
+        data: bytes = self.source.file.pread(self.left, self.position)
+        return data
+
+
+def _size(part: Part) -> int:
+    return len(part) if isinstance(part, bytes | bytearray | memoryview) else part.length
+
+
+_MORE = hasattr(socket, "MSG_MORE")

@@ -1,0 +1,90 @@
+"""What an API handler works with: the broker's services and the request's header."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker.config import BrokerConfig
+from broker.controller_api import Controller
+from broker.failures import report_failure
+from broker.producer_ids import ProducerIdSource
+from broker.replicas import ReplicaManager
+from metadata.image import BrokerImage, ClusterImage
+from metadata.records import Endpoint
+from runtime.tasks import TaskGroup
+from wire.produce_codec import NodeEndpoint
+
+if TYPE_CHECKING:
+    from broker.connection import Slot
+
+
+class Services:
+    """The broker as its API files see it."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        controller: Controller,
+        image: Callable[[], ClusterImage],
+        cluster_id: str,
+        broker_id: int,
+    ) -> None:
+        self.config = config
+        self.replicas = replicas
+        self.controller = controller
+        self.image = image
+        self.cluster_id = cluster_id
+        self.broker_id = broker_id
+        self.producer_ids = ProducerIdSource(controller)
+        self.caches: dict[str, Any] = {}
+        """What API files keep between requests, by API name."""
+        self._background = TaskGroup(report_failure)
+
+    def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work`, which answers nobody; cancelled at `stop`."""
+        self._background.spawn(work, name)
+
+    async def stop(self) -> None:
+        await self._background.stop()
+
+    def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:
+        """Where clients that came in on `listener` reach that broker."""
+        for endpoint in broker.endpoints:
+            if endpoint.name == listener:
+                return endpoint
+        return broker.endpoint
+
+    def node_endpoints(self, broker_ids: set[int], listener: str) -> list[NodeEndpoint]:
+        """Addresses of brokers named in an answer (Produce v10+, Fetch v16+)."""
+        brokers = self.image().brokers
+        found = []
+        for broker_id in sorted(broker_ids):
+            broker = brokers.get(broker_id)
+            if broker is not None:
+                endpoint = self.endpoint_of(broker, listener)
+                found.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
+        return found
+
+    def controller_id(self) -> int:
+        """The broker that clients take for the controller: the lowest active one, -1 for none.
+
+        Any broker forwards controller requests, so all it must be is stable and alive.
+        """
+        ids = self.image().active_broker_ids()
+        return ids[0] if ids else -1
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestContext:
+    """One request. slot: where the answer goes (hot handlers fill it themselves)."""
+
+    services: Services
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    listener: str
+    slot: Slot = field(repr=False)

@@ -1,0 +1,75 @@
+"""What a broker asks of the active controller; `controller_link` answers it over gRPC.
+
+Refusals come back as `Rejected` values (NOT_CONTROLLER or REQUEST_TIMED_OUT when no controller
+answers in time); none of these methods raises for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from metadata.requests import (
+    AlteredPartition,
+    AlterPartition,
+    CreatedTopic,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    ElectedLeader,
+    ElectLeaders,
+    ProducerIdBlock,
+)
+from runtime.errors import Rejected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """One voter or observer as the quorum's leader sees it; times -1 when unknown."""
+
+    id: int
+    directory_id: bytes
+    log_end_offset: int
+    last_fetch_timestamp_ms: int = -1
+    last_caught_up_timestamp_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumDescription:
+    """The metadata quorum. nodes: (id, host, port) of the controllers' listeners."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaState, ...]
+    observers: tuple[ReplicaState, ...]
+    nodes: tuple[tuple[int, str, int], ...]
+
+
+class Controller(Protocol):
+    """The active controller, wherever it is."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """Epoch of this broker's registration, -1 before it."""
+        ...
+
+    async def create_topics(
+        self, request: CreateTopics, timeout_ms: int
+    ) -> tuple[CreatedTopic, ...] | Rejected: ...
+
+    async def delete_topics(
+        self, request: DeleteTopics, timeout_ms: int
+    ) -> tuple[DeletedTopic, ...] | Rejected: ...
+
+    async def alter_partition(
+        self, request: AlterPartition
+    ) -> tuple[AlteredPartition, ...] | Rejected: ...
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected: ...
+
+    async def elect_leaders(
+        self, request: ElectLeaders
+    ) -> tuple[ElectedLeader, ...] | Rejected: ...
+
+    async def describe_quorum(self) -> QuorumDescription | Rejected: ...

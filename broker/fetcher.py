@@ -1,0 +1,318 @@
+"""Replication: one task a leader broker fetches for all partitions that follow it. A driver.
+
+A plain non-blocking socket to the leader's Kafka listener and Fetch v17. Exactly one fetch is in
+flight, except that a partition that starts to follow sends a second one at once: the leader then
+gives up the first, parked one, and the newcomer need not wait for it. After a response the next
+request leaves from the same callback.
+
+The leader's session lists all partitions; a request names only those whose offset moved, and a
+partition that fails is taken out of the session until its pause is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from broker.config import BrokerConfig
+from broker.controller_api import Controller
+from broker.failures import report_failure
+from broker.frame_buffer import FrameBuffer
+from broker.replica import Replica
+from broker.replica_session import ReplicaSession
+from runtime.clock import monotonic_ms
+from runtime.errors import WireError
+from runtime.tasks import TaskGroup
+from wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
+
+_log = logging.getLogger(__name__)
+
+RECONNECT_FIRST_MS = 20
+RECONNECT_MAX_MS = 200
+CONNECT_TIMEOUT_MS = 2_000
+ADDRESS_RETRY_MS = 50
+IN_FLIGHT_MAX = 2
+WATCH_INTERVAL_MS = 500
+"""How often a silent connection is looked at."""
+ANSWER_OVERHEAD_BYTES = 64 * 1024 * 1024
+"""Room in an answer beyond its records: headers of many partitions, one oversized batch each."""
+
+Key = tuple[bytes, int]
+PeerAddress = Callable[[int], tuple[str, int] | None]
+
+
+class Fetchers:
+    """The fetchers by leader broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: BrokerConfig,
+        controller: Controller,
+        peer_address: PeerAddress,
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._controller = controller
+        self._peer_address = peer_address
+        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._leader_of: dict[Key, int] = {}
+        self._is_started = False
+        self._tasks = TaskGroup(report_failure)
+
+    def start(self) -> None:
+        self._is_started = True
+        for fetcher in self._by_leader.values():
+            fetcher.start(self._tasks)
+
+    async def stop(self) -> None:
+        self._is_started = False
+        await self._tasks.stop()
+        for fetcher in self._by_leader.values():
+            fetcher.session.close()
+        self._by_leader.clear()
+        self._leader_of.clear()
+
+    def follow(self, key: Key, replica: Replica, leader: int) -> None:
+        """Fetch for `replica` from `leader` from now on, with its present epoch."""
+        if self._leader_of.get(key, leader) != leader:
+            self.unfollow(key)
+        self._leader_of[key] = leader
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            fetcher = self._by_leader[leader] = LeaderFetcher(
+                leader=leader,
+                broker_id=self._broker_id,
+                config=self._config,
+                controller=self._controller,
+                peer_address=self._peer_address,
+            )
+            if self._is_started:
+                fetcher.start(self._tasks)
+        fetcher.session.add(key, replica)
+        fetcher.on_partitions_changed()
+
+    def is_following(self, key: Key, leader: int) -> bool:
+        return self._leader_of.get(key) == leader
+
+    def unfollow(self, key: Key) -> None:
+        leader = self._leader_of.pop(key, None)
+        if leader is not None:
+            self._by_leader[leader].session.remove(key)
+
+    def on_brokers_changed(self) -> None:
+        """Addresses may have changed: connect anew where they did."""
+        for fetcher in self._by_leader.values():
+            fetcher.check_address()
+
+    def pause(self, is_paused: bool) -> None:
+        """Stop or resume all fetching, for tests and fault injection."""
+        for fetcher in self._by_leader.values():
+            fetcher.pause(is_paused)
+
+
+class LeaderFetcher:
+    """Fetches from one leader."""
+
+    def __init__(
+        self,
+        *,
+        leader: int,
+        broker_id: int,
+        config: BrokerConfig,
+        controller: Controller,
+        peer_address: PeerAddress,
+    ) -> None:
+        self._leader = leader
+        self._broker_id = broker_id
+        self._config = config
+        self._controller = controller
+        self._peer_address = peer_address
+        self.session = ReplicaSession(config=config, on_resume=self.on_partitions_changed)
+        self._client_id = f"broker-{broker_id}-fetcher-{leader}".encode()
+        self._has_work = asyncio.Event()
+        self._sock: socket.socket | None = None
+        self._address: tuple[str, int] | None = None
+        self._buffer: FrameBuffer | None = None
+        self._output = bytearray()
+        self._lost: asyncio.Future[str] | None = None
+        self._correlation_id = 0
+        self._in_flight: list[int] = []
+        self._heard_ms = 0
+        self._is_paused = False
+        self._has_answered = False
+
+    # --- life --------------------------------------------------------------------------------
+
+    def start(self, tasks: TaskGroup) -> None:
+        tasks.spawn(self._run(), f"fetcher-{self._leader}")
+
+    def pause(self, is_paused: bool) -> None:
+        self._is_paused = is_paused
+        if is_paused:
+            self._lose("paused")
+        self._has_work.set()
+
+    def on_partitions_changed(self) -> None:
+        """There is something new to ask for."""
+        self._has_work.set()
+        if self._sock is not None and len(self._in_flight) < IN_FLIGHT_MAX:
+            self._send_fetch()
+
+    def check_address(self) -> None:
+        if self._sock is not None and self._peer_address(self._leader) != self._address:
+            self._lose("the leader's address changed")
+        self._has_work.set()
+
+    # --- connection --------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pause_ms = RECONNECT_FIRST_MS
+        while True:
+            self._has_work.clear()
+            address = self._peer_address(self._leader)
+            if self.session.is_empty or address is None or self._is_paused:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(
+                        ADDRESS_RETRY_MS / 1000 if address is None else None
+                    ):
+                        await self._has_work.wait()
+                continue
+            self._has_answered = False
+            reason = await self._connect_and_fetch(address)
+            _log.debug("fetcher of %d from %d: %s", self._broker_id, self._leader, reason)
+            pause_ms = (
+                RECONNECT_FIRST_MS if self._has_answered else min(pause_ms * 2, RECONNECT_MAX_MS)
+            )
+            await asyncio.sleep(pause_ms / 1000)
+
+    async def _connect_and_fetch(self, address: tuple[str, int]) -> str:
+        """Serve one connection to its end; returns why it ended."""
+        loop = asyncio.get_running_loop()
+        try:
+            sock = await _connect(loop, address)
+        except (OSError, TimeoutError) as failure:
+            return f"no connection to {address}: {failure!r}"
+        self._sock, self._address = sock, address
+        self._buffer = FrameBuffer(
+            self._config.replica_fetch_response_max_bytes + ANSWER_OVERHEAD_BYTES
+        )
+        self._lost = loop.create_future()
+        self._heard_ms = monotonic_ms()
+        self.session.reset()
+        loop.add_reader(sock.fileno(), self._on_readable)
+        try:
+            self._send_fetch()
+            while True:
+                done, _ = await asyncio.wait((self._lost,), timeout=WATCH_INTERVAL_MS / 1000)
+                if done:
+                    return self._lost.result()
+                silent_ms = monotonic_ms() - self._heard_ms
+                if self._in_flight and silent_ms > self._config.replica_socket_timeout_ms:
+                    return f"silent for {silent_ms} ms"
+                if not self._in_flight:
+                    self._send_fetch()
+        finally:
+            loop.remove_reader(sock.fileno())
+            loop.remove_writer(sock.fileno())
+            sock.close()
+            self._sock = None
+            self._in_flight.clear()
+            self._output.clear()
+
+    def _lose(self, reason: str) -> None:
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(reason)
+
+    def _on_readable(self) -> None:
+        sock, buffer = self._sock, self._buffer
+        if sock is None or buffer is None:
+            return
+        try:
+            if buffer.receive(sock) == 0:
+                self._lose("closed by the leader")
+                return
+            self._heard_ms = monotonic_ms()
+            while (frame := buffer.next_frame()) is not None:
+                self._on_answer(buffer.view, *frame)
+        except BlockingIOError:
+            return
+        except (OSError, WireError) as failure:
+            self._lose(repr(failure))
+
+    # --- fetch -------------------------------------------------------------------------------
+
+    def _on_answer(self, view: memoryview, position: int, end: int) -> None:
+        answer = parse_replica_answer(view, position, end)
+        if not self._in_flight or self._in_flight[0] != answer.correlation_id:
+            raise WireError(f"answer {answer.correlation_id} to none of {self._in_flight}")
+        del self._in_flight[0]
+        self._has_answered = True
+        self.session.take_answer(answer, view)
+        if not self._in_flight:
+            self._send_fetch()
+
+    def _send_fetch(self) -> None:
+        sock = self._sock
+        if sock is None or self._is_paused or self._lost is None or self._lost.done():
+            return
+        topics, forgotten = self.session.next_request()
+        if self.session.is_empty and not forgotten:
+            return
+        config = self._config
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = pack_replica_fetch(
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+            replica_id=self._broker_id,
+            replica_epoch=self._controller.broker_epoch,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            bytes_max=config.replica_fetch_response_max_bytes,
+            session_id=self.session.session_id,
+            session_epoch=self.session.take_epoch(),
+            topics=topics,
+            forgotten=forgotten,
+        )
+        if not self._in_flight:
+            self._heard_ms = monotonic_ms()
+        self._in_flight.append(self._correlation_id)
+        self._output += frame
+        self._flush()
+
+    def _flush(self) -> None:
+        sock = self._sock
+        if sock is None or not self._output:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            sent = sock.send(self._output)
+            del self._output[:sent]
+        except BlockingIOError:
+            pass
+        except OSError as failure:
+            self._lose(repr(failure))
+            return
+        if self._output:
+            loop.add_writer(sock.fileno(), self._flush)
+        else:
+            loop.remove_writer(sock.fileno())
+
+
+async def _connect(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> socket.socket:
+    async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+        found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, target = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, target)
+        except BaseException:
+            sock.close()
+            raise
+        return sock

@@ -1,0 +1,313 @@
+"""Answering Fetch: what each watched partition has to tell, parking when it is too little.
+
+Consumers read below the high watermark, followers to the end of the log. A follower's fetch is
+also news about its position; that is taken in only after its history has been found to match
+ours, or an offset of a diverged log would count as replicated data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
+from broker.replica import Replica
+from runtime.errors import CorruptData, ErrorCode
+from storage.log import OffsetOutOfRange
+from wire.fetch_codec import FetchedPartition, FetchRequest
+
+if TYPE_CHECKING:
+    from broker.replicas import ReplicaManager
+
+Answers = list[tuple[Watched, FetchedPartition]]
+Respond = Callable[[int, int, Answers], None]
+"""Called once with (error code, session id, the partitions' answers)."""
+
+
+class ParkedFetch:
+    """A fetch that waits for data until its deadline."""
+
+    __slots__ = (
+        "_manager",
+        "bytes_max",
+        "deadline_bucket",
+        "is_awake",
+        "is_done",
+        "is_full",
+        "min_bytes",
+        "respond",
+        "state",
+    )
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        state: FetchState,
+        respond: Respond,
+        *,
+        min_bytes: int,
+        bytes_max: int,
+        is_full: bool,
+    ) -> None:
+        self._manager = manager
+        self.state = state
+        self.respond = respond
+        self.min_bytes = min_bytes
+        self.bytes_max = bytes_max
+        self.is_full = is_full
+        self.deadline_bucket = -1
+        self.is_awake = False
+        self.is_done = False
+
+    def wake(self) -> None:
+        """Something it watches changed."""
+        if not self.is_done:
+            answers, size, is_urgent = collect(self._manager, self)
+            if is_urgent or size >= self.min_bytes:
+                self.finish(answers)
+
+    def expire(self) -> None:
+        if not self.is_done:
+            self.finish(collect(self._manager, self)[0])
+
+    def cancel(self) -> None:
+        """Nobody waits any more: the connection is gone or the session was taken over."""
+        if not self.is_done:
+            self.finish([], is_cancelled=True)
+
+    def finish(self, answers: Answers, *, is_cancelled: bool = False) -> None:
+        self.is_done = True
+        state = self.state
+        if state.parked is self:
+            state.parked = None
+        self._manager.deadlines.remove(self)
+        if not is_cancelled:
+            _note_sent(state, answers)
+        if state.session_id == 0:
+            state.close()
+        self.respond(0, state.session_id, answers)
+
+
+def start_fetch(
+    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
+) -> ParkedFetch | None:
+    """Take in a fetch; answer it now, or park it and return it."""
+    now_ms = manager.now_ms()
+    is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+    if is_full:
+        state = _full_state(manager, request, is_by_id=is_by_id, now_ms=now_ms)
+    else:
+        found = manager.sessions.find(request, is_by_id=is_by_id, now_ms=now_ms)
+        if isinstance(found, ErrorCode):
+            respond(found.value, 0, [])
+            return None
+        state = found
+        if state.parked is not None:
+            state.parked.cancel()  # the client gave up on it and came back
+        state.forget(request)
+    if state.is_replica:
+        manager.facts.last_fetch_ms[state.replica_id] = now_ms
+    for watched in state.update(request):
+        _take_in(manager, watched, now_ms)
+    if is_full and request.session_epoch == INITIAL_EPOCH:
+        manager.sessions.add(state, now_ms)
+    # A follower's first fetch of a session is answered at once: parked, it would look through all
+    # its partitions again at every append.
+    opens_session = is_full and state.session_id != 0
+    waits = request.max_wait_ms > 0 and not (opens_session and state.is_replica)
+    parked = ParkedFetch(
+        manager,
+        state,
+        respond,
+        min_bytes=request.min_bytes,
+        bytes_max=min(request.bytes_max, manager.config.fetch_max_bytes),
+        is_full=is_full,
+    )
+    answers, size, is_urgent = collect(manager, parked)
+    if not waits or is_urgent or size >= request.min_bytes or not state.partitions:
+        parked.finish(answers)
+        return None
+    state.parked = parked
+    manager.deadlines.add(parked, now_ms + request.max_wait_ms)
+    return parked
+
+
+def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int, bool]:
+    """(answers, bytes of records in them, whether they must go out whatever their size)."""
+    state = parked.state
+    answers: Answers = []
+    size = 0
+    is_urgent = False
+    candidates = state.partitions.values() if parked.is_full else list(state.dirty)
+    for watched in candidates:
+        if size >= parked.bytes_max and size and not parked.is_full:
+            break  # the others stay dirty, first in line next time
+        answer = _answer(manager, watched, parked.bytes_max - size, is_first=size == 0)
+        if answer is None:
+            if not parked.is_full:
+                state.dirty.pop(watched, None)
+                continue
+            answer = _nothing_new(watched)
+        answers.append((watched, answer))
+        if answer.records is not None:
+            size += answer.records.length
+        elif answer.error or answer.diverging is not None:
+            is_urgent = True
+    return answers, size, is_urgent
+
+
+def _full_state(
+    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, now_ms: int
+) -> FetchState:
+    if request.session_id:
+        old = manager.sessions.remove(request.session_id)
+        if old is not None and old.parked is not None:
+            old.parked.cancel()
+    return FetchState(request, is_by_id=is_by_id, now_ms=now_ms)
+
+
+def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
+    """Connect a listed partition to its replica; a follower's offset becomes its position."""
+    replica = watched.replica or manager.watch(watched)
+    state = watched.state
+    if replica is None or not state.is_replica:
+        return
+    if _objection(replica, watched) is not None:
+        return
+    asked = watched.asked
+    core = replica.core
+    has_risen = core.on_follower_fetch(
+        state.replica_id, asked.fetch_offset, asked.log_start_offset, state.replica_epoch, now_ms
+    )
+    if has_risen:
+        replica.on_high_watermark()
+    if state.replica_id not in core.isr_state.maximal:
+        manager.isr.propose_expand(replica)
+
+
+def _answer(
+    manager: ReplicaManager, watched: Watched, bytes_left: int, *, is_first: bool
+) -> FetchedPartition | None:
+    """What this partition has to tell; None for nothing new."""
+    replica = watched.replica or manager.watch(watched)
+    if replica is None:
+        error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
+        return FetchedPartition(watched.asked.partition_id, error.value)
+    objection = _objection(replica, watched)
+    if objection is not None:
+        return objection
+    core, log, asked = replica.core, replica.log, watched.asked
+    end_offset = core.end_offset if watched.state.replica_id >= 0 else core.high_watermark
+    records = None
+    if asked.fetch_offset < end_offset and (bytes_left > 0 or is_first):
+        try:
+            records = log.read(
+                asked.fetch_offset,
+                bytes_max=min(asked.bytes_max, bytes_left),
+                end_offset=end_offset,
+                at_least_one_batch=is_first,
+            )
+        except OffsetOutOfRange:
+            return _out_of_range(replica, watched)
+        except (OSError, CorruptData):
+            replica.go_offline()
+            return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
+        if not records.length:
+            records = None
+    high_watermark, start_offset = core.high_watermark, log.start_offset
+    if (
+        records is None
+        and high_watermark == watched.sent_high_watermark
+        and start_offset == watched.sent_log_start_offset
+        and asked.fetch_offset >= end_offset
+    ):
+        return None
+    return FetchedPartition(
+        asked.partition_id,
+        0,
+        high_watermark,
+        high_watermark,
+        start_offset,
+        None,
+        None,
+        records,
+    )
+
+
+def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
+    """Why this partition cannot be read as asked: an error, or a history that differs."""
+    core, asked = replica.core, watched.asked
+    if replica.is_offline:
+        return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
+    error = core.check_leader(asked.current_leader_epoch)
+    state = watched.state
+    if error == ErrorCode.NONE and state.replica_id >= 0:
+        if state.replica_id not in core.remotes:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif core.is_outdated_broker(state.replica_id, state.replica_epoch):
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if error != ErrorCode.NONE:
+        return FetchedPartition(
+            asked.partition_id, error.value, current_leader=(core.leader, core.leader_epoch)
+        )
+    log = replica.log
+    last_epoch = asked.last_fetched_epoch
+    if last_epoch >= 0 and (
+        last_epoch != log.epochs.latest_epoch or asked.fetch_offset > core.end_offset
+    ):
+        epoch, end_offset = log.epochs.end_offset_for(last_epoch, core.end_offset)
+        if epoch == -1:
+            return _out_of_range(replica, watched)
+        if epoch < last_epoch or end_offset < asked.fetch_offset:
+            return FetchedPartition(
+                asked.partition_id,
+                0,
+                core.high_watermark,
+                core.high_watermark,
+                log.start_offset,
+                (epoch, end_offset),
+            )
+    if not log.start_offset <= asked.fetch_offset <= core.end_offset:
+        return _out_of_range(replica, watched)
+    return None
+
+
+def _out_of_range(replica: Replica, watched: Watched) -> FetchedPartition:
+    # The start offset is told with the error: a follower below it needs no second request.
+    return FetchedPartition(
+        watched.asked.partition_id,
+        ErrorCode.OFFSET_OUT_OF_RANGE.value,
+        log_start_offset=replica.log.start_offset,
+    )
+
+
+def _nothing_new(watched: Watched) -> FetchedPartition:
+    return FetchedPartition(
+        watched.asked.partition_id,
+        0,
+        watched.sent_high_watermark,
+        watched.sent_high_watermark,
+        watched.sent_log_start_offset,
+    )
+
+
+def _note_sent(state: FetchState, answers: Answers) -> None:
+    """Remember what was told. Partitions with errors or unread data stay dirty, at the end of the
+    line: the client may ask from the same offset again without listing the partition.
+    """
+    for watched, answer in answers:
+        state.dirty.pop(watched, None)
+        if answer.error or answer.diverging is not None or _has_unread(watched):
+            state.dirty[watched] = None
+        if not answer.error:
+            watched.sent_high_watermark = answer.high_watermark
+            watched.sent_log_start_offset = answer.log_start_offset
+
+
+def _has_unread(watched: Watched) -> bool:
+    replica = watched.replica
+    if replica is None:
+        return True
+    core = replica.core
+    end_offset = core.end_offset if watched.state.replica_id >= 0 else core.high_watermark
+    return watched.asked.fetch_offset < end_offset

@@ -1,0 +1,145 @@
+"""What happens to replicas on a timer: ISR checks, checkpoints, flushes, retention. A driver.
+
+Decisions are in `partition` and `storage`; here are only intervals, and threads for what blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from broker.failures import report_failure
+from broker.replica import Replica
+from runtime.clock import wall_ms
+from runtime.tasks import TaskGroup
+
+if TYPE_CHECKING:
+    from broker.replicas import ReplicaManager
+
+_log = logging.getLogger(__name__)
+
+FLUSH_CHECK_INTERVAL_MS = 1_000
+"""How soon a rolled segment is fsynced; until then recovery would have to read it again."""
+REMOVAL_INTERVAL_MS = 1_000
+PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+"""Kafka: producer.id.expiration.check.interval.ms."""
+
+
+class Maintenance:
+    """Timers over all replicas of a manager."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._tasks = TaskGroup(report_failure)
+
+    def start(self) -> None:
+        config = self._manager.config
+        jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (max(config.replica_lag_time_max_ms // 2, 1), self._check_isr),
+            (
+                config.replica_high_watermark_checkpoint_interval_ms,
+                self._checkpoint_high_watermarks,
+            ),
+            (FLUSH_CHECK_INTERVAL_MS, self._flush_sealed),
+            (config.log_flush_offset_checkpoint_interval_ms, self._flush_all),
+            (config.log_retention_check_interval_ms, self._apply_retention),
+            (REMOVAL_INTERVAL_MS, self._remove_deleted),
+            (PRODUCER_EXPIRY_INTERVAL_MS, self._expire_producers),
+        ]
+        for interval_ms, job in jobs:
+            self._tasks.spawn(_every(interval_ms, job), job.__name__)
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    async def _check_isr(self) -> None:
+        replicas = self._manager.all()
+        self._manager.isr.check(replicas)
+        for replica in replicas:
+            replica.drop_expired_acks()
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        store = self._manager.store
+        offsets = store.high_watermarks(self._manager.all())
+        await _in_thread(lambda: store.write_high_watermarks(offsets))
+
+    async def _flush_sealed(self) -> None:
+        for replica in self._manager.all():
+            if replica.log.needs_flush:
+                await self._flush(replica)
+
+    async def _flush_all(self) -> None:
+        # Kafka leaves the active segment to the operating system. One fsync a minute bounds what
+        # recovery has to read after a crash.
+        for replica in self._manager.all():
+            if replica.log.durable_end_offset < replica.log.end_offset:
+                await self._flush(replica)
+        manager = self._manager
+        starts = manager.store.collect_log_offsets(manager.all())
+        await _in_thread(lambda: manager.store.write_log_offsets(starts))
+
+    async def _flush(self, replica: Replica) -> None:
+        if replica.is_closed or replica.is_offline:
+            return
+        ticket = replica.log.begin_flush()
+        is_identity_due, replica.identity_unsynced = replica.identity_unsynced, False
+
+        def run() -> None:
+            ticket.run()
+            if is_identity_due:
+                replica.sync_identity()
+
+        try:
+            await _in_thread(run)
+        except OSError as failure:
+            if not replica.is_closed:
+                # After a failed fsync nobody knows what is on disk: trying again proves nothing.
+                _log.error("flush of %s failed: %s", replica.log.directory, failure)
+                replica.go_offline()
+        finally:
+            # Also when cancelled: `stop` closes the log next, and a log has one flush at a time.
+            if ticket.is_done and not replica.is_closed:
+                replica.log.complete_flush(ticket)
+
+    async def _apply_retention(self) -> None:
+        for replica in self._manager.all():
+            if not replica.is_offline:
+                replica.log.apply_retention(
+                    now_ms=wall_ms(), high_watermark=replica.core.high_watermark
+                )
+                await asyncio.sleep(0)
+
+    async def _remove_deleted(self) -> None:
+        store = self._manager.store
+        paths = store.take_removals()
+        if paths:
+            await _in_thread(lambda: store.remove(paths))
+        now_ms = wall_ms()
+        for replica in self._manager.all():
+            replica.log.remove_deleted(now_ms)
+
+    async def _expire_producers(self) -> None:
+        for replica in self._manager.all():
+            replica.log.expire_producers(wall_ms())
+
+
+async def _every(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await job()
+        except OSError as failure:
+            # A full or failing disk: say so, and try again at the next interval.
+            _log.error("%s failed: %s", getattr(job, "__name__", job), failure)
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    """Run to the end even when we are cancelled: a half-awaited write would race with `stop`."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

@@ -1,0 +1,101 @@
+"""What a broker must do about its replicas when the metadata changes. Pure.
+
+The difference of two images, seen by one broker. Topics are told apart by id, never by name: a
+topic deleted and made again under its name is another topic, its old replica goes and a new,
+empty one comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from metadata.delta import Delta
+from metadata.image import ClusterImage, PartitionImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """This broker no longer holds the replica: the topic is gone or was moved away."""
+
+    topic: str
+    topic_id: bytes
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    topic: str
+    topic_id: bytes
+    partition_id: int
+    image: PartitionImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follow:
+    """image.leader may be nobody."""
+
+    topic: str
+    topic_id: bytes
+    partition_id: int
+    image: PartitionImage
+
+
+Action = Delete | Lead | Follow
+
+
+def plan(
+    before: ClusterImage, after: ClusterImage, broker_id: int, delta: Delta | None = None
+) -> list[Action]:
+    """Actions in the order to take them: deletions first, so that a re-created topic finds its
+    directory free.
+
+    delta: what led from `before` to `after`; it only spares looking at topics that did not
+    change. Without it both images are compared whole.
+    """
+    deletions: list[Action] = []
+    changes: list[Action] = []
+    for topic_id, partition_id in _touched(before, after, delta):
+        old = before.partition(topic_id, partition_id)
+        new = after.partition(topic_id, partition_id)
+        had = old is not None and broker_id in old.replicas
+        has = new is not None and broker_id in new.replicas
+        if had and not has:
+            topic = before.topics[topic_id].name
+            deletions.append(Delete(topic=topic, topic_id=topic_id, partition_id=partition_id))
+        elif has and new is not None and new != old:
+            kind = Lead if new.leader == broker_id else Follow
+            changes.append(
+                kind(
+                    topic=after.topics[topic_id].name,
+                    topic_id=topic_id,
+                    partition_id=partition_id,
+                    image=new,
+                )
+            )
+    return deletions + changes
+
+
+def _touched(
+    before: ClusterImage, after: ClusterImage, delta: Delta | None
+) -> Iterator[tuple[bytes, int]]:
+    if delta is not None:
+        for topic_id, topic in delta.deleted_topics.items():
+            yield from ((topic_id, partition_id) for partition_id in sorted(topic.partitions))
+        for topic_id, partition_ids in delta.changed_partitions.items():
+            yield from ((topic_id, partition_id) for partition_id in sorted(partition_ids))
+        return
+    if before.topics is after.topics:
+        return
+    for topic_id, topic in before.topics.items():
+        kept = after.topics.get(topic_id)
+        if kept is topic:
+            continue
+        yield from (
+            (topic_id, partition_id)
+            for partition_id in sorted(topic.partitions)
+            if kept is None or partition_id not in kept.partitions
+        )
+    for topic_id, topic in after.topics.items():
+        if before.topics.get(topic_id) is not topic:
+            yield from ((topic_id, partition_id) for partition_id in sorted(topic.partitions))

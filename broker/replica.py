@@ -1,0 +1,345 @@
+"""One replica: the pure core, its log, and who waits for them. The driver of a partition.
+
+Every method is synchronous and runs on the loop; the appends are page-cache writes. Rules live in
+`partition` and `storage`; this file only carries facts between them and wakes waiters.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.isr import Committed
+from broker.partition import Partition
+from broker.topic_config import TopicConfig
+from broker.waiters import PendingProduce, TurnEnd
+from metadata.image import PartitionImage
+from runtime.disk import Disk
+from runtime.errors import CorruptData, ErrorCode
+from runtime.ids import uuid_text
+from storage.batch import BatchError, stamp_log_append_time, validate_client_batch
+from storage.checkpoints import PARTITION_METADATA
+from storage.log import Log
+from wire.produce_codec import ProducedPartition
+
+if TYPE_CHECKING:
+    from broker.fetch_sessions import Watched
+
+ZSTD_CODE = 4
+
+
+class PendingAck(NamedTuple):
+    """An acks=-1 append waiting until the high watermark reaches required_offset (exclusive)."""
+
+    required_offset: int
+    pending: PendingProduce
+    topic_index: int
+    partition_index: int
+
+
+class ProduceTerms(NamedTuple):
+    """What holds for every batch of one Produce request. now_ms: monotonic; wall_ms: records."""
+
+    acks: int
+    version: int
+    timestamp_after_max_ms: int
+    now_ms: int
+    wall_ms: int
+
+
+class Replica:
+    """See the top of the file. `is_offline` after a disk error: answers 56 until reopened."""
+
+    __slots__ = (
+        "config",
+        "core",
+        "disk",
+        "has_identity",
+        "identity_unsynced",
+        "is_closed",
+        "is_offline",
+        "log",
+        "lower_recovery_point",
+        "pending_acks",
+        "turn",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        *,
+        core: Partition,
+        log: Log,
+        config: TopicConfig,
+        disk: Disk,
+        turn: TurnEnd,
+        has_identity: bool,
+        lower_recovery_point: Callable[[str, int, int], None],
+    ) -> None:
+        self.core = core
+        self.log = log
+        self.config = config
+        self.disk = disk
+        self.turn = turn
+        self.lower_recovery_point = lower_recovery_point
+        self.has_identity = has_identity
+        self.identity_unsynced = False
+        self.is_closed = False
+        self.is_offline = False
+        self.watchers: dict[Watched, None] = {}
+        self.pending_acks: deque[PendingAck] = deque()
+
+    # --- roles -------------------------------------------------------------------------------
+
+    def become_leader(self, image: PartitionImage, now_ms: int) -> bool:
+        """Returns False when the image is older than the log itself: nothing is done then.
+
+        A broker that restarts replays old metadata; an epoch below the log's newest one was
+        over long ago, and leading in it would write a second history.
+        """
+        if image.leader_epoch < self.log.epochs.latest_epoch:
+            return False
+        self.core.end_offset = self.log.end_offset
+        if self.core.become_leader(image, now_ms):
+            self.log.epochs.assign(image.leader_epoch, self.log.end_offset)
+            self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.core.raise_high_watermark(now_ms):
+            self.on_high_watermark()
+        self.notify_state_change()
+        return True
+
+    def become_follower(self, image: PartitionImage) -> bool:
+        """True when there is a new leader epoch to follow."""
+        is_new = self.core.become_follower(image)
+        if is_new:
+            self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.notify_state_change()
+        return is_new
+
+    def close(self, error: ErrorCode) -> None:
+        """The replica goes away: everybody who waits hears `error` or looks again."""
+        self.is_closed = True
+        self.fail_pending(error)
+        self.notify_state_change()
+        for watched in self.watchers:
+            watched.replica = None
+        self.watchers.clear()
+
+    # --- leader ------------------------------------------------------------------------------
+
+    def append(self, batch: memoryview, terms: ProduceTerms) -> tuple[ProducedPartition, int]:
+        """Append a client's batch (writable; stamped in place).
+
+        Returns the partition's answer and, for acks=-1, the offset that the high watermark must
+        reach before the answer may leave (0: at once).
+        """
+        core = self.core
+        partition_id = core.partition_id
+        error = ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else core.check_produce(terms.acks)
+        if error != ErrorCode.NONE:
+            leader = None
+            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader = (core.leader, core.leader_epoch)
+            return ProducedPartition(partition_id, error.value, current_leader=leader), 0
+        log = self.log
+        try:
+            header = validate_client_batch(
+                batch,
+                max_message_bytes=log.config.max_message_bytes,
+                now_ms=terms.wall_ms,
+                timestamp_after_max_ms=terms.timestamp_after_max_ms,
+            )
+            self._check_served(header.attributes, terms.version)
+            duplicate = log.producers.check(header) if header.producer_id >= 0 else None
+            if duplicate is not None:
+                required = duplicate.last_offset + 1
+                return self._produced(duplicate.base_offset), self._wait_until(required, terms)
+            append_time_ms = -1
+            if self.config.is_log_append_time:
+                append_time_ms = terms.wall_ms
+                stamp_log_append_time(batch, 0, header, timestamp_ms=append_time_ms)
+            appended = log.append_as_leader(
+                batch, leader_epoch=core.leader_epoch, now_ms=terms.wall_ms
+            )
+            if not self.has_identity:
+                self.write_identity()
+        except BatchError as refused:
+            return (
+                ProducedPartition(partition_id, refused.code.value, error_message=refused.reason),
+                0,
+            )
+        except (OSError, CorruptData) as failure:
+            self.go_offline()
+            return (
+                ProducedPartition(
+                    partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value, error_message=str(failure)
+                ),
+                0,
+            )
+        self._on_appended(appended.last_offset + 1, terms.now_ms)
+        answer = self._produced(appended.base_offset, append_time_ms)
+        return answer, self._wait_until(appended.last_offset + 1, terms)
+
+    def _check_served(self, attributes: int, version: int) -> None:
+        if attributes & 0x07 == ZSTD_CODE and version < 7:
+            raise BatchError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"
+            )
+        if attributes & 0x10:
+            # Refused, not ignored: without markers such records could never be decided.
+            raise BatchError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
+
+    def _produced(self, base_offset: int, append_time_ms: int = -1) -> ProducedPartition:
+        return ProducedPartition(
+            self.core.partition_id, 0, base_offset, append_time_ms, self.log.start_offset
+        )
+
+    def _wait_until(self, required_offset: int, terms: ProduceTerms) -> int:
+        if terms.acks != -1 or self.core.high_watermark >= required_offset:
+            return 0
+        return required_offset
+
+    def _on_appended(self, end_offset: int, now_ms: int) -> None:
+        has_risen = self.core.on_append(end_offset, now_ms)
+        turn = self.turn
+        for watched in self.watchers:
+            state = watched.state
+            if state.replica_id >= 0:
+                state.dirty[watched] = None
+                if state.parked is not None:
+                    turn.wake(state.parked)
+        if has_risen:
+            self.on_high_watermark()
+
+    def wait_for_replication(self, ack: PendingAck) -> None:
+        """Complete `ack` when the high watermark gets there, or the leadership is lost."""
+        acks = self.pending_acks
+        if not acks or acks[-1].required_offset <= ack.required_offset:
+            acks.append(ack)
+            return
+        # A repeat of an earlier batch: keep the order by offset.
+        at = len(acks)
+        while at and acks[at - 1].required_offset > ack.required_offset:
+            at -= 1
+        acks.insert(at, ack)
+
+    def on_high_watermark(self) -> None:
+        """The high watermark rose: acknowledge what it passed, wake who reads up to it."""
+        high_watermark = self.core.high_watermark
+        acks = self.pending_acks
+        if acks:
+            error = self.core.check_acknowledged()
+            while acks and (acks[0].required_offset <= high_watermark or acks[0].pending.is_done):
+                ack = acks.popleft()
+                ack.pending.complete(ack.topic_index, ack.partition_index, error)
+        turn = self.turn
+        for watched in self.watchers:
+            state = watched.state
+            state.dirty[watched] = None
+            # A follower hears of it with the next data or at its wait's end; answering each
+            # rise by itself would double the replication traffic.
+            if state.replica_id < 0 and state.parked is not None:
+                turn.wake(state.parked)
+
+    def drop_expired_acks(self) -> None:
+        """Forget acks whose request has been answered by its deadline."""
+        acks = self.pending_acks
+        while acks and acks[0].pending.is_done:
+            acks.popleft()
+
+    def fail_pending(self, error: ErrorCode) -> None:
+        acks, self.pending_acks = self.pending_acks, deque()
+        for ack in acks:
+            ack.pending.complete(ack.topic_index, ack.partition_index, error)
+
+    def notify_state_change(self) -> None:
+        """Role, epoch or existence changed: every fetch that watches must look again."""
+        for watched in self.watchers:
+            watched.state.dirty[watched] = None
+            if watched.state.parked is not None:
+                self.turn.wake(watched.state.parked)
+
+    @property
+    def has_pending_isr(self) -> bool:
+        return not isinstance(self.core.isr_state, Committed)
+
+    # --- follower ----------------------------------------------------------------------------
+
+    def append_as_follower(
+        self, batches: memoryview, *, leader_high_watermark: int, wall_ms: int
+    ) -> None:
+        """Append what the leader sent, as it is. Raises what Log.append_as_follower raises."""
+        self.log.append_as_follower(batches, now_ms=wall_ms)
+        if not self.has_identity:
+            self.write_identity()
+        self.core.on_follower_append(self.log.end_offset, leader_high_watermark)
+
+    def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> None:
+        """The leader told its watermark and start without new data (or after it)."""
+        core = self.core
+        core.on_follower_append(self.log.end_offset, high_watermark)
+        if self.log.start_offset < log_start_offset <= self.log.end_offset:
+            self.log.advance_start_offset(log_start_offset)
+            core.on_start_moved(log_start_offset)
+
+    def truncate_for(self, epoch: int, end_offset: int) -> int:
+        """The leader's history leaves ours at (epoch, end_offset): cut there (KIP-101, KIP-279).
+
+        Returns the new end. If the leader's epoch is not ours, our own end of the largest epoch
+        below it counts; the next fetch then asks again from there.
+        """
+        log = self.log
+        local_epoch, local_end = log.epochs.end_offset_for(epoch, log.end_offset)
+        if local_epoch == -1 and log.epochs.latest_epoch > -1:
+            # Our newest epoch is older than the leader's answer: all of ours is below it.
+            local_epoch, local_end = log.epochs.latest_epoch, log.end_offset
+        target = min(end_offset, local_end) if local_epoch != -1 else end_offset
+        target = max(min(target, log.end_offset), log.start_offset)
+        self.lower_recovery_point(self.core.topic, self.core.partition_id, target)
+        log.truncate_to(target)
+        self.core.on_truncated(log.end_offset)
+        return log.end_offset
+
+    def restart_at(self, offset: int, wall_ms: int) -> None:
+        """Drop everything and begin at `offset`: the leader no longer has what we need."""
+        self.lower_recovery_point(self.core.topic, self.core.partition_id, 0)
+        self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
+        self.core.on_truncated(offset)
+        self.core.on_start_moved(offset)
+        if offset > 0 and not self.has_identity:
+            self.write_identity()
+
+    # --- disk --------------------------------------------------------------------------------
+
+    def write_identity(self) -> None:
+        """Put partition.metadata beside the first batch, so that a restart knows the topic id.
+
+        Not fsynced here: it must last exactly as long as the data, so the first flush syncs it.
+        """
+        text = f"version: 0\ntopic_id: {uuid_text(self.core.topic_id)}"
+        file = self.disk.open(f"{self.log.directory}/{PARTITION_METADATA}")
+        try:
+            file.pwrite(text.encode(), 0)
+        finally:
+            file.close()
+        self.has_identity = True
+        self.identity_unsynced = True
+
+    def sync_identity(self) -> None:
+        """Make partition.metadata durable (runs in the flush thread)."""
+        file = self.disk.open(f"{self.log.directory}/{PARTITION_METADATA}")
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self.disk.sync_dir(self.log.directory)
+
+    def go_offline(self) -> None:
+        """A disk error: serve nothing more from here, for the log's state is in doubt."""
+        self.is_offline = True
+        self.fail_pending(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.notify_state_change()
+
+    def summary(self) -> str:
+        return f"{self.core.summary()} {self.log.summary()}"

@@ -1,0 +1,230 @@
+"""The follower's half of a fetch session: what to ask next, what an answer does to the replicas.
+
+No sockets here. A partition is *changed* when the leader's session does not know its present
+offset or epoch; only those go into the next request. One that fails leaves the session for a
+pause that doubles from FAILURE_FIRST_MS to replica.fetch.backoff.ms, or the leader would answer
+its error at once, for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.config import BrokerConfig
+from broker.replica import Replica
+from runtime.clock import wall_ms
+from runtime.errors import CorruptData, ErrorCode, WireError
+from storage.batch import BatchError, read_header
+from storage.log import OutOfOrderAppend
+from wire.fetch_codec import FetchPartition
+from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
+
+_log = logging.getLogger(__name__)
+
+FAILURE_FIRST_MS = 10
+EPOCH_MAX = (1 << 31) - 1
+
+Key = tuple[bytes, int]
+Listed = list[tuple[bytes, list[FetchPartition]]]
+
+
+class Followed:
+    """One partition here. asked_epoch: leader epoch in the request that last listed it."""
+
+    __slots__ = ("asked_epoch", "failures", "is_in_session", "replica", "resume")
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.asked_epoch = -1
+        self.failures = 0
+        self.is_in_session = False
+        self.resume: asyncio.TimerHandle | None = None
+
+
+class ReplicaSession:
+    """All partitions that follow one leader."""
+
+    def __init__(self, *, config: BrokerConfig, on_resume: Callable[[], None]) -> None:
+        self._config = config
+        self._on_resume = on_resume
+        self._partitions: dict[Key, Followed] = {}
+        self._changed: dict[Key, Followed] = {}
+        self._forgotten: dict[Key, None] = {}
+        self.session_id = 0
+        self._epoch = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._partitions
+
+    # --- partitions --------------------------------------------------------------------------
+
+    def add(self, key: Key, replica: Replica) -> None:
+        """Follow, or follow on in a new epoch."""
+        followed = self._partitions.get(key)
+        if followed is None:
+            followed = self._partitions[key] = Followed(replica)
+        followed.failures = 0
+        self._end_pause(followed)
+        # Answers to requests of the old epoch must not be applied any more.
+        followed.asked_epoch = -1
+        self._changed[key] = followed
+        self._forgotten.pop(key, None)
+
+    def remove(self, key: Key) -> None:
+        followed = self._partitions.pop(key, None)
+        self._changed.pop(key, None)
+        if followed is not None:
+            self._end_pause(followed)
+            if followed.is_in_session:
+                self._forgotten[key] = None
+
+    def reset(self) -> None:
+        """A new connection, or the leader lost the session: the next request opens one."""
+        self.session_id = 0
+        self._epoch = 0
+        self._forgotten.clear()
+        self._changed = {}
+        for key, followed in self._partitions.items():
+            followed.is_in_session = False
+            if followed.resume is None:
+                self._changed[key] = followed
+
+    def close(self) -> None:
+        for followed in self._partitions.values():
+            self._end_pause(followed)
+        self._partitions.clear()
+        self._changed.clear()
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def next_request(self) -> tuple[Listed, list[tuple[bytes, list[int]]]]:
+        """(partitions to list by topic id, partitions to forget by topic id)."""
+        by_topic: dict[bytes, list[FetchPartition]] = {}
+        for (topic_id, partition_id), followed in self._changed.items():
+            core, log = followed.replica.core, followed.replica.log
+            followed.asked_epoch = core.leader_epoch
+            followed.is_in_session = True
+            by_topic.setdefault(topic_id, []).append(
+                FetchPartition(
+                    partition_id,
+                    core.leader_epoch,
+                    log.end_offset,
+                    log.epochs.latest_epoch,
+                    log.start_offset,
+                    self._config.replica_fetch_max_bytes,
+                )
+            )
+        self._changed = {}
+        dropped: dict[bytes, list[int]] = {}
+        for topic_id, partition_id in self._forgotten:
+            dropped.setdefault(topic_id, []).append(partition_id)
+        self._forgotten = {}
+        return list(by_topic.items()), list(dropped.items())
+
+    def take_epoch(self) -> int:
+        """The epoch for the request about to leave."""
+        epoch = self._epoch
+        if self.session_id:
+            self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        return epoch
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def take_answer(self, answer: ReplicaFetchAnswer, view: memoryview) -> None:
+        """Apply one answer; the batches lie in `view`. Raises WireError when the session broke."""
+        if answer.error:
+            self.reset()
+            if answer.error not in (
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+            ):
+                raise WireError(f"fetch refused with error {answer.error}")
+            return
+        if self.session_id == 0 and answer.session_id:
+            self.session_id = answer.session_id
+            self._epoch = 1
+        for part in answer.partitions:
+            key = (part.topic_id, part.partition_id)
+            followed = self._partitions.get(key)
+            if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:
+                continue
+            try:
+                self._apply(key, followed, part, view)
+            except (OutOfOrderAppend, BatchError) as refused:
+                _log.warning("%s: %s", followed.replica.core.summary(), refused)
+                self._pause(key, followed)
+            except (OSError, CorruptData) as failure:
+                _log.error("%s: %s", followed.replica.core.summary(), failure)
+                followed.replica.go_offline()
+                self.remove(key)
+        if self.session_id == 0:
+            # No session was granted: every request is a full one.
+            self.reset()
+
+    def _apply(self, key: Key, followed: Followed, part: ReplicaAnswer, view: memoryview) -> None:
+        replica = followed.replica
+        if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # Not a diverged history (that has its own answer): the leader no longer has what we
+            # lack, so everything here is below its start.
+            _log.info("%s restarts at %d", replica.core.summary(), part.log_start_offset)
+            replica.restart_at(max(part.log_start_offset, 0), wall_ms())
+            self._changed[key] = followed
+            return
+        if part.error:
+            self._pause(key, followed)
+            return
+        followed.failures = 0
+        if part.diverging is not None:
+            end_offset = replica.truncate_for(*part.diverging)
+            _log.info("%s cut to %d, leader said %s", key[1], end_offset, part.diverging)
+            if end_offset > part.diverging[1]:
+                # Our start is above the point where the histories part: nothing here is shared.
+                replica.restart_at(max(part.log_start_offset, 0), wall_ms())
+            self._changed[key] = followed
+            return
+        if part.length:
+            first_offset = read_header(view, part.position).base_offset
+            self._changed[key] = followed
+            if first_offset < replica.log.end_offset:
+                return  # asked for twice by overlapping requests; had it already
+            replica.append_as_follower(
+                view[part.position : part.position + part.length],
+                leader_high_watermark=part.high_watermark,
+                wall_ms=wall_ms(),
+            )
+        replica.on_leader_offsets(
+            high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
+        )
+
+    # --- pauses ------------------------------------------------------------------------------
+
+    def _pause(self, key: Key, followed: Followed) -> None:
+        """Take the partition out of the session and back in after a while."""
+        self._changed.pop(key, None)
+        if followed.is_in_session:
+            self._forgotten[key] = None
+            followed.is_in_session = False
+        delay_ms = min(
+            FAILURE_FIRST_MS << min(followed.failures, 16), self._config.replica_fetch_backoff_ms
+        )
+        followed.failures += 1
+        self._end_pause(followed)
+        followed.resume = asyncio.get_running_loop().call_later(
+            delay_ms / 1000, self._resume, key, followed
+        )
+
+    def _resume(self, key: Key, followed: Followed) -> None:
+        followed.resume = None
+        if self._partitions.get(key) is followed:
+            self._forgotten.pop(key, None)
+            self._changed[key] = followed
+            self._on_resume()
+
+    def _end_pause(self, followed: Followed) -> None:
+        if followed.resume is not None:
+            followed.resume.cancel()
+            followed.resume = None

@@ -1,0 +1,228 @@
+"""Replicas on disk: directories, their topic ids, the checkpoints. Blocking.
+
+Layout (log.md section 1): `<topic>-<partition>/` with partition.metadata naming the topic id. A
+directory whose id differs from the metadata's belongs to an older topic of that name and is
+removed. Removal is a rename to `...-delete` and, later and off the loop, the removal of the tree.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from broker.replica import Replica
+from runtime.disk import Disk
+from storage.checkpoints import (
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    read_offsets,
+    read_partition_metadata,
+    write_offsets,
+)
+from storage.log import Log, LogConfig
+
+_log = logging.getLogger(__name__)
+
+METADATA_LOG_FOLDER = "__cluster_metadata-0"
+"""Lies beside the replicas, looks like one, and is the metadata log's own."""
+
+DELETE_SUFFIX = "-delete"
+UNCLEAN_LOGS = "unclean-logs"
+"""Names of directories whose logs an orderly shutdown could not close: one damaged or failing
+log must be checked at the next start although the others need not.
+"""
+METADATA_TOPIC = "__cluster_metadata"
+"""The metadata log lives in the same data directory and is the quorum's, not ours."""
+Offsets = dict[tuple[str, int], int]
+
+
+class OpenedLog(NamedTuple):
+    log: Log
+    high_watermark: int
+    has_identity: bool
+
+
+class ReplicaStore:
+    """unclaimed: directory name -> topic id (None if unreadable) that no replica has taken."""
+
+    def __init__(self, *, disk: Disk, data_directory: str, rng: random.Random) -> None:
+        self._disk = disk
+        self.directory = data_directory
+        self._rng = rng
+        self._is_clean = False
+        self._unclean: frozenset[str] = frozenset()
+        self._high_watermarks: Offsets = {}
+        self._recovery_points: Offsets = {}
+        self._log_starts: Offsets = {}
+        self._to_remove: list[str] = []
+        # The checkpoint is written by the loop (truncation) and by a thread (the periodic one).
+        self._checkpoint_lock = threading.Lock()
+        self.unclaimed: dict[str, bytes | None] = {}
+
+    def load(self, is_clean: bool) -> None:
+        """Read the checkpoints and find what is there."""
+        self._is_clean = is_clean
+        self._disk.make_dirs(self.directory)
+        self._high_watermarks = read_offsets(self._disk, self._path(HIGH_WATERMARK))
+        self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINT))
+        self._unclean = self._read_unclean()
+        self._log_starts = read_offsets(self._disk, self._path(LOG_START_OFFSET))
+        for name in self._disk.list_dir(self.directory):
+            path = f"{self.directory}/{name}"
+            if name.endswith(DELETE_SUFFIX):
+                self._to_remove.append(path)
+            elif _is_replica_name(name) and name != METADATA_LOG_FOLDER:
+                self.unclaimed[name] = self._read_topic_id(path)
+
+    def open(
+        self, topic: str, topic_id: bytes, partition_id: int, config: LogConfig, *, now_ms: int
+    ) -> OpenedLog:
+        """The log of a replica; empty when there is none of this topic id. Raises CorruptData."""
+        name = f"{topic}-{partition_id}"
+        path = f"{self.directory}/{name}"
+        is_known = name in self.unclaimed
+        found_id = self.unclaimed.pop(name, None)
+        if is_known and found_id != topic_id:
+            _log.info("remove %s: it belongs to another topic of that name", name)
+            self._put_aside(path)
+            is_known = False
+        key = (topic, partition_id)
+        if not is_known:
+            log = Log.open(self._disk, path, config, now_ms=now_ms, is_clean=True)
+            return OpenedLog(log, 0, False)
+        log = Log.open(
+            self._disk,
+            path,
+            config,
+            now_ms=now_ms,
+            recovery_point=self._recovery_points.get(key, 0),
+            is_clean=self._is_clean and name not in self._unclean,
+            log_start_offset=self._log_starts.get(key, 0),
+        )
+        return OpenedLog(log, self._high_watermarks.get(key, 0), True)
+
+    def delete(self, replica: Replica) -> None:
+        """Take the replica's directory away under its feet; slices already handed out fail."""
+        self._put_aside(replica.log.directory)
+        replica.log.delete()
+
+    def drop_unclaimed(self) -> None:
+        """Remove the directories that nobody claimed: their topics are gone."""
+        for name, topic_id in self.unclaimed.items():
+            if topic_id is None:
+                # Nothing says that it is ours.
+                _log.warning("left alone: %s has no topic id and no topic", name)
+                continue
+            _log.info("remove %s: its topic is gone", name)
+            self._put_aside(f"{self.directory}/{name}")
+        self.unclaimed.clear()
+
+    def take_removals(self) -> list[str]:
+        """Paths to hand to `remove`, in a thread."""
+        paths, self._to_remove = self._to_remove, []
+        return paths
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._disk.remove_tree(path)
+
+    def high_watermarks(self, replicas: Iterable[Replica]) -> Offsets:
+        return {
+            (r.core.topic, r.core.partition_id): r.core.high_watermark
+            for r in replicas
+            if r.core.high_watermark > 0
+        }
+
+    def write_high_watermarks(self, offsets: Offsets) -> None:
+        """Replace the checkpoint; durable on return."""
+        write_offsets(self._disk, self._path(HIGH_WATERMARK), offsets)
+
+    def collect_log_offsets(self, replicas: Iterable[Replica]) -> Offsets:
+        """Take note of the recovery points; returns the log starts, for write_log_offsets.
+
+        A recovery point rests on its log's completed flush.
+        """
+        points: Offsets = {}
+        starts: Offsets = {}
+        for replica in replicas:
+            key = (replica.core.topic, replica.core.partition_id)
+            if replica.log.durable_end_offset > 0:
+                points[key] = replica.log.durable_end_offset
+            if replica.log.start_offset > 0:
+                starts[key] = replica.log.start_offset
+        self._recovery_points = points
+        return starts
+
+    def write_log_offsets(self, log_starts: Offsets) -> None:
+        """Replace the recovery-point and log-start checkpoints; durable on return.
+
+        Writes the points as they are now, not as collected: a truncation may have lowered one
+        while this waited for its thread.
+        """
+        with self._checkpoint_lock:
+            write_offsets(self._disk, self._path(RECOVERY_POINT), dict(self._recovery_points))
+            write_offsets(self._disk, self._path(LOG_START_OFFSET), log_starts)
+
+    def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
+        """Before a truncation to `offset`: a recovery point above the log's end would make a
+        torn tail look like damage. Durable on return.
+        """
+        key = (topic, partition_id)
+        if self._recovery_points.get(key, 0) > offset:
+            self._recovery_points = {**self._recovery_points, key: offset}
+            with self._checkpoint_lock:
+                write_offsets(self._disk, self._path(RECOVERY_POINT), self._recovery_points)
+
+    def close_all(self, replicas: list[Replica], broken: Iterable[str]) -> None:
+        """Close every log, then write all checkpoints. Raises OSError.
+
+        broken: directory names of logs that could not even be opened.
+        """
+        unclean = set(broken)
+        for replica in replicas:
+            if replica.is_offline:
+                unclean.add(f"{replica.core.topic}-{replica.core.partition_id}")
+                continue
+            if replica.identity_unsynced:
+                replica.sync_identity()
+            replica.log.close()
+        if unclean or self._unclean:
+            names = "".join(f"{name}\n" for name in sorted(unclean))
+            self._disk.write_atomic(self._path(UNCLEAN_LOGS), names.encode())
+        self.write_high_watermarks(self.high_watermarks(replicas))
+        self.write_log_offsets(self.collect_log_offsets(replicas))
+        self.remove(self.take_removals())
+
+    def _read_unclean(self) -> frozenset[str]:
+        path = self._path(UNCLEAN_LOGS)
+        if not self._disk.exists(path):
+            return frozenset()
+        return frozenset(self._disk.read_bytes(path).decode().splitlines())
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    def _read_topic_id(self, path: str) -> bytes | None:
+        """None when there is no id: the directory's data was never flushed (a power cut took the
+        unsynced identity), so nobody can say whose it is. Raises CorruptData.
+        """
+        metadata = f"{path}/{PARTITION_METADATA}"
+        if not self._disk.exists(metadata) or not self._disk.read_bytes(metadata):
+            return None
+        return read_partition_metadata(self._disk, path)
+
+    def _put_aside(self, path: str) -> None:
+        if self._disk.exists(path):
+            aside = f"{path}.{self._rng.randbytes(16).hex()}{DELETE_SUFFIX}"
+            self._disk.rename(path, aside)
+            self._to_remove.append(aside)
+
+
+def _is_replica_name(name: str) -> bool:
+    topic, _, partition = name.rpartition("-")
+    return bool(topic) and partition.isdigit() and topic != METADATA_TOPIC

@@ -1,0 +1,292 @@
+"""All replicas of this broker: follows the metadata, owns logs and fetchers. The driver.
+
+Walk: metadata publisher -> `publish` -> `plan` (pure) -> here; Produce and Fetch come in through
+`find` and `fetching`. Everything runs on the loop; fsyncs and removals run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from broker.config import BrokerConfig
+from broker.controller_api import Controller
+from broker.fetch_sessions import SessionCache, Watched
+from broker.fetcher import Fetchers
+from broker.isr_link import IsrLink
+from broker.maintenance import Maintenance
+from broker.partition import BrokerFacts, Partition
+from broker.plan import Delete, Follow, Lead, plan
+from broker.replica import Replica
+from broker.replica_store import ReplicaStore
+from broker.topic_config import resolve
+from broker.waiters import Deadlines, TurnEnd
+from metadata.delta import Delta
+from metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, ClusterImage, PartitionImage
+from metadata.records import NO_LEADER
+from runtime.clock import monotonic_ms, wall_ms
+from runtime.disk import Disk
+from runtime.errors import CorruptData, ErrorCode
+from runtime.ids import UUID_ZERO
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[bytes, int]
+PeerAddress = Callable[[int], tuple[str, int] | None]
+
+
+class ReplicaManager:
+    """Construct, `load`, `publish` the first image, `start`; in the end `await stop()`."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        data_directory: str,
+        config: BrokerConfig,
+        controller: Controller,
+        disk: Disk,
+        peer_address: PeerAddress,
+        rng: random.Random,
+    ) -> None:
+        self.broker_id = broker_id
+        self.config = config
+        self.controller = controller
+        self.image: ClusterImage = EMPTY_IMAGE
+        self.facts = BrokerFacts()
+        self.deadlines = Deadlines(monotonic_ms)
+        self.turn = TurnEnd()
+        self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
+        self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=monotonic_ms)
+        self.store = ReplicaStore(disk=disk, data_directory=data_directory, rng=rng)
+        self.fetchers = Fetchers(
+            broker_id=broker_id, config=config, controller=controller, peer_address=peer_address
+        )
+        self._disk = disk
+        self._replicas: dict[Key, Replica] = {}
+        self._broken: dict[Key, str] = {}
+        """Replicas whose logs could not be opened, and their directory names."""
+        self._topic_waiters: list[asyncio.Event] = []
+        self._maintenance = Maintenance(self)
+
+    # --- life --------------------------------------------------------------------------------
+
+    def load(self, is_clean: bool) -> None:
+        """Read checkpoints and find the replicas on disk (blocking). Logs open at `publish`.
+
+        is_clean: the last process ended by `stop`; otherwise logs are checked when opened.
+        """
+        self.store.load(is_clean)
+
+    def start(self) -> None:
+        """Begin fetching and maintenance; needs a running loop."""
+        self.fetchers.start()
+        self._maintenance.start()
+
+    async def stop(self) -> None:
+        """Fetchers down, waiting requests answered, logs closed cleanly, checkpoints written."""
+        await self.fetchers.stop()
+        await self.isr.stop()
+        await self._maintenance.stop()
+        for replica in self._replicas.values():
+            replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.turn.run()
+        self.deadlines.close()
+        replicas = list(self._replicas.values())
+        self._replicas.clear()
+        await asyncio.to_thread(self.store.close_all, replicas, list(self._broken.values()))
+
+    # --- look-up -----------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return monotonic_ms()
+
+    def all(self) -> list[Replica]:
+        return list(self._replicas.values())
+
+    def find(self, topic_id: bytes, partition_id: int) -> Replica | None:
+        return self._replicas.get((topic_id, partition_id))
+
+    def find_by_name(self, topic: str, partition_id: int) -> Replica | None:
+        """The replica of the topic that has this name now."""
+        topic_id = self.image.topic_ids.get(topic)
+        return None if topic_id is None else self._replicas.get((topic_id, partition_id))
+
+    def watch(self, watched: Watched) -> Replica | None:
+        """Connect a watched partition to its replica, if it is here."""
+        partition_id = watched.asked.partition_id
+        if watched.state.is_by_id:
+            replica = self.find(watched.topic_id, partition_id)
+        else:
+            replica = self.find_by_name(watched.name, partition_id)
+        if replica is not None:
+            watched.replica = replica
+            replica.watchers[watched] = None
+        return replica
+
+    def missing_error(self, topic: str, topic_id: bytes, partition_id: int) -> ErrorCode:
+        """Why a partition asked for (by name, or by id when the name is "") is not here."""
+        if topic:
+            image = self.image.topic(topic)
+            if image is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            image = self.image.topics.get(topic_id)
+            if image is None:
+                is_zero = topic_id == UUID_ZERO
+                return (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_zero else ErrorCode.UNKNOWN_TOPIC_ID
+                )
+        if partition_id not in image.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (image.topic_id, partition_id) in self._broken:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    # --- metadata ----------------------------------------------------------------------------
+
+    def publish(self, delta: Delta | None, image: ClusterImage) -> None:
+        """The cluster is now as `image` says; `delta` led there from the last published image.
+
+        delta None (or one that starts elsewhere) compares the images whole.
+        """
+        before, self.image = self.image, image
+        if delta is not None and delta.base is not before:
+            delta = None
+        self.facts.brokers = image.brokers
+        for action in plan(before, image, self.broker_id, delta):
+            key = (action.topic_id, action.partition_id)
+            match action:
+                case Delete():
+                    self._delete(key)
+                case Lead():
+                    self._lead(key, action.topic, action.image)
+                case Follow():
+                    self._follow(key, action.topic, action.image)
+        if delta is None or delta.changed_configs:
+            self._reconfigure(delta)
+        if delta is None or delta.changed_brokers:
+            self.fetchers.on_brokers_changed()
+            for replica in self._replicas.values():
+                if replica.core.is_leader:
+                    self._on_brokers_changed(replica)
+        self._drop_strays()
+        for event in self._topic_waiters:
+            event.set()
+
+    async def wait_for_image(
+        self, is_there: Callable[[ClusterImage], bool], timeout_ms: int
+    ) -> bool:
+        """Wait until a published image satisfies `is_there`; False after `timeout_ms`."""
+        event = asyncio.Event()
+        self._topic_waiters.append(event)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not is_there(self.image):
+                    event.clear()
+                    await event.wait()
+                return True
+        except TimeoutError:
+            return False
+        finally:
+            self._topic_waiters.remove(event)
+
+    def _lead(self, key: Key, topic: str, image: PartitionImage) -> None:
+        replica = self._ensure(key, topic)
+        if replica is None:
+            return
+        self.fetchers.unfollow(key)
+        if replica.become_leader(image, monotonic_ms()):
+            _log.debug("lead %s", replica.core.summary())
+
+    def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
+        replica = self._ensure(key, topic)
+        if replica is None:
+            return
+        is_new_epoch = replica.become_follower(image)
+        if image.leader in (NO_LEADER, self.broker_id) or replica.is_offline:
+            self.fetchers.unfollow(key)
+        elif is_new_epoch or not self.fetchers.is_following(key, image.leader):
+            # Not when only the ISR moved: that would fetch again what is already on its way.
+            self.fetchers.follow(key, replica, image.leader)
+
+    def _delete(self, key: Key) -> None:
+        self.fetchers.unfollow(key)
+        self._broken.pop(key, None)
+        replica = self._replicas.pop(key, None)
+        if replica is not None:
+            replica.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.store.delete(replica)
+
+    def _ensure(self, key: Key, topic: str) -> Replica | None:
+        """The replica, opened if it was not; None when its log cannot be opened."""
+        replica = self._replicas.get(key)
+        if replica is not None or key in self._broken:
+            return replica
+        topic_id, partition_id = key
+        config = resolve(self.config, self.image.topic_configs(topic))
+        try:
+            opened = self.store.open(topic, topic_id, partition_id, config.log, now_ms=wall_ms())
+        except (CorruptData, OSError) as failure:
+            # Damage is never repaired by guessing; the partition stays down here, loudly, and
+            # its other replicas serve.
+            _log.error("cannot open %s-%d: %s", topic, partition_id, failure)
+            self._broken[key] = f"{topic}-{partition_id}"
+            return None
+        core = Partition(
+            broker_id=self.broker_id,
+            topic=topic,
+            topic_id=topic_id,
+            partition_id=partition_id,
+            facts=self.facts,
+            lag_time_max_ms=self.config.replica_lag_time_max_ms,
+            min_insync_replicas=config.min_insync_replicas,
+            end_offset=opened.log.end_offset,
+            high_watermark=max(opened.high_watermark, opened.log.start_offset),
+        )
+        replica = Replica(
+            core=core,
+            log=opened.log,
+            config=config,
+            disk=self._disk,
+            turn=self.turn,
+            has_identity=opened.has_identity,
+            lower_recovery_point=self.store.lower_recovery_point,
+        )
+        self._replicas[key] = replica
+        return replica
+
+    def _reconfigure(self, delta: Delta | None) -> None:
+        changed = None
+        if delta is not None:
+            changed = {name for kind, name in delta.changed_configs if kind == RESOURCE_TOPIC}
+        for replica in self._replicas.values():
+            topic = replica.core.topic
+            if changed is not None and topic not in changed:
+                continue
+            replica.config = resolve(self.config, self.image.topic_configs(topic))
+            replica.log.config = replica.config.log
+            replica.core.min_insync_replicas = replica.config.min_insync_replicas
+            if replica.core.raise_high_watermark(monotonic_ms()):
+                replica.on_high_watermark()
+
+    def _on_brokers_changed(self, replica: Replica) -> None:
+        """A follower may be eligible now, or not any more: both move ISR and watermark."""
+        self.isr.propose_expand(replica)
+        if replica.core.raise_high_watermark(monotonic_ms()):
+            replica.on_high_watermark()
+
+    def _drop_strays(self) -> None:
+        """Remove directories of topics that are gone, once the image is surely newer than them.
+
+        An image that holds this process's own registration holds everything that any earlier
+        process of this broker can have seen; a directory of a topic not in it was deleted.
+        """
+        if not self.store.unclaimed:
+            return
+        own = self.image.brokers.get(self.broker_id)
+        if own is None or own.broker_epoch != self.controller.broker_epoch:
+            return
+        self.store.drop_unclaimed()

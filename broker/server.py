@@ -1,0 +1,238 @@
+"""The Kafka listener: accepts connections, dispatches requests, closes what misbehaves.
+
+Walk: `connection` hands a frame to `dispatch` -> header -> the hot handlers (Produce, Fetch) or
+an API file's `handle`, which returns the answer's fields or a coroutine that does; then the
+answer fills its slot. A coroutine runs as a task; its answer still waits its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from broker.api import HOT_HANDLERS, SERVED, cold_handler
+from broker.config import BrokerConfig
+from broker.connection import Connection, Slot
+from broker.context import RequestContext, Services
+from broker.controller_api import Controller
+from broker.replicas import ReplicaManager
+from metadata.image import ClusterImage
+from runtime.clock import monotonic_ms
+from runtime.errors import WireError
+from wire.framing import API_VERSIONS_KEY, parse_request_header, response_head
+from wire.kio_codec import encode_response, read_request
+
+_log = logging.getLogger(__name__)
+
+IDLE_CHECK_INTERVAL_MS = 10_000
+ACCEPTS_PER_EVENT_MAX = 64
+COLD_REQUESTS_MAX = 10_000
+"""Cold requests under way on this server; above it a connection that asks more is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    sock: socket.socket
+    name: str | None
+
+
+class KafkaServer:
+    """One or more listeners over one ReplicaManager."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        controller: Controller,
+        image: Callable[[], ClusterImage],
+        cluster_id: str,
+        broker_id: int,
+    ) -> None:
+        self.config = config
+        self.turn = replicas.turn
+        self.services = Services(
+            config=config,
+            replicas=replicas,
+            controller=controller,
+            image=image,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+        )
+        self._listeners: list[_Listener] = []
+        self._connections: dict[Connection, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle_task: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int, *, listener_name: str | None = None) -> int:
+        """Listen; returns the port (useful with port 0). May be called again for more listeners.
+
+        listener_name: which of the brokers' endpoints Metadata names to clients that come in
+        here; None means each broker's first.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind(address)
+            sock.listen(self.config.socket_listen_backlog_size)
+        except BaseException:
+            sock.close()
+            raise
+        listener = _Listener(sock, listener_name)
+        self._listeners.append(listener)
+        loop.add_reader(sock.fileno(), self._accept, listener)
+        if self._idle_task is None:
+            self._idle_task = loop.create_task(self._close_idle(), name="kafka-idle")
+        bound_port: int = sock.getsockname()[1]
+        return bound_port
+
+    async def stop(self) -> None:
+        """Close listeners and connections; cold requests under way are cancelled."""
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.remove_reader(listener.sock.fileno())
+            listener.sock.close()
+        self._listeners.clear()
+        for connection in list(self._connections):
+            connection.close("the server stops")
+        if self._idle_task is not None:
+            self._idle_task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._idle_task
+            self._idle_task = None
+        await self.services.stop()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """A connection has ended."""
+        self._connections.pop(connection, None)
+        _log.debug("connection of %s ended: %s", connection.peer, reason)
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _accept(self, listener: _Listener) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTS_PER_EVENT_MAX):
+            try:
+                sock, peer = listener.sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as failure:
+                # Out of descriptors, or the peer left between: the next event tries again.
+                _log.warning("accept failed: %s", failure)
+                return
+            if len(self._connections) >= self.config.max_connections:
+                sock.close()
+                continue
+            sock.setblocking(False)
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(self, sock, str(peer), listener.name or "", loop)
+            self._connections[connection] = None
+
+    async def _close_idle(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)
+            oldest_ms = monotonic_ms() - self.config.connections_max_idle_ms
+            for connection in list(self._connections):
+                if connection.is_idle and connection.last_active_ms < oldest_ms:
+                    connection.close("idle")
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def dispatch(self, slot: Slot, view: memoryview, position: int, end: int) -> None:
+        """Handle the request in view[position:end]; fill `slot` now or later.
+
+        The bytes are gone after the call. Raises WireError when the connection must end.
+        """
+        header = parse_request_header(view, position, end, SERVED)
+        key, version = header.api_key, header.api_version
+        context = RequestContext(
+            services=self.services,
+            api_version=version,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id,
+            listener=slot.connection.listener,
+            slot=slot,
+        )
+        if not SERVED.is_served(key, version):
+            if key != API_VERSIONS_KEY:
+                raise WireError(f"API {key} v{version} is not served")
+            # KIP-511: the client learns our range from a v0 answer and comes again.
+            answer = cold_handler(key).unsupported_answer()
+            self._fill(slot, key, "api_versions", 0, header.correlation_id, answer)
+            return
+        hot = HOT_HANDLERS.get(key)
+        if hot is not None:
+            hot(context, view, header.body_position, end)
+            return
+        handler = cold_handler(key)
+        request = read_request(handler.API.name, version, view[header.body_position : end])
+        answer = handler.handle(context, request)
+        if inspect.isawaitable(answer):
+            self._run_cold(slot, context, handler.API, answer)
+        else:
+            self._fill(slot, key, handler.API.name, version, header.correlation_id, answer)
+
+    def _run_cold(self, slot: Slot, context: RequestContext, api: Any, answer: Any) -> None:
+        if len(self._tasks) >= COLD_REQUESTS_MAX:
+            answer.close()
+            raise WireError(f"more than {COLD_REQUESTS_MAX} requests under way")
+        task = asyncio.get_running_loop().create_task(
+            self._answer_later(slot, context, api, answer), name=f"api-{api.name}"
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._on_cold_done)
+
+    async def _answer_later(
+        self, slot: Slot, context: RequestContext, api: Any, answer: Any
+    ) -> None:
+        connection = slot.connection
+        try:
+            values = await answer
+        except WireError as failure:
+            connection.close(f"protocol error: {failure}")
+            return
+        except BaseException:
+            # The client must not wait for an answer that will never come; the error itself goes
+            # on to whoever watches this process's tasks.
+            connection.close(f"{api.name} failed")
+            raise
+        self._fill(slot, api.key, api.name, context.api_version, context.correlation_id, values)
+
+    def _on_cold_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            task.get_loop().call_exception_handler(
+                {
+                    "message": f"{task.get_name()} failed",
+                    "exception": task.exception(),
+                    "task": task,
+                }
+            )
+
+    def _fill(
+        self,
+        slot: Slot,
+        key: int,
+        name: str,
+        version: int,
+        correlation_id: int,
+        values: Mapping[str, Any] | bytes,
+    ) -> None:
+        body = values if isinstance(values, bytes) else encode_response(name, version, values)
+        is_flexible = key != API_VERSIONS_KEY and SERVED.is_flexible(key, version)
+        slot.fill((response_head(correlation_id, len(body), is_flexible=is_flexible), body))

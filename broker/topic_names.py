@@ -1,0 +1,21 @@
+"""Legal topic names (Kafka's Topic.validate)."""
+
+from __future__ import annotations
+
+import re
+
+NAME_LENGTH_MAX = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def name_refusal(name: str) -> str | None:
+    """Why `name` cannot be a topic's, or None."""
+    if not name:
+        return "a topic name may not be empty"
+    if name in (".", ".."):
+        return f"a topic name may not be {name!r}"
+    if len(name) > NAME_LENGTH_MAX:
+        return f"a topic name has at most {NAME_LENGTH_MAX} characters, not {len(name)}"
+    if not _LEGAL.fullmatch(name):
+        return f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+    return None

@@ -1,0 +1,402 @@
+"""Brokers in one process under a hand-made controller, for tests.
+
+The controller keeps an image, replays records on it with the real Delta and publishes to every
+broker. Each broker has its own ReplicaManager, log directory and listener; they replicate over
+real sockets. `Harness` runs it all on a loop in a thread, so that blocking clients can talk to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker.config import BrokerConfig
+from broker.controller_api import QuorumDescription, ReplicaState
+from broker.replica import Replica
+from broker.replicas import ReplicaManager
+from broker.server import KafkaServer
+from metadata.delta import Delta
+from metadata.image import EMPTY_IMAGE, ClusterImage
+from metadata.records import (
+    BrokerRegistrationChange,
+    Config,
+    Endpoint,
+    Partition,
+    PartitionChange,
+    Record,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+)
+from metadata.requests import (
+    AlteredPartition,
+    AlterPartition,
+    CreatedTopic,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    ElectedLeader,
+    ElectLeaders,
+    ProducerIdBlock,
+)
+from runtime.disk import OsDisk
+from runtime.errors import ErrorCode, Rejected
+from runtime.ids import new_uuid
+
+CLUSTER_ID = "kvorum-test-cluster-01"
+DEADLINE_S = 15.0
+T = TypeVar("T")
+_ports = itertools.count(24000 + random.SystemRandom().randrange(0, 3000))
+
+
+def wait_until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Poll `condition` until it holds."""
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {deadline_s} s: {what}")
+        time.sleep(0.005)
+
+
+class FakeController:
+    """The metadata of the cluster; every change is published to all brokers at once."""
+
+    def __init__(self) -> None:
+        self.image: ClusterImage = EMPTY_IMAGE
+        self.rng = random.Random(7)
+        self.managers: dict[int, ReplicaManager] = {}
+        self.next_producer_id = 1000
+        self.is_answering = True
+        self.refuse_alter_with: ErrorCode | None = None
+        self.alter_requests: list[AlterPartition] = []
+
+    def commit(self, *records: Record) -> None:
+        delta = Delta(self.image)
+        delta.replay_all(records)
+        self.image = delta.apply(end_offset=self.image.end_offset + len(records), epoch=1)
+        for manager in self.managers.values():
+            manager.publish(delta, self.image)
+
+    def create(
+        self, name: str, assignments: list[tuple[int, ...]], configs: dict[str, str] | None = None
+    ) -> bytes:
+        topic_id = new_uuid(self.rng)
+        records: list[Record] = [
+            Config(2, name, key, value) for key, value in (configs or {}).items()
+        ]
+        records.append(Topic(name, topic_id))
+        for partition_id, replicas in enumerate(assignments):
+            live = tuple(r for r in replicas if self._is_active(r)) or replicas[:1]
+            records.append(Partition(topic_id, partition_id, replicas, live, live[0]))
+        self.commit(*records)
+        return topic_id
+
+    def lead(self, topic_id: bytes, partition_id: int, leader: int, isr: tuple[int, ...]) -> None:
+        self.commit(PartitionChange(topic_id, partition_id, isr=isr, leader=leader))
+
+    def _is_active(self, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+
+class BrokerSide:
+    """The Controller protocol as one broker sees it."""
+
+    def __init__(self, controller: FakeController, broker_id: int) -> None:
+        self._controller = controller
+        self._broker_id = broker_id
+
+    @property
+    def broker_epoch(self) -> int:
+        broker = self._controller.image.brokers.get(self._broker_id)
+        return -1 if broker is None else broker.broker_epoch
+
+    def _refused(self) -> Rejected | None:
+        if self._controller.is_answering:
+            return None
+        return Rejected(ErrorCode.REQUEST_TIMED_OUT, "no controller answers")
+
+    async def create_topics(
+        self, request: CreateTopics, timeout_ms: int
+    ) -> tuple[CreatedTopic, ...] | Rejected:
+        await asyncio.sleep(0)
+        if refused := self._refused():
+            return refused
+        made = []
+        for topic in request.topics:
+            if topic.name in self._controller.image.topic_ids:
+                made.append(CreatedTopic(name=topic.name, error=ErrorCode.TOPIC_ALREADY_EXISTS))
+                continue
+            ids = self._controller.image.active_broker_ids()
+            count = max(topic.num_partitions, 1)
+            factor = max(topic.replication_factor, 1)
+            if factor > len(ids):
+                error = ErrorCode.INVALID_REPLICATION_FACTOR
+                made.append(CreatedTopic(name=topic.name, error=error))
+                continue
+            assignments = list(topic.assignments) or [
+                tuple(ids[(i + k) % len(ids)] for k in range(factor)) for i in range(count)
+            ]
+            topic_id = self._controller.create(topic.name, assignments, dict(topic.configs))
+            made.append(
+                CreatedTopic(
+                    name=topic.name,
+                    topic_id=topic_id,
+                    num_partitions=len(assignments),
+                    replication_factor=len(assignments[0]),
+                )
+            )
+        return tuple(made)
+
+    async def delete_topics(
+        self, request: DeleteTopics, timeout_ms: int
+    ) -> tuple[DeletedTopic, ...] | Rejected:
+        await asyncio.sleep(0)
+        if refused := self._refused():
+            return refused
+        gone = []
+        for item in request.topics:
+            image = self._controller.image
+            topic = image.topic(item.name) if item.name else image.topics.get(item.topic_id)
+            if topic is None:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                gone.append(DeletedTopic(name=item.name, topic_id=item.topic_id, error=error))
+                continue
+            self._controller.commit(RemoveTopic(topic.topic_id))
+            gone.append(DeletedTopic(name=topic.name, topic_id=topic.topic_id))
+        return tuple(gone)
+
+    async def alter_partition(
+        self, request: AlterPartition
+    ) -> tuple[AlteredPartition, ...] | Rejected:
+        await asyncio.sleep(0)
+        controller = self._controller
+        controller.alter_requests.append(request)
+        if refused := self._refused():
+            return refused
+        return tuple(self._alter(proposal) for proposal in request.proposals)
+
+    def _alter(self, proposal: Any) -> AlteredPartition:
+        controller = self._controller
+        key = (proposal.topic_id, proposal.partition_id)
+        known = controller.image.partition(*key)
+        error = controller.refuse_alter_with
+        if known is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif proposal.leader_epoch != known.leader_epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif proposal.partition_epoch != known.partition_epoch:
+            error = ErrorCode.INVALID_UPDATE_VERSION
+        for broker_id, epoch in proposal.new_isr:
+            broker = controller.image.brokers.get(broker_id)
+            if broker is None or not broker.is_active or epoch not in (-1, broker.broker_epoch):
+                error = error or ErrorCode.INELIGIBLE_REPLICA
+        if error is not None:
+            return AlteredPartition(topic_id=key[0], partition_id=key[1], error=error)
+        isr = tuple(broker_id for broker_id, _ in proposal.new_isr)
+        controller.commit(PartitionChange(*key, isr=isr))
+        new = controller.image.partition(*key)
+        assert new is not None
+        return AlteredPartition(
+            topic_id=key[0],
+            partition_id=key[1],
+            leader=new.leader,
+            leader_epoch=new.leader_epoch,
+            isr=new.isr,
+            partition_epoch=new.partition_epoch,
+        )
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
+        await asyncio.sleep(0)
+        if refused := self._refused():
+            return refused
+        start = self._controller.next_producer_id
+        self._controller.next_producer_id += 1000
+        return ProducerIdBlock(start=start, length=1000)
+
+    async def elect_leaders(self, request: ElectLeaders) -> tuple[ElectedLeader, ...] | Rejected:
+        await asyncio.sleep(0)
+        error = ErrorCode.ELECTION_NOT_NEEDED
+        return tuple(
+            ElectedLeader(topic=t, partition_id=p, error=error) for t, p in request.partitions
+        )
+
+    async def describe_quorum(self) -> QuorumDescription | Rejected:
+        await asyncio.sleep(0)
+        if refused := self._refused():
+            return refused
+        state = ReplicaState(id=100, directory_id=bytes(16), log_end_offset=10)
+        return QuorumDescription(
+            leader_id=100,
+            leader_epoch=3,
+            high_watermark=10,
+            voters=(state,),
+            observers=(),
+            nodes=((100, "127.0.0.1", 9093),),
+        )
+
+
+@dataclasses.dataclass
+class Broker:
+    broker_id: int
+    port: int
+    manager: ReplicaManager
+    server: KafkaServer
+
+
+class Cluster:
+    """Brokers on the running loop."""
+
+    def __init__(self, directory: Path, *, count: int, config: BrokerConfig | None = None) -> None:
+        self.directory = directory
+        self.config = config or BrokerConfig()
+        self.controller = FakeController()
+        self.brokers: dict[int, Broker] = {}
+        self.ports: dict[int, int] = {}
+        self.unreachable: set[tuple[int, int]] = set()
+        self._ids = list(range(1, count + 1))
+
+    async def start(self) -> None:
+        for broker_id in self._ids:
+            await self.start_broker(broker_id)
+
+    async def start_broker(self, broker_id: int, *, is_clean: bool = False) -> Broker:
+        """Start (or start again) a broker and register it with a new epoch, unfenced."""
+
+        def peer_address(peer: int) -> tuple[str, int] | None:
+            if (broker_id, peer) in self.unreachable or peer not in self.ports:
+                return None
+            return ("127.0.0.1", self.ports[peer])
+
+        side = BrokerSide(self.controller, broker_id)
+        manager = ReplicaManager(
+            broker_id=broker_id,
+            data_directory=str(self.directory / f"broker-{broker_id}"),
+            config=self.config,
+            controller=side,
+            disk=OsDisk(),
+            peer_address=peer_address,
+            rng=random.Random(broker_id),
+        )
+        manager.load(is_clean)
+        server = KafkaServer(
+            config=self.config,
+            replicas=manager,
+            controller=side,
+            image=lambda: manager.image,
+            cluster_id=CLUSTER_ID,
+            broker_id=broker_id,
+        )
+        port = await self._listen(server)
+        self.ports[broker_id] = port
+        broker = Broker(broker_id, port, manager, server)
+        self.brokers[broker_id] = broker
+        manager.publish(None, self.controller.image)
+        self.controller.managers[broker_id] = manager
+        epoch = self.controller.image.end_offset + 1
+        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", port)
+        self.controller.commit(RegisterBroker(broker_id, epoch, bytes(16), (endpoint,)))
+        self.controller.commit(BrokerRegistrationChange(broker_id, epoch, is_fenced=False))
+        manager.start()
+        return broker
+
+    async def _listen(self, server: KafkaServer) -> int:
+        while True:
+            try:
+                return await server.start("127.0.0.1", next(_ports))
+            except OSError:
+                continue
+
+    async def stop_broker(self, broker_id: int, *, fence: bool = True) -> None:
+        broker = self.brokers.pop(broker_id)
+        self.controller.managers.pop(broker_id)
+        await broker.server.stop()
+        await broker.manager.stop()
+        if fence:
+            self.fence(broker_id)
+
+    async def crash_broker(self, broker_id: int) -> None:
+        """End a broker without closing its logs or writing checkpoints; metadata unchanged."""
+        broker = self.brokers.pop(broker_id)
+        self.controller.managers.pop(broker_id)
+        await broker.server.stop()
+        await broker.manager.fetchers.stop()
+        await broker.manager.isr.stop()
+        await broker.manager._maintenance.stop()
+
+    def fence(self, broker_id: int) -> None:
+        """Fence a broker as a controller does: out of every ISR, its partitions led by others."""
+        image = self.controller.image
+        old = image.brokers[broker_id]
+        records: list[Record] = [
+            BrokerRegistrationChange(broker_id, old.broker_epoch, is_fenced=True)
+        ]
+        for topic in image.topics.values():
+            for partition_id, partition in topic.partitions.items():
+                if broker_id not in partition.isr or len(partition.isr) == 1:
+                    continue
+                isr = tuple(r for r in partition.isr if r != broker_id)
+                leader = isr[0] if partition.leader == broker_id else None
+                records.append(PartitionChange(topic.topic_id, partition_id, isr, leader))
+        self.controller.commit(*records)
+
+    def replica(self, broker_id: int, topic: str, partition_id: int = 0) -> Replica:
+        found = self.brokers[broker_id].manager.find_by_name(topic, partition_id)
+        assert found is not None, f"broker {broker_id} has no {topic}-{partition_id}"
+        return found
+
+    async def stop(self) -> None:
+        for broker_id in list(self.brokers):
+            await self.stop_broker(broker_id, fence=False)
+
+
+class Harness:
+    """A Cluster on a loop in its own thread."""
+
+    def __init__(
+        self, directory: Path, *, count: int = 1, config: BrokerConfig | None = None
+    ) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.failures: list[dict[str, Any]] = []
+        self.loop.set_exception_handler(lambda _, context: self.failures.append(context))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self.cluster = Cluster(directory, count=count, config=config)
+        self.run(self.cluster.start())
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{b.port}" for b in self.cluster.brokers.values())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the cluster's loop and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(DEADLINE_S)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run a plain function on the cluster's loop."""
+
+        async def work() -> T:
+            return function()
+
+        return self.run(work())
+
+    def close(self) -> None:
+        """Stop everything; fails if anything in the loop failed unseen."""
+        try:
+            self.run(self.cluster.stop())
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(DEADLINE_S)
+            self.loop.close()
+        assert self.failures == []

@@ -1,0 +1,385 @@
+"""Three brokers in one process, replicating over real sockets, under a hand-made controller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from broker.config import BrokerConfig
+from broker.replica import Replica
+from metadata.records import PartitionChange
+from runtime.disk import OsDiskFile
+from storage.batch import build_batch
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient, produce_values
+
+CONFIG = BrokerConfig(replica_lag_time_max_ms=400, replica_fetch_wait_max_ms=100)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path, count=3, config=CONFIG)
+    yield harness
+    harness.close()
+
+
+def batch(*values: bytes) -> bytes:
+    return bytes(build_batch([(None, v) for v in values], timestamp_ms=int(time.time() * 1000)))
+
+
+def produce(
+    harness: Harness, broker_id: int, *values: bytes, acks: int = -1, timeout_ms: int = 5000
+) -> KioError:
+    client = RawClient(harness.cluster.brokers[broker_id].port)
+    data = produce_values("t", batch(*values), acks=acks, timeout_ms=timeout_ms)
+    answer = client.call("produce", 9, data)
+    client.close()
+    error: KioError = answer.responses[0].partition_responses[0].error_code
+    return error
+
+
+def create(harness: Harness, replicas: tuple[int, ...] = (1, 2, 3), **configs: str) -> bytes:
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    return harness.call(lambda: harness.cluster.controller.create("t", [replicas], named))
+
+
+def replica(harness: Harness, broker_id: int) -> Replica:
+    return harness.cluster.replica(broker_id, "t")
+
+
+def log_bytes(harness: Harness, broker_id: int) -> bytes:
+    log = replica(harness, broker_id).log
+    if log.end_offset == log.start_offset:
+        return b""
+    return log.read(log.start_offset, bytes_max=1 << 30, end_offset=log.end_offset).read()
+
+
+def wait_equal(harness: Harness, *broker_ids: int) -> None:
+    def are_equal() -> bool:
+        return len({harness.call(lambda b=b: log_bytes(harness, b)) for b in broker_ids}) == 1
+
+    wait_until(are_equal, f"equal logs on {broker_ids}")
+
+
+def wait_isr(harness: Harness, topic_id: bytes, *isr: int) -> None:
+    controller = harness.cluster.controller
+
+    def isr_is() -> bool:
+        partition = controller.image.partition(topic_id, 0)
+        return partition is not None and set(partition.isr) == set(isr)
+
+    wait_until(isr_is, f"ISR {isr}")
+
+
+def pause(harness: Harness, broker_id: int, is_paused: bool) -> None:
+    fetchers = harness.cluster.brokers[broker_id].manager.fetchers
+    harness.call(lambda: fetchers.pause(is_paused))
+
+
+def test_acks_all_is_answered_when_every_member_has_the_records(harness: Harness) -> None:
+    create(harness)
+    assert produce(harness, 1, b"a", b"b") is KioError.none
+    for broker_id in (1, 2, 3):
+        assert replica(harness, broker_id).log.end_offset == 2
+    assert replica(harness, 1).core.high_watermark == 2
+    wait_until(
+        lambda: all(replica(harness, b).core.high_watermark == 2 for b in (2, 3)),
+        "followers hear of the watermark",
+    )
+
+
+def test_appends_to_a_follower_are_refused_with_the_leader(harness: Harness) -> None:
+    create(harness)
+    client = RawClient(harness.cluster.brokers[2].port)
+    answer = client.call("produce", 10, produce_values("t", batch(b"x")))
+    row = answer.responses[0].partition_responses[0]
+    assert row.error_code is KioError.not_leader_or_follower
+    assert row.current_leader.leader_id == 1
+    assert answer.node_endpoints[0].port == harness.cluster.brokers[1].port
+    client.close()
+
+
+def test_a_lagging_follower_leaves_the_isr_and_comes_back(harness: Harness) -> None:
+    topic_id = create(harness)
+    assert produce(harness, 1, b"a") is KioError.none
+    pause(harness, 3, True)
+    assert produce(harness, 1, b"b") is KioError.none, "waits for the shrink, then answers"
+    wait_isr(harness, topic_id, 1, 2)
+    assert replica(harness, 3).log.end_offset == 1
+    pause(harness, 3, False)
+    wait_isr(harness, topic_id, 1, 2, 3)
+    wait_equal(harness, 1, 2, 3)
+
+
+def test_the_watermark_waits_for_members_the_controller_has_not_let_go(harness: Harness) -> None:
+    create(harness)
+    harness.cluster.controller.is_answering = False
+    pause(harness, 3, True)
+    assert produce(harness, 1, b"a", timeout_ms=900) is KioError.request_timed_out
+    assert replica(harness, 1).core.high_watermark == 0
+    harness.cluster.controller.is_answering = True
+    wait_until(lambda: replica(harness, 1).core.high_watermark == 1, "the shrink commits")
+
+
+def test_too_small_an_isr_refuses_acks_all_but_not_acks_1(harness: Harness) -> None:
+    topic_id = create(harness, min_insync_replicas="2")
+    for broker_id in (2, 3):
+        pause(harness, broker_id, True)
+    timed_out = produce(harness, 1, b"a", timeout_ms=1500)
+    assert timed_out is KioError.request_timed_out
+    wait_isr(harness, topic_id, 1)
+    assert produce(harness, 1, b"b") is KioError.not_enough_replicas
+    assert produce(harness, 1, b"c", acks=1) is KioError.none
+    assert replica(harness, 1).core.high_watermark == 0, "nothing commits under min ISR"
+    pause(harness, 2, False)
+    wait_isr(harness, topic_id, 1, 2)
+    wait_until(lambda: replica(harness, 1).core.high_watermark == 2, "the watermark goes on")
+    assert produce(harness, 1, b"d") is KioError.none
+
+
+def test_an_isr_that_shrinks_after_the_append_is_told(harness: Harness) -> None:
+    topic_id = create(harness, min_insync_replicas="2")
+    for broker_id in (2, 3):
+        pause(harness, broker_id, True)
+    client = RawClient(harness.cluster.brokers[1].port)
+    client.send("produce", 9, produce_values("t", batch(b"a")))
+    wait_until(lambda: replica(harness, 1).pending_acks, "the append waits")
+
+    def shrink_and_relax() -> None:
+        leader = replica(harness, 1)
+        harness.cluster.controller.commit(PartitionChange(topic_id, 0, isr=(1,)))
+        # A watermark that had already passed when the shrink arrived:
+        leader.core.high_watermark = 1
+        leader.on_high_watermark()
+
+    harness.call(shrink_and_relax)
+    row = client.answer("produce", 9).responses[0].partition_responses[0]
+    assert row.error_code is KioError.not_enough_replicas_after_append
+    client.close()
+
+
+def test_a_lost_leadership_fails_what_waits(harness: Harness) -> None:
+    topic_id = create(harness)
+    for broker_id in (2, 3):
+        pause(harness, broker_id, True)
+    client = RawClient(harness.cluster.brokers[1].port)
+    client.send("produce", 9, produce_values("t", batch(b"a")))
+    wait_until(lambda: replica(harness, 1).pending_acks, "the append waits")
+    harness.call(lambda: harness.cluster.controller.lead(topic_id, 0, 2, (2, 3)))
+    row = client.answer("produce", 9).responses[0].partition_responses[0]
+    assert row.error_code is KioError.not_leader_or_follower
+    client.close()
+
+
+def test_an_old_leaders_unreplicated_records_are_cut(harness: Harness) -> None:
+    topic_id = create(harness)
+    assert produce(harness, 1, b"a") is KioError.none
+    for broker_id in (2, 3):
+        pause(harness, broker_id, True)
+    assert produce(harness, 1, b"lost-1", b"lost-2", acks=1) is KioError.none
+    harness.call(lambda: harness.cluster.controller.lead(topic_id, 0, 2, (2, 3)))
+    for broker_id in (2, 3):
+        pause(harness, broker_id, False)
+    assert produce(harness, 2, b"kept") is KioError.none
+    wait_equal(harness, 1, 2, 3)
+    assert b"kept" in log_bytes(harness, 1)
+    assert b"lost" not in log_bytes(harness, 1)
+    wait_isr(harness, topic_id, 1, 2, 3)
+
+
+def test_a_restarted_broker_catches_up_and_rejoins(harness: Harness) -> None:
+    topic_id = create(harness)
+    assert produce(harness, 1, b"a") is KioError.none
+    harness.run(harness.cluster.stop_broker(3))
+    wait_isr(harness, topic_id, 1, 2)
+    assert produce(harness, 1, *[b"x" * 1000] * 50) is KioError.none
+    harness.run(harness.cluster.start_broker(3, is_clean=True))
+    wait_isr(harness, topic_id, 1, 2, 3)
+    wait_equal(harness, 1, 2, 3)
+
+
+def test_leaders_change_hands_with_acknowledged_records_kept(harness: Harness) -> None:
+    topic_id = create(harness, min_insync_replicas="2")
+    acknowledged = []
+    leader = 1
+    for turn in range(6):
+        for n in range(5):
+            value = f"v-{turn}-{n}".encode()
+            if produce(harness, leader, value) is KioError.none:
+                acknowledged.append(value)
+        follower = leader % 3 + 1
+        partition = harness.cluster.controller.image.partition(topic_id, 0)
+        assert partition is not None
+        if follower in partition.isr:
+            isr = partition.isr
+            harness.call(
+                lambda f=follower, i=isr: harness.cluster.controller.lead(topic_id, 0, f, i)
+            )
+            leader = follower
+    wait_equal(harness, 1, 2, 3)
+    data = log_bytes(harness, 1)
+    assert len(acknowledged) == 30
+    assert all(value in data for value in acknowledged)
+
+
+def test_a_recreated_topic_starts_empty_everywhere(harness: Harness) -> None:
+    create(harness)
+    assert produce(harness, 1, b"old") is KioError.none
+    client = RawClient(harness.cluster.brokers[2].port)
+    client.call("delete_topics", 4, {"topic_names": ["t"], "timeout": 5000})
+    client.close()
+    create(harness)
+    assert produce(harness, 1, b"new") is KioError.none
+    wait_equal(harness, 1, 2, 3)
+    assert b"old" not in log_bytes(harness, 3)
+
+
+def test_a_directory_of_an_older_topic_of_that_name_is_removed_at_start(harness: Harness) -> None:
+    create(harness)
+    assert produce(harness, 1, b"old") is KioError.none
+    harness.run(harness.cluster.stop_broker(3))
+    client = RawClient(harness.cluster.brokers[1].port)
+    client.call("delete_topics", 4, {"topic_names": ["t"], "timeout": 5000})
+    client.close()
+    create(harness, (1, 2, 3))
+    assert produce(harness, 1, b"new") is KioError.none
+    harness.run(harness.cluster.start_broker(3, is_clean=True))
+    wait_equal(harness, 1, 2, 3)
+    assert b"old" not in log_bytes(harness, 3)
+
+
+def test_directories_of_topics_gone_meanwhile_are_removed_at_start(harness: Harness) -> None:
+    create(harness)
+    assert produce(harness, 1, b"old") is KioError.none
+    harness.run(harness.cluster.stop_broker(3))
+    client = RawClient(harness.cluster.brokers[1].port)
+    client.call("delete_topics", 4, {"topic_names": ["t"], "timeout": 5000})
+    client.close()
+    data = harness.cluster.directory / "broker-3"
+    assert (data / "t-0").exists()
+    harness.run(harness.cluster.start_broker(3, is_clean=True))
+    wait_until(lambda: not list(data.glob("t-0*")), "the directory goes")
+
+
+def test_a_changed_address_is_followed(harness: Harness) -> None:
+    create(harness)
+    assert produce(harness, 1, b"a") is KioError.none
+    harness.run(harness.cluster.stop_broker(1, fence=False))
+    harness.run(harness.cluster.start_broker(1, is_clean=True))
+    assert produce(harness, 1, b"b") is KioError.none
+    wait_equal(harness, 1, 2, 3)
+
+
+def test_a_leader_out_of_reach_is_found_again(harness: Harness) -> None:
+    create(harness)
+    assert produce(harness, 1, b"a") is KioError.none
+    cluster = harness.cluster
+    cluster.unreachable.update({(2, 1), (3, 1)})
+    for broker_id in (2, 3):
+        harness.call(cluster.brokers[broker_id].manager.fetchers.on_brokers_changed)
+    assert produce(harness, 1, b"b", timeout_ms=50) is KioError.request_timed_out
+    cluster.unreachable.clear()
+    wait_until(lambda: replica(harness, 1).core.high_watermark == 2, "replication resumes")
+
+
+def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    harness.call(lambda: controller.create("many", [(1, 2, 3)] * 1000))
+    create(harness)
+    assert produce(harness, 1, b"a") is KioError.none
+    leader = harness.cluster.brokers[1].manager
+    states = [s for s in leader.sessions._sessions.values() if s.is_replica]
+    wait_until(
+        lambda: len(states) == 2 and all(len(s.partitions) == 1001 for s in states),
+        "both followers watch everything in one session",
+    )
+    wait_until(
+        lambda: harness.call(lambda: max(len(s.dirty) for s in states)) <= 1,
+        "only what changed is dirty",
+    )
+
+
+def test_high_watermarks_survive_a_clean_restart(harness: Harness) -> None:
+    create(harness, (1,))
+    assert produce(harness, 1, b"a", b"b") is KioError.none
+    harness.run(harness.cluster.stop_broker(1, fence=False))
+    text = (harness.cluster.directory / "broker-1" / "replication-offset-checkpoint").read_text()
+    assert text == "0\n1\nt 0 2\n"
+    harness.run(harness.cluster.start_broker(1, is_clean=True))
+    assert replica(harness, 1).core.high_watermark == 2
+
+
+def test_a_crashed_leader_recovers_its_log_and_follows(harness: Harness) -> None:
+    topic_id = create(harness)
+    for n in range(20):
+        assert produce(harness, 1, b"v%d" % n) is KioError.none
+    harness.run(harness.cluster.crash_broker(1))
+    harness.call(lambda: harness.cluster.fence(1))
+    assert produce(harness, 2, b"after") is KioError.none
+    harness.run(harness.cluster.start_broker(1, is_clean=False))
+    wait_isr(harness, topic_id, 1, 2, 3)
+    wait_equal(harness, 1, 2, 3)
+    assert replica(harness, 1).log.end_offset == 21
+
+
+def test_foreign_directories_are_left_alone(harness: Harness) -> None:
+    harness.run(harness.cluster.stop_broker(3))
+    data = harness.cluster.directory / "broker-3"
+    for name in ("__cluster_metadata-0", "somebodys-7", "snapshots"):
+        (data / name).mkdir()
+        (data / name / "file").write_text("x")
+    (data / "old-0.0123-delete").mkdir()
+    harness.run(harness.cluster.start_broker(3, is_clean=False))
+    wait_until(lambda: not (data / "old-0.0123-delete").exists(), "leftovers go")
+    for name in ("__cluster_metadata-0", "somebodys-7", "snapshots"):
+        assert (data / name / "file").exists()
+
+
+def test_rolled_segments_are_flushed_and_checkpointed(harness: Harness) -> None:
+    create(harness, (1,), segment_bytes="4096")
+    for _ in range(10):
+        assert produce(harness, 1, b"x" * 1000) is KioError.none
+    log = replica(harness, 1).log
+    assert log.segment_count > 1
+    wait_until(lambda: log.durable_end_offset >= log.segment_base_offsets[-1], "the flush")
+
+
+def test_a_damaged_log_is_refused_at_every_start_and_the_others_serve(harness: Harness) -> None:
+    create(harness, (1,))
+    assert produce(harness, 1, *[b"x" * 100] * 3) is KioError.none
+    assert produce(harness, 1, b"y" * 100) is KioError.none
+    log_file = harness.cluster.directory / "broker-1" / "t-0" / f"{0:020d}.log"
+    harness.run(harness.cluster.crash_broker(1))
+    data = bytearray(log_file.read_bytes())
+    data[100] ^= 1  # in the first batch, with a sound one behind it: no torn tail
+    log_file.write_bytes(data)
+    harness.call(lambda: harness.cluster.controller.create("sound", [(2,)]))
+    for is_clean in (False, True):
+        broker = harness.run(harness.cluster.start_broker(1, is_clean=is_clean))
+        assert broker.manager.find_by_name("t", 0) is None
+        assert produce(harness, 1, b"z") is KioError.kafka_storage_error
+        harness.run(harness.cluster.stop_broker(1, fence=False))
+    assert log_file.read_bytes() == data, "damage is not repaired by guessing"
+
+
+def test_a_failing_disk_takes_one_partition_down_and_says_so(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(harness, (1,))
+    assert produce(harness, 1, b"x") is KioError.none
+    with monkeypatch.context() as patched:
+
+        def refuse(self: OsDiskFile, data: object, position: int) -> None:
+            raise OSError(28, "no space left on device")
+
+        patched.setattr(OsDiskFile, "pwrite", refuse)
+        assert produce(harness, 1, b"y") is KioError.kafka_storage_error
+    assert replica(harness, 1).is_offline
+    assert produce(harness, 1, b"z") is KioError.kafka_storage_error
+    harness.run(harness.cluster.stop_broker(1, fence=False))
+    unclean = harness.cluster.directory / "broker-1" / "unclean-logs"
+    assert unclean.read_text() == "t-0\n"

@@ -1,0 +1,360 @@
+"""The partition core, rule by rule (log.md section 7). Time and brokers are arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.isr import Committed, PendingExpand, PendingShrink, Reaction
+from broker.partition import BrokerFacts, Partition
+from metadata.image import BrokerImage, PartitionImage
+from metadata.records import Endpoint
+from metadata.requests import AlteredPartition
+from runtime.errors import ErrorCode
+
+TOPIC_ID = bytes(range(16))
+LAG_MS = 1000
+
+
+def broker_image(broker_id: int, *, epoch: int = 10, is_fenced: bool = False) -> BrokerImage:
+    return BrokerImage(
+        broker_id=broker_id,
+        broker_epoch=epoch,
+        incarnation_id=bytes(16),
+        endpoints=(Endpoint("PLAINTEXT", "h", 1),),
+        rack=None,
+        is_fenced=is_fenced,
+        in_controlled_shutdown=False,
+    )
+
+
+def make(
+    *, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, end_offset: int = 0, now_ms: int = 0
+) -> Partition:
+    """Broker 1 leading a partition on 1, 2 and 3."""
+    facts = BrokerFacts()
+    facts.brokers = {b: broker_image(b) for b in (1, 2, 3)}
+    partition = Partition(
+        broker_id=1,
+        topic="t",
+        topic_id=TOPIC_ID,
+        partition_id=0,
+        facts=facts,
+        lag_time_max_ms=LAG_MS,
+        min_insync_replicas=min_isr,
+        end_offset=end_offset,
+    )
+    partition.become_leader(PartitionImage((1, 2, 3), isr, 1, 5, 7), now_ms)
+    return partition
+
+
+def fetch(
+    partition: Partition, replica: int, offset: int, now_ms: int = 0, epoch: int = 10
+) -> bool:
+    partition.facts.last_fetch_ms[replica] = now_ms
+    return partition.on_follower_fetch(replica, offset, 0, epoch, now_ms)
+
+
+def answer(isr: tuple[int, ...], epoch: int, error: ErrorCode = ErrorCode.NONE) -> AlteredPartition:
+    return AlteredPartition(
+        topic_id=TOPIC_ID,
+        partition_id=0,
+        error=error,
+        leader=1,
+        leader_epoch=5,
+        isr=isr,
+        partition_epoch=epoch,
+    )
+
+
+def test_high_watermark_is_the_least_end_of_the_isr() -> None:
+    partition = make()
+    assert not partition.on_append(8, 0)
+    assert not fetch(partition, 2, 8)
+    assert fetch(partition, 3, 6)
+    assert partition.high_watermark == 6
+
+
+def test_high_watermark_round_trip_takes_the_second_fetch() -> None:
+    partition = make(end_offset=5)
+    fetch(partition, 2, 5)
+    fetch(partition, 3, 5)
+    assert partition.high_watermark == 5
+    assert not partition.on_append(8, 1)
+    assert partition.high_watermark == 5
+    assert not fetch(partition, 2, 8, 2)
+    assert fetch(partition, 3, 8, 2)
+    assert partition.high_watermark == 8
+
+
+def test_a_member_that_has_not_fetched_from_this_leader_blocks_the_watermark() -> None:
+    partition = make()
+    partition.on_append(4, 0)
+    fetch(partition, 2, 4)
+    assert partition.high_watermark == 0
+
+
+def test_a_lone_leader_commits_at_once() -> None:
+    partition = make(isr=(1,))
+    assert partition.on_append(3, LAG_MS * 5)
+    assert partition.high_watermark == 3
+
+
+def test_high_watermark_never_falls() -> None:
+    partition = make(isr=(1, 2))
+    partition.on_append(5, 0)
+    fetch(partition, 2, 5)
+    assert partition.high_watermark == 5
+    assert not fetch(partition, 2, 2)
+    assert partition.high_watermark == 5
+
+
+def test_high_watermark_stands_still_under_min_isr() -> None:
+    partition = make(isr=(1,), min_isr=2)
+    assert not partition.on_append(3, 0)
+    assert partition.high_watermark == 0
+    assert partition.check_produce(-1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.check_produce(1) is ErrorCode.NONE
+
+
+def test_min_isr_never_exceeds_the_number_of_replicas() -> None:
+    partition = make(isr=(1, 2, 3), min_isr=5)
+    assert partition.min_isr_effective == 3
+    assert partition.check_produce(-1) is ErrorCode.NONE
+
+
+def test_a_returning_follower_holds_the_watermark_back() -> None:
+    partition = make(isr=(1,))
+    partition.on_append(5, 0)
+    fetch(partition, 2, 5, 0)
+    partition.on_append(9, 1)
+    assert partition.high_watermark == 5, "a lone leader must not outrun it"
+    assert fetch(partition, 2, 9, 2)
+    assert partition.high_watermark == 9
+
+
+def test_a_laggard_outside_the_isr_does_not_hold_the_watermark_back() -> None:
+    partition = make(isr=(1,))
+    partition.on_append(5, 0)
+    fetch(partition, 2, 1, 0)
+    assert partition.on_append(9, LAG_MS * 3)
+    assert partition.high_watermark == 9
+
+
+def test_a_fenced_follower_does_not_hold_the_watermark_back() -> None:
+    partition = make(isr=(1,))
+    partition.on_append(5, 0)
+    fetch(partition, 2, 5, 0)
+    partition.facts.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
+    assert partition.on_append(9, 1)
+    assert partition.high_watermark == 9
+
+
+def test_an_expanding_replica_counts_before_the_controller_agrees() -> None:
+    partition = make(isr=(1, 2))
+    partition.on_append(5, 0)
+    fetch(partition, 2, 5)
+    fetch(partition, 3, 5)
+    proposal = partition.propose_expand()
+    assert proposal is not None
+    assert proposal.new_isr == ((1, 10), (2, 10), (3, 10))
+    assert partition.isr_state == PendingExpand(frozenset({1, 2}), frozenset({3}))
+    partition.on_append(9, 1)
+    fetch(partition, 2, 9)
+    assert partition.high_watermark == 5
+    assert partition.propose_expand() is None, "one proposal in flight"
+    # Even once it lags too far to be waited for as a mere joiner: it may be in the ISR already.
+    fetch(partition, 2, 9, LAG_MS * 9)
+    assert not partition.raise_high_watermark(LAG_MS * 9)
+    assert partition.high_watermark == 5
+
+
+def test_a_refused_expansion_lets_the_watermark_go_on() -> None:
+    partition = make(isr=(1, 2))
+    partition.on_append(5, 0)
+    fetch(partition, 2, 5)
+    fetch(partition, 3, 5)
+    proposal = partition.propose_expand()
+    assert proposal is not None
+    partition.on_append(9, 1)
+    fetch(partition, 2, 9)
+    refused = answer((), -1, ErrorCode.INELIGIBLE_REPLICA)
+    assert partition.on_isr_answer(proposal, refused) is Reaction.ROLLED_BACK
+    assert partition.isr_state == Committed(frozenset({1, 2}))
+    assert partition.raise_high_watermark(LAG_MS * 9)
+    assert partition.high_watermark == 9
+
+
+def test_a_shrinking_replica_counts_until_the_controller_agrees() -> None:
+    partition = make()
+    partition.on_append(5, 0)
+    fetch(partition, 2, 5, LAG_MS + 1)
+    proposal = partition.propose_shrink(LAG_MS + 1)
+    assert proposal is not None
+    assert [r for r, _ in proposal.new_isr] == [1, 2]
+    assert partition.isr_state == PendingShrink(frozenset({1, 2, 3}), frozenset({3}))
+    assert partition.high_watermark == 0
+    assert partition.on_isr_answer(proposal, answer((1, 2), 8)) is Reaction.APPLIED
+    assert partition.raise_high_watermark(LAG_MS + 1)
+    assert partition.high_watermark == 5
+
+
+def test_a_member_with_the_leaders_end_is_in_sync_however_long_it_is_silent() -> None:
+    partition = make()
+    fetch(partition, 2, 0)
+    fetch(partition, 3, 0)
+    assert partition.propose_shrink(LAG_MS * 100) is None
+
+
+def test_an_append_after_an_idle_hour_is_not_an_hour_of_lag() -> None:
+    partition = make()
+    fetch(partition, 2, 0)
+    fetch(partition, 3, 0)
+    hour_ms = 3_600_000
+    # Broker 2's session went on fetching other partitions, broker 3 died long ago.
+    partition.facts.last_fetch_ms[2] = hour_ms - 1
+    partition.on_append(1, hour_ms)
+    proposal = partition.propose_shrink(hour_ms)
+    assert proposal is not None
+    assert [r for r, _ in proposal.new_isr] == [1, 2]
+
+
+def test_keeping_up_with_where_the_leader_was_is_enough() -> None:
+    partition = make(isr=(1, 2))
+    partition.on_append(10, 0)
+    fetch(partition, 2, 0, 100)
+    partition.on_append(20, 200)
+    fetch(partition, 2, 10, 900)  # has all the leader had at its fetch of 100
+    assert partition.remotes[2].last_caught_up_ms == 100
+    assert partition.propose_shrink(100 + LAG_MS) is None
+    assert partition.propose_shrink(101 + LAG_MS) is not None
+
+
+def test_expansion_needs_the_start_of_the_leaders_epoch() -> None:
+    partition = make(isr=(1,), end_offset=10)
+    partition.high_watermark = 4
+    fetch(partition, 2, 6)
+    assert partition.propose_expand() is None
+    fetch(partition, 2, 10)
+    assert partition.propose_expand() is not None
+
+
+@pytest.mark.parametrize("epoch", [9, 11])
+def test_a_rebooted_broker_may_not_join_with_another_epoch(epoch: int) -> None:
+    partition = make(isr=(1,))
+    fetch(partition, 2, 0, epoch=epoch)
+    assert partition.propose_expand() is None
+
+
+def test_a_fetch_of_an_older_process_changes_nothing() -> None:
+    partition = make(isr=(1, 2))
+    partition.on_append(5, 0)
+    assert not fetch(partition, 2, 5, epoch=9)
+    assert partition.remotes[2].end_offset == -1
+
+
+def test_a_fenced_broker_may_not_join() -> None:
+    partition = make(isr=(1,))
+    partition.facts.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
+    fetch(partition, 2, 0)
+    assert partition.propose_expand() is None
+
+
+def test_stale_images_are_ignored() -> None:
+    partition = make()
+    before = partition.summary()
+    assert not partition.become_leader(PartitionImage((1, 2), (1, 2), 1, 4, 9), 0)
+    assert not partition.become_follower(PartitionImage((1, 2), (1, 2), 2, 6, 7))
+    assert partition.summary() == before
+
+
+def test_the_image_of_a_known_partition_epoch_does_not_cancel_a_proposal() -> None:
+    partition = make(isr=(1, 2))
+    partition.on_append(1, 0)
+    fetch(partition, 3, 1)
+    proposal = partition.propose_expand()
+    partition.become_leader(PartitionImage((1, 2, 3), (1, 2), 1, 5, 7), 0)
+    assert partition.proposal_in_flight() == proposal
+
+
+def test_a_newer_image_replaces_a_proposal() -> None:
+    partition = make(isr=(1, 2))
+    partition.on_append(1, 0)
+    fetch(partition, 3, 1)
+    proposal = partition.propose_expand()
+    assert proposal is not None
+    assert not partition.become_leader(PartitionImage((1, 2, 3), (1, 2, 3), 1, 5, 8), 0)
+    assert partition.isr_state == Committed(frozenset({1, 2, 3}))
+    assert partition.remotes[3].end_offset == 1, "same epoch: positions stay"
+    late = partition.on_isr_answer(proposal, answer((1, 2, 3), 8))
+    assert late is Reaction.WAIT_FOR_METADATA
+
+
+def test_a_new_epoch_forgets_positions() -> None:
+    partition = make()
+    partition.on_append(3, 0)
+    fetch(partition, 2, 3)
+    assert partition.become_leader(PartitionImage((1, 2, 3), (1, 2, 3), 1, 6, 8), 0)
+    assert partition.remotes[2].end_offset == -1
+    assert partition.epoch_start_offset == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "reaction"),
+    [
+        (ErrorCode.NOT_CONTROLLER, Reaction.RETRY),
+        (ErrorCode.REQUEST_TIMED_OUT, Reaction.RETRY),
+        (ErrorCode.STALE_BROKER_EPOCH, Reaction.RETRY),
+        (ErrorCode.FENCED_LEADER_EPOCH, Reaction.WAIT_FOR_METADATA),
+        (ErrorCode.INVALID_UPDATE_VERSION, Reaction.WAIT_FOR_METADATA),
+        (ErrorCode.NEW_LEADER_ELECTED, Reaction.WAIT_FOR_METADATA),
+        (ErrorCode.INELIGIBLE_REPLICA, Reaction.ROLLED_BACK),
+        (ErrorCode.INVALID_REQUEST, Reaction.ROLLED_BACK),
+    ],
+)
+def test_reactions_to_refused_proposals(error: ErrorCode, reaction: Reaction) -> None:
+    partition = make(isr=(1, 2))
+    fetch(partition, 3, 0)
+    proposal = partition.propose_expand()
+    assert proposal is not None
+    assert partition.on_isr_answer(proposal, answer((), -1, error)) is reaction
+    still_pending = partition.proposal_in_flight() == proposal
+    assert still_pending == (reaction is not Reaction.ROLLED_BACK)
+
+
+def test_requests_are_fenced_by_leader_epoch() -> None:
+    partition = make()
+    assert partition.check_leader(5) is ErrorCode.NONE
+    assert partition.check_leader(-1) is ErrorCode.NONE
+    assert partition.check_leader(4) is ErrorCode.FENCED_LEADER_EPOCH
+    assert partition.check_leader(6) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    partition.become_follower(PartitionImage((1, 2, 3), (1, 2, 3), 2, 6, 8))
+    assert partition.check_leader(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.check_produce(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_acknowledgement_fails_when_the_isr_shrank_meanwhile() -> None:
+    partition = make(isr=(1, 2), min_isr=2)
+    partition.on_append(1, 0)
+    fetch(partition, 2, 1)
+    assert partition.check_acknowledged() is ErrorCode.NONE
+    partition.become_leader(PartitionImage((1, 2, 3), (1,), 1, 5, 8), 0)
+    assert partition.check_acknowledged() is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_a_new_leader_does_not_know_the_latest_offset_yet() -> None:
+    partition = make(end_offset=10)
+    assert not partition.is_latest_known
+    fetch(partition, 2, 10)
+    fetch(partition, 3, 10)
+    assert partition.is_latest_known
+
+
+def test_a_followers_watermark_is_bounded_by_its_log() -> None:
+    partition = make()
+    partition.become_follower(PartitionImage((1, 2, 3), (1, 2, 3), 2, 6, 8))
+    partition.on_follower_append(5, 9)
+    assert partition.high_watermark == 5
+    partition.on_follower_append(7, 6)
+    assert partition.high_watermark == 6
+    partition.on_truncated(3)
+    assert (partition.end_offset, partition.high_watermark) == (3, 3)

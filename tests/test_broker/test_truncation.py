@@ -1,0 +1,211 @@
+"""KIP-101 and KIP-279 stories on real logs and the rules of both sides; no sockets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.partition import BrokerFacts, Partition
+from broker.replica import Replica
+from broker.topic_config import resolve
+from broker.waiters import TurnEnd
+from metadata.image import PartitionImage
+from runtime.disk import OsDisk
+from storage.batch import build_batch, iter_headers
+from storage.log import Log
+
+TOPIC_ID = bytes(range(16))
+
+
+class Node:
+    """One replica of one partition, moved by hand."""
+
+    def __init__(self, directory: Path, broker_id: int) -> None:
+        self.path = str(directory / f"node-{broker_id}" / "t-0")
+        self.broker_id = broker_id
+        self.lowered: list[int] = []
+        self.open(high_watermark=0)
+
+    def open(self, *, high_watermark: int) -> None:
+        config = resolve(BrokerConfig(), {})
+        log = Log.open(OsDisk(), self.path, config.log, now_ms=0)
+        self.replica = Replica(
+            core=Partition(
+                broker_id=self.broker_id,
+                topic="t",
+                topic_id=TOPIC_ID,
+                partition_id=0,
+                facts=BrokerFacts(),
+                lag_time_max_ms=1000,
+                min_insync_replicas=1,
+                end_offset=log.end_offset,
+                high_watermark=high_watermark,
+            ),
+            log=log,
+            config=config,
+            disk=OsDisk(),
+            turn=TurnEnd(),
+            has_identity=True,
+            lower_recovery_point=lambda topic, partition, offset: self.lowered.append(offset),
+        )
+
+    def restart(self) -> None:
+        """The process ends and comes back with the watermark it last knew."""
+        high_watermark = self.replica.core.high_watermark
+        self.replica.log.close()
+        self.open(high_watermark=high_watermark)
+
+    def lead(self, epoch: int, partition_epoch: int) -> None:
+        image = PartitionImage((1, 2, 3), (1, 2), self.broker_id, epoch, partition_epoch)
+        assert self.replica.become_leader(image, 0)
+
+    def follow(self, leader: int, epoch: int, partition_epoch: int) -> None:
+        self.replica.become_follower(
+            PartitionImage((1, 2, 3), (1, 2), leader, epoch, partition_epoch)
+        )
+
+    def append(self, *values: bytes) -> None:
+        epoch = self.replica.core.leader_epoch
+        for value in values:
+            batch = build_batch([(None, value)], timestamp_ms=1)
+            self.replica.log.append_as_leader(batch, leader_epoch=epoch, now_ms=1)
+        self.replica.core.on_append(self.replica.log.end_offset, 0)
+
+    def contents(self) -> list[tuple[int, int]]:
+        """(offset, epoch) of every batch."""
+        log = self.replica.log
+        if log.end_offset == log.start_offset:
+            return []
+        data = log.read(log.start_offset, bytes_max=1 << 20, end_offset=log.end_offset).read()
+        return [(h.base_offset, h.leader_epoch) for _, h in iter_headers(data)]
+
+
+def diverging(leader: Node, follower: Node) -> tuple[int, int] | None:
+    """The leader's look at the follower's fetch (the rule of fetching._objection)."""
+    log, asked = leader.replica.log, follower.replica.log
+    last = asked.epochs.latest_epoch
+    if last < 0:
+        return None
+    epoch, end = log.epochs.end_offset_for(last, log.end_offset)
+    assert epoch != -1
+    return (epoch, end) if epoch < last or end < asked.end_offset else None
+
+
+def catch_up(leader: Node, follower: Node, *, rounds_max: int = 5) -> int:
+    """Fetch until the follower has all; returns how many truncations it took."""
+    cuts = 0
+    while (found := diverging(leader, follower)) is not None:
+        cuts += 1
+        assert cuts <= rounds_max, "the truncation loop must end"
+        follower.replica.truncate_for(*found)
+    ours, theirs = follower.replica.log, leader.replica.log
+    while ours.end_offset < theirs.end_offset:
+        data = theirs.read(ours.end_offset, bytes_max=100, end_offset=theirs.end_offset).read()
+        follower.replica.append_as_follower(
+            memoryview(data), leader_high_watermark=leader.replica.core.high_watermark, wall_ms=1
+        )
+    assert follower.contents() == leader.contents()
+    return cuts
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> tuple[Node, Node, Node]:
+    return Node(tmp_path, 1), Node(tmp_path, 2), Node(tmp_path, 3)
+
+
+def test_kip_101_loss_a_restarted_follower_keeps_what_its_watermark_had_not_reached(
+    nodes: tuple[Node, Node, Node],
+) -> None:
+    a, b, _ = nodes
+    a.lead(1, 1)
+    b.follow(1, 1, 1)
+    a.append(b"m1", b"m2")
+    catch_up(a, b)
+    assert b.replica.core.high_watermark < 2, "B has not heard that m2 is committed"
+    b.restart()
+    b.follow(1, 1, 1)
+    assert catch_up(a, b) == 0
+    b.lead(2, 2)  # A dies
+    a.follow(2, 2, 2)
+    assert catch_up(b, a) == 0
+    assert a.contents() == [(0, 1), (1, 1)]
+
+
+def test_kip_101_divergence_the_old_leaders_unreplicated_record_goes(
+    nodes: tuple[Node, Node, Node],
+) -> None:
+    a, b, _ = nodes
+    a.lead(1, 1)
+    b.follow(1, 1, 1)
+    a.append(b"m1")
+    catch_up(a, b)
+    a.append(b"m2")
+    b.lead(2, 2)
+    b.append(b"m3")
+    a.restart()
+    a.follow(2, 2, 2)
+    assert catch_up(b, a) == 1
+    assert a.contents() == [(0, 1), (1, 2)]
+    assert a.lowered == [1], "the recovery point must not stay above the log's end"
+
+
+def test_kip_279_quick_leader_changes_converge_epoch_by_epoch(
+    nodes: tuple[Node, Node, Node],
+) -> None:
+    a, b, _ = nodes
+    a.lead(1, 1)
+    a.append(b"x", b"y")
+    b.follow(1, 1, 1)
+    catch_up(a, b)
+    # A leads 2 and 4, B leads 3 and 5; neither hears of the other's epochs.
+    a.lead(2, 2)
+    a.append(b"a2")
+    b.lead(3, 3)
+    b.append(b"b3", b"b3'")
+    a.lead(4, 4)
+    a.append(b"a4")
+    b.lead(5, 5)
+    b.append(b"b5")
+    a.follow(2, 5, 5)
+    assert catch_up(b, a) >= 1
+    assert [epoch for _, epoch in a.contents()] == [1, 1, 3, 3, 5]
+
+
+def test_an_epoch_without_records_does_not_keep_a_follower_diverging(
+    nodes: tuple[Node, Node, Node],
+) -> None:
+    a, b, _ = nodes
+    a.lead(1, 1)
+    a.append(b"x")
+    b.follow(1, 1, 1)
+    catch_up(a, b)
+    a.lead(2, 2)  # leads, writes nothing
+    b.lead(3, 3)
+    a.follow(2, 3, 3)
+    catch_up(b, a)
+    b.append(b"z")
+    assert catch_up(b, a) == 0
+    assert a.contents() == [(0, 1), (1, 3)]
+
+
+def test_a_follower_below_the_leaders_start_begins_there(nodes: tuple[Node, Node, Node]) -> None:
+    a, b, _ = nodes
+    a.lead(1, 1)
+    a.append(b"x", b"y", b"z")
+    b.follow(1, 1, 1)
+    catch_up(a, b)
+    b.replica.restart_at(2, 5)
+    assert (b.replica.log.start_offset, b.replica.log.end_offset) == (2, 2)
+    assert b.replica.core.high_watermark == 2
+
+
+def test_old_metadata_does_not_make_a_leader(nodes: tuple[Node, Node, Node]) -> None:
+    a, _, _ = nodes
+    a.lead(7, 1)
+    a.append(b"x")
+    a.restart()
+    image = PartitionImage((1, 2, 3), (1, 2), 1, 3, 1)
+    assert not a.replica.become_leader(image, 0)
+    assert not a.replica.core.is_leader

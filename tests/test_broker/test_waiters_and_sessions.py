@@ -1,0 +1,203 @@
+"""Parked requests, deadlines, the end of a loop turn, and the session cache."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.config import BrokerConfig
+from broker.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchState, SessionCache
+from broker.frame_buffer import FIRST_BYTES, FrameBuffer
+from broker.topic_config import refusal, resolve
+from broker.topic_names import name_refusal
+from broker.waiters import Deadlines, PendingProduce, TurnEnd
+from runtime.clock import monotonic_ms
+from runtime.errors import ErrorCode, WireError
+from wire.fetch_codec import FetchRequest
+from wire.produce_codec import ProducedPartition, ProducedTopic
+
+
+class Item:
+    def __init__(self, name: str, expired: list[str]) -> None:
+        self.name = name
+        self.expired = expired
+        self.deadline_bucket = -1
+        self.is_awake = False
+        self.is_flush_due = False
+
+    def expire(self) -> None:
+        self.expired.append(self.name)
+
+    wake = flush = expire
+
+
+def fetch_request(
+    replica_id: int = -1, *, session_id: int = 0, session_epoch: int = 0
+) -> FetchRequest:
+    return FetchRequest(replica_id, -1, 0, 1, 1, False, session_id, session_epoch, [], [])
+
+
+def test_deadlines_expire_in_order_and_never_early() -> None:
+    async def story() -> list[str]:
+        expired: list[str] = []
+        deadlines = Deadlines(monotonic_ms)
+        now_ms = monotonic_ms()
+        kept, removed = Item("removed", expired), Item("late", expired)
+        deadlines.add(removed, now_ms + 60)
+        deadlines.add(Item("early", expired), now_ms + 20)
+        deadlines.add(kept, now_ms + 30)
+        deadlines.remove(kept)
+        async with asyncio.timeout(10):
+            while len(expired) < 2:
+                await asyncio.sleep(0.001)
+                if expired == []:
+                    continue
+                assert monotonic_ms() >= now_ms + 20
+        deadlines.close()
+        return expired
+
+    assert asyncio.run(story()) == ["early", "late"]
+
+
+def test_the_end_of_a_turn_wakes_before_it_flushes_and_once_each() -> None:
+    async def story() -> list[str]:
+        done: list[str] = []
+        turn = TurnEnd()
+        turn.begin()
+        sender, parked = Item("flush", done), Item("wake", done)
+        turn.flush(sender)
+        turn.wake(parked)
+        turn.wake(parked)
+        turn.run()
+        turn.wake(parked)  # outside a callback: by itself at the end of the turn
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return done
+
+    assert asyncio.run(story()) == ["wake", "flush", "wake"]
+
+
+def pending() -> tuple[PendingProduce, list[list[ProducedTopic]]]:
+    answers: list[list[ProducedTopic]] = []
+    topic = ProducedTopic("t", bytes(16), [ProducedPartition(0, 0, 5), ProducedPartition(1, 0, 6)])
+    produce = PendingProduce([topic], answers.append, Deadlines(monotonic_ms))
+    produce.wait_for(0, 0)
+    produce.wait_for(0, 1)
+    return produce, answers
+
+
+def test_a_produce_is_answered_when_its_last_partition_is_decided() -> None:
+    produce, answers = pending()
+    produce.complete(0, 0, ErrorCode.NONE)
+    produce.complete(0, 0, ErrorCode.NONE)
+    assert answers == []
+    produce.complete(0, 1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert [p.error for p in answers[0][0].partitions] == [0, 20]
+    produce.complete(0, 1, ErrorCode.NONE)
+    assert len(answers) == 1
+
+
+def test_an_expired_produce_times_out_only_what_is_open() -> None:
+    produce, answers = pending()
+    produce.complete(0, 1, ErrorCode.NONE)
+    produce.expire()
+    assert [p.error for p in answers[0][0].partitions] == [7, 0]
+    assert produce.is_done
+
+
+def test_session_epochs_count_up_and_wrap_to_one() -> None:
+    cache = SessionCache(10, random.Random(1))
+    state = FetchState(fetch_request(), is_by_id=False, now_ms=0)
+    assert cache.add(state, 0)
+    session = state.session_id
+
+    def find(epoch: int, *, is_by_id: bool = False) -> object:
+        request = fetch_request(session_id=session, session_epoch=epoch)
+        return cache.find(request, is_by_id=is_by_id, now_ms=0)
+
+    assert find(1) is state
+    assert find(1) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert find(2, is_by_id=True) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    state.epoch = EPOCH_MAX
+    assert find(EPOCH_MAX) is state
+    assert find(1) is state
+    assert cache.remove(session) is state
+    assert find(2) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_full_cache_gives_way_to_followers_and_to_newcomers_after_idleness() -> None:
+    cache = SessionCache(1, random.Random(1))
+    first = FetchState(fetch_request(), is_by_id=False, now_ms=0)
+    assert cache.add(first, 0)
+    second = FetchState(fetch_request(), is_by_id=False, now_ms=0)
+    assert not cache.add(second, EVICTION_IDLE_MS)
+    assert cache.add(second, EVICTION_IDLE_MS + 1)
+    follower = FetchState(fetch_request(2), is_by_id=False, now_ms=0)
+    assert cache.add(follower, 0)
+    assert not cache.add(first, 0), "a follower is not pushed out"
+    assert len(cache) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(10, 3000) | st.just(FIRST_BYTES * 3), min_size=1, max_size=12),
+    chunk=st.integers(1, 40_000),
+)
+def test_frames_come_out_as_they_went_in_however_the_bytes_arrive(
+    sizes: list[int], chunk: int
+) -> None:
+    frames = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
+    stream = b"".join(len(f).to_bytes(4, "big") + f for f in frames)
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    right.setblocking(False)
+    buffer = FrameBuffer(1 << 20)
+    got: list[bytes] = []
+    sent = 0
+    while len(got) < len(frames):
+        if sent < len(stream):
+            with contextlib.suppress(BlockingIOError):
+                sent += left.send(stream[sent : sent + chunk])
+        try:
+            buffer.receive(right)
+        except BlockingIOError:
+            continue
+        while (frame := buffer.next_frame()) is not None:
+            got.append(bytes(buffer.view[frame[0] : frame[1]]))
+    left.close()
+    right.close()
+    assert got == frames
+
+
+def test_a_frame_above_the_limit_is_a_wire_error() -> None:
+    left, right = socket.socketpair()
+    buffer = FrameBuffer(1000)
+    left.sendall((1001).to_bytes(4, "big"))
+    buffer.receive(right)
+    with pytest.raises(WireError):
+        buffer.next_frame()
+    left.close()
+    right.close()
+
+
+def test_topic_configs_fall_back_to_the_brokers_when_unsound() -> None:
+    config = BrokerConfig(log_retention_ms=77)
+    assert resolve(config, {"retention.ms": "5"}).log.retention_ms == 5
+    assert resolve(config, {"retention.ms": "many"}).log.retention_ms == 77
+    assert resolve(config, {}).log.flush_messages is None
+    assert refusal("retention.ms", "-1") is None
+    assert refusal("retention.ms", "-2") is not None
+    assert refusal("segment.bytes", str(1 << 40)) is not None
+    assert refusal("no.such.key", "1") is not None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ä", "x" * 250])
+def test_illegal_topic_names(name: str) -> None:
+    assert name_refusal(name) is not None
+    assert name_refusal("legal.Name_1-x") is None

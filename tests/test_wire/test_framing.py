@@ -1,0 +1,94 @@
+"""Frames and headers: golden bytes, exceptions, garbage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.errors import CorruptData, ErrorCode, Rejected, WireError
+from storage.batch import BatchError
+from wire.errors import rejection_of
+from wire.framing import frame_size, parse_request_header, response_head
+from wire.primitives import Reader, uvarint_bytes
+from wire.versions import Api, ServedVersions
+
+SERVED = ServedVersions(
+    [
+        Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9),
+        Api(key=18, name="api_versions", min_version=0, max_version=4, first_flexible=3),
+        Api(
+            key=0,
+            name="produce",
+            min_version=3,
+            max_version=12,
+            first_flexible=9,
+            advertised_min_version=0,
+        ),
+    ]
+)
+
+
+def test_golden_api_versions_v3_request_header() -> None:
+    frame = bytes.fromhex(
+        "0000001c00120003000000070004" + "64656d6f" + "00" + "0871756f72617465" + "04302e3100"
+    )
+    assert frame_size(frame, 0, 1000) == 0x1C
+    header = parse_request_header(frame, 4, len(frame), SERVED)
+    assert header == (18, 3, 7, "demo", 19)
+
+
+def test_golden_metadata_v1_header_has_a_null_client_id() -> None:
+    frame = bytes.fromhex("0000000e0003000100000008ffffffffffff")
+    header = parse_request_header(frame, 4, len(frame), SERVED)
+    assert header == (3, 1, 8, None, 14)
+
+
+def test_flexible_requests_have_tags_behind_the_old_client_id() -> None:
+    frame = bytes.fromhex("0003000900000001000161" + "01" + "05" + "02" + "ffff" + "aa")
+    header = parse_request_header(frame, 0, len(frame), SERVED)
+    assert header.client_id == "a"
+    assert frame[header.body_position :] == b"\xaa"
+
+
+def test_api_versions_answers_have_header_v0_even_when_flexible() -> None:
+    assert response_head(7, 12, is_flexible=False).hex() == "0000001000000007"
+    assert response_head(7, 12, is_flexible=True).hex() == "000000110000000700"
+
+
+def test_unknown_api_keys_are_wire_errors() -> None:
+    with pytest.raises(WireError, match="99"):
+        parse_request_header(bytes.fromhex("0063000000000001ffff"), 0, 10, SERVED)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 9, 1001])
+def test_insane_frame_sizes_are_wire_errors(size: int) -> None:
+    with pytest.raises(WireError):
+        frame_size(size.to_bytes(4, "big", signed=True), 0, 1000)
+
+
+@given(st.binary(max_size=60))
+def test_garbage_headers_never_raise_anything_but_wire_error(data: bytes) -> None:
+    try:
+        parse_request_header(data, 0, len(data), SERVED)
+    except WireError:
+        return
+
+
+@given(st.integers(0, 2**35 - 1))
+def test_uvarints_read_back(value: int) -> None:
+    data = uvarint_bytes(value)
+    assert Reader(data, 0, len(data)).uvarint() == value
+
+
+def test_produce_is_advertised_from_zero_but_not_served_there() -> None:
+    assert SERVED.advertised() == [(0, 0, 12), (3, 0, 13), (18, 0, 4)]
+    assert not SERVED.is_served(0, 2)
+
+
+def test_each_kind_of_error_has_one_answer() -> None:
+    refused = BatchError(ErrorCode.CORRUPT_MESSAGE, "crc")
+    assert rejection_of(refused) == Rejected(ErrorCode.CORRUPT_MESSAGE, str(refused))
+    damaged = CorruptData("f", 1, "bad")
+    assert rejection_of(damaged) == Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(damaged))
+    assert rejection_of(ZeroDivisionError()) is None

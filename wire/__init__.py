@@ -1,0 +1,1 @@
+"""The Kafka protocol's edge: framing, served versions, hot codecs, cold codecs, error replies."""

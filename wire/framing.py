@@ -1,0 +1,86 @@
+"""Frames and headers of the Kafka protocol (wire.md section 1), parsed in place.
+
+A frame is an int32 size and that many bytes. The request header has a client id in the OLD
+int16 form even when the rest is flexible. Responses of flexible versions carry an empty tagged
+section behind the correlation id, except ApiVersions, whose response header is always v0: a
+client that does not know our versions yet must be able to read it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from runtime.errors import WireError
+from wire.primitives import Reader
+from wire.versions import ServedVersions
+
+FRAME_SIZE_BYTES = 4
+API_VERSIONS_KEY = 18
+
+_HEAD = struct.Struct(">hhih")
+_SIZE = struct.Struct(">i")
+_RESPONSE_V0 = struct.Struct(">ii")
+_RESPONSE_V1 = struct.Struct(">iib")
+
+
+class RequestHeader(NamedTuple):
+    """body_position: where the request body begins in the buffer."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+
+
+def frame_size(buffer: bytes | bytearray | memoryview, position: int, size_max: int) -> int:
+    """Size of the frame whose length field is at `position` (the length field not counted).
+
+    Raises WireError for sizes no sane peer sends.
+    """
+    size: int = _SIZE.unpack_from(buffer, position)[0]
+    if size < _HEAD.size or size > size_max:
+        raise WireError(f"a frame of {size} bytes is outside {_HEAD.size}..{size_max}")
+    return size
+
+
+def parse_request_header(
+    buffer: bytes | bytearray | memoryview, position: int, end: int, served: ServedVersions
+) -> RequestHeader:
+    """The header of the request in buffer[position:end].
+
+    Raises WireError for an API that is not served, since then nobody knows how its header or
+    body looks. A version that is not served is reported by the caller: ApiVersions has an answer
+    for it, all others close the connection.
+    """
+    if end - position < _HEAD.size:
+        raise WireError("a request is shorter than its header")
+    api_key, api_version, correlation_id, client_length = _HEAD.unpack_from(buffer, position)
+    position += _HEAD.size
+    client_id = None
+    if client_length >= 0:
+        if position + client_length > end:
+            raise WireError("the client id passes the end of the request")
+        try:
+            client_id = str(buffer[position : position + client_length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(f"the client id is not UTF-8: {error}") from error
+        position += client_length
+    if served.get(api_key) is None:
+        raise WireError(f"API key {api_key} is not served here")
+    if served.is_served(api_key, api_version) and served.is_flexible(api_key, api_version):
+        reader = Reader(buffer, position, end)
+        reader.skip_tags()
+        position = reader.position
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def response_head(correlation_id: int, body_bytes: int, *, is_flexible: bool) -> bytes:
+    """Frame size and response header for a body of `body_bytes`.
+
+    Pass is_flexible=False for ApiVersions of any version (KIP-511).
+    """
+    if is_flexible:
+        return _RESPONSE_V1.pack(body_bytes + 5, correlation_id, 0)
+    return _RESPONSE_V0.pack(body_bytes + 4, correlation_id)

@@ -1,0 +1,260 @@
+"""Cold APIs: requests read by kio's native parser, answers written from plain mappings.
+
+Answers are nested dicts that hold the fields of the NEWEST version; the encoder, compiled once
+per schema class from kio's field table, writes those that the version at hand has. So an API
+file is written once, not once a version. Only the schema modules of versions really asked for
+are imported (a schema costs tens of milliseconds). kio's own writers are some ten times slower
+because they go through dataclass instances; tests hold both to the same bytes.
+
+Values: ints for every number, error codes and durations in milliseconds (kio's `throttle_time`
+stays `throttle_time`), 16 bytes or None for uuids, str, bytes, bool, sequences, dicts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import struct
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from runtime.errors import WireError
+from runtime.ids import UUID_ZERO
+from wire.primitives import count_bytes, string_bytes, uvarint_bytes
+
+Encoder = Callable[[bytearray, Any], None]
+
+
+def read_request(name: str, version: int, body: memoryview) -> Any:
+    """The kio entity of a request body (its type depends on name and version).
+
+    Bytes left over are ignored, as Kafka does: librdkafka's Metadata v13 request has three.
+    Raises WireError when the body is malformed.
+    """
+    read, decode_error = _request_reader(name, version)
+    try:
+        # kio refuses writable buffers.
+        entity, _ = read(body.toreadonly(), 0)
+    except decode_error as error:
+        raise WireError(f"malformed {name} v{version} request: {error!r}") from error
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise WireError(f"malformed {name} v{version} request: {error!r}") from error
+    return entity
+
+
+def encode_response(name: str, version: int, values: Mapping[str, Any]) -> bytearray:
+    """The body of a response. A KeyError names a field that has no default and was not given."""
+    out = bytearray()
+    _message_encoder(name, version, "response")(out, values)
+    return out
+
+
+def encode_request(name: str, version: int, values: Mapping[str, Any]) -> bytearray:
+    """The body of a request, for tests and tools."""
+    out = bytearray()
+    _message_encoder(name, version, "request")(out, values)
+    return out
+
+
+def warm_up(name: str, version: int) -> None:
+    """Import the schema of one API version and compile its reader and encoder."""
+    _request_reader(name, version)
+    _message_encoder(name, version, "response")
+
+
+def uuid_bytes(value: Any) -> bytes:
+    """The 16 bytes of a uuid as kio reads it (None is the zero uuid)."""
+    return UUID_ZERO if value is None else bytes(value.bytes)
+
+
+def milliseconds(value: Any) -> int:
+    """A duration as kio reads it, in milliseconds."""
+    return round(float(value.total_seconds()) * 1000)
+
+
+@functools.cache
+def message_class(name: str, version: int, kind: str) -> Any:
+    """kio's class of one message; kind is "request" or "response"."""
+    module = importlib.import_module(f"kio.schema.{name}.v{version}.{kind}")
+    wanted = (name.replace("_", "") + kind).lower()
+    for attribute, value in vars(module).items():
+        if attribute.lower() == wanted:
+            return value
+    raise WireError(f"kio has no {kind} {name} v{version}")
+
+
+@functools.cache
+def _request_reader(name: str, version: int) -> tuple[Any, type[Exception]]:
+    from kio.serial import entity_reader
+    from kio.serial.errors import SerialError
+
+    return entity_reader(message_class(name, version, "request")), SerialError
+
+
+@functools.cache
+def _message_encoder(name: str, version: int, kind: str) -> Encoder:
+    return _entity_encoder(message_class(name, version, kind))
+
+
+@functools.cache
+def _entity_encoder(entity: Any) -> Encoder:
+    is_flexible = bool(entity.__flexible__)
+    plain: list[tuple[str, Any, Encoder]] = []
+    tagged: list[tuple[int, str, Any, Encoder]] = []
+    for field in dataclasses.fields(entity):
+        tag = field.metadata.get("tag")
+        encoder = _field_encoder(field, is_flexible, is_tagged=tag is not None)
+        if tag is None:
+            plain.append((field.name, _default_of(field), encoder))
+        else:
+            tagged.append((tag, field.name, _tag_default_of(field), encoder))
+    tagged.sort(key=lambda row: row[0])
+
+    def encode(out: bytearray, values: Mapping[str, Any]) -> None:
+        for name, default, encoder in plain:
+            value = values.get(name, default)
+            if value is _MISSING:
+                raise KeyError(f"{entity.__name__}.{name} has no default and was not given")
+            encoder(out, value)
+        if not is_flexible:
+            return
+        present = [row for row in tagged if values.get(row[1], row[2]) != row[2]]
+        out += uvarint_bytes(len(present))
+        for tag, name, _, encoder in present:
+            payload = bytearray()
+            encoder(payload, values[name])
+            out += uvarint_bytes(tag) + uvarint_bytes(len(payload)) + payload
+
+    return encode
+
+
+def _field_encoder(field: Any, is_flexible: bool, *, is_tagged: bool) -> Encoder:
+    kind, inner, is_optional = _shape_of(field.type)
+    item: Encoder
+    if dataclasses.is_dataclass(inner):
+        item = _entity_encoder(inner)  # type: ignore[arg-type]
+    else:
+        item = _primitive_encoder(field.metadata["kafka_type"], is_flexible)
+    if kind == "array":
+        return _array_encoder(item, is_flexible)
+    if is_optional and dataclasses.is_dataclass(inner) and not is_tagged:
+        return _nullable_struct_encoder(item)
+    return item
+
+
+def _shape_of(annotation: Any) -> tuple[str, Any, bool]:
+    """("array" or "one", the inner type, whether None is allowed)."""
+    is_optional = False
+    if get_origin(annotation) in (UnionType, Union):
+        (annotation,) = [a for a in get_args(annotation) if a is not type(None)]
+        is_optional = True
+    if get_origin(annotation) is tuple:
+        inner = get_args(annotation)[0]
+        if get_origin(inner) in (UnionType, Union):
+            (inner,) = [a for a in get_args(inner) if a is not type(None)]
+        return "array", inner, is_optional
+    return "one", annotation, is_optional
+
+
+def _array_encoder(item: Encoder, is_flexible: bool) -> Encoder:
+    def encode(out: bytearray, values: Any) -> None:
+        if values is None:
+            out += count_bytes(-1, is_flexible)
+            return
+        out += count_bytes(len(values), is_flexible)
+        for value in values:
+            item(out, value)
+
+    return encode
+
+
+def _nullable_struct_encoder(item: Encoder) -> Encoder:
+    def encode(out: bytearray, value: Any) -> None:
+        if value is None:
+            out += b"\xff"
+            return
+        out += b"\x01"
+        item(out, value)
+
+    return encode
+
+
+def _primitive_encoder(kafka_type: str, is_flexible: bool) -> Encoder:
+    packer = _PACKERS.get(kafka_type)
+    if packer is not None:
+        pack = packer.pack
+
+        def encode_number(out: bytearray, value: int) -> None:
+            out += pack(value)
+
+        return encode_number
+    if kafka_type == "string":
+
+        def encode_string(out: bytearray, value: str | None) -> None:
+            out += string_bytes(value, is_flexible)
+
+        return encode_string
+    if kafka_type == "uuid":
+
+        def encode_uuid(out: bytearray, value: bytes | None) -> None:
+            out += UUID_ZERO if value is None else value
+
+        return encode_uuid
+    if kafka_type in ("bytes", "records"):
+
+        def encode_bytes(out: bytearray, value: bytes | None) -> None:
+            out += count_bytes(-1 if value is None else len(value), is_flexible)
+            out += value or b""
+
+        return encode_bytes
+    raise WireError(f"no encoder for the type {kafka_type}")
+
+
+def _default_of(field: Any) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return _plain(field.default)
+    kind, inner, is_optional = _shape_of(field.type)
+    kafka_type = field.metadata.get("kafka_type")
+    if kafka_type == "error_code" or (kafka_type or "").startswith("timedelta"):
+        return 0
+    if kafka_type == "uuid" and kind == "one":
+        return None
+    if kafka_type == "bool":
+        return False
+    if is_optional and not dataclasses.is_dataclass(inner) and kind == "one":
+        return None
+    return _MISSING
+
+
+def _tag_default_of(field: Any) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return _plain(field.default)
+    kind, _, _ = _shape_of(field.type)
+    return () if kind == "array" else None
+
+
+def _plain(value: Any) -> Any:
+    return milliseconds(value) if hasattr(value, "total_seconds") else value
+
+
+class _Missing:
+    """Marks a field that every caller must give."""
+
+
+_MISSING = _Missing()
+_PACKERS = {
+    "int8": struct.Struct(">b"),
+    "int16": struct.Struct(">h"),
+    "int32": struct.Struct(">i"),
+    "int64": struct.Struct(">q"),
+    "uint16": struct.Struct(">H"),
+    "uint32": struct.Struct(">I"),
+    "float64": struct.Struct(">d"),
+    "bool": struct.Struct(">?"),
+    "error_code": struct.Struct(">h"),
+    "timedelta_i32": struct.Struct(">i"),
+    "timedelta_i64": struct.Struct(">q"),
+    "datetime_i64": struct.Struct(">q"),
+}

@@ -1,0 +1,152 @@
+"""Kafka's primitive types, read in place and written into a growing buffer.
+
+Both directions speak two dialects (wire.md section 2): the classic one with fixed-width lengths
+and the flexible ("compact") one with unsigned varints and tagged fields. Used by the hot codecs;
+everything else goes through `kio_codec`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from runtime.errors import WireError
+
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+
+#: Items that one array of a hot request may announce: far above any real client, and low enough
+#: that a garbage count cannot make the parser loop for seconds.
+ARRAY_ITEMS_MAX = 1_000_000
+
+UVARINT_BYTES_MAX = 5
+
+
+class Reader:
+    """A cursor over one request body inside a larger buffer.
+
+    Every read moves `position`; reading past `end` raises WireError. Nothing is copied except
+    strings and uuids.
+    """
+
+    __slots__ = ("buffer", "end", "position")
+
+    def __init__(self, buffer: bytes | bytearray | memoryview, position: int, end: int) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.end = end
+
+    def skip(self, length: int) -> int:
+        """Pass over `length` bytes and return where they began."""
+        position = self.position
+        if length < 0 or position + length > self.end:
+            raise WireError(f"a field of {length} bytes at {position} passes the end {self.end}")
+        self.position = position + length
+        return position
+
+    def int8(self) -> int:
+        value = self.buffer[self.skip(1)]
+        return value - 256 if value > 127 else value
+
+    def int16(self) -> int:
+        value: int = INT16.unpack_from(self.buffer, self.skip(2))[0]
+        return value
+
+    def int32(self) -> int:
+        value: int = INT32.unpack_from(self.buffer, self.skip(4))[0]
+        return value
+
+    def int64(self) -> int:
+        value: int = INT64.unpack_from(self.buffer, self.skip(8))[0]
+        return value
+
+    def uuid(self) -> bytes:
+        position = self.skip(16)
+        return bytes(self.buffer[position : position + 16])
+
+    def uvarint(self) -> int:
+        value = shift = 0
+        for _ in range(UVARINT_BYTES_MAX):
+            byte = self.buffer[self.skip(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise WireError("an unsigned varint is longer than five bytes")
+
+    def array_count(self, is_flexible: bool) -> int:
+        """Items of the array that follows; a null array counts as -1."""
+        count = self.uvarint() - 1 if is_flexible else self.int32()
+        if count < -1 or count > ARRAY_ITEMS_MAX:
+            raise WireError(f"an array announces {count} items")
+        return count
+
+    def byte_length(self, is_flexible: bool) -> int:
+        """Length of the bytes field that follows; null is -1."""
+        return self.uvarint() - 1 if is_flexible else self.int32()
+
+    def string(self, is_flexible: bool) -> str:
+        text = self.nullable_string(is_flexible)
+        if text is None:
+            raise WireError("a string that may not be null is null")
+        return text
+
+    def nullable_string(self, is_flexible: bool) -> str | None:
+        length = self.uvarint() - 1 if is_flexible else self.int16()
+        if length < 0:
+            return None
+        position = self.skip(length)
+        try:
+            return str(self.buffer[position : position + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(f"a string is not UTF-8: {error}") from error
+
+    def skip_tags(self) -> None:
+        """Pass over a tagged-field section."""
+        if self.buffer[self.skip(1)] == 0:
+            return
+        self.position -= 1
+        for _ in range(self.uvarint()):
+            self.uvarint()
+            self.skip(self.uvarint())
+
+    def tags(self) -> list[tuple[int, int, int]]:
+        """The tagged fields that follow, as (tag, first position, length)."""
+        count = self.uvarint()
+        if count > ARRAY_ITEMS_MAX:
+            raise WireError(f"a struct announces {count} tagged fields")
+        found = []
+        for _ in range(count):
+            tag, length = self.uvarint(), self.uvarint()
+            found.append((tag, self.skip(length), length))
+        return found
+
+
+def uvarint_bytes(value: int) -> bytes:
+    """`value` as an unsigned varint."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def string_bytes(text: str | None, is_flexible: bool) -> bytes:
+    """`text` as a (nullable) string of either dialect."""
+    if text is None:
+        return b"\x00" if is_flexible else b"\xff\xff"
+    encoded = text.encode()
+    if is_flexible:
+        return uvarint_bytes(len(encoded) + 1) + encoded
+    return INT16.pack(len(encoded)) + encoded
+
+
+def count_bytes(count: int, is_flexible: bool) -> bytes:
+    """An array's count, or a bytes field's length, in either dialect; -1 is null."""
+    return uvarint_bytes(count + 1) if is_flexible else INT32.pack(count)
+
+
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]

@@ -1,0 +1,61 @@
+"""One table of the APIs and versions that a listener serves.
+
+Each file in `broker/api` declares its `Api`; the server builds the table from those
+declarations, and ApiVersions, the header parser and the dispatcher all read it. So what is
+advertised cannot drift from what is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runtime.errors import invariant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """What one API file serves.
+
+    key: Kafka's number; name: kio's schema folder (`list_offsets`);
+    min_version, max_version: served, both inclusive; first_flexible: first version with tagged
+    fields and request header v2; advertised_min_version: what ApiVersions says when that must
+    differ (Produce says 0: librdkafka turns compression off otherwise).
+    """
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    first_flexible: int
+    advertised_min_version: int | None = None
+
+
+class ServedVersions:
+    """The table: API key to its declaration."""
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self._by_key: dict[int, Api] = {}
+        for api in apis:
+            invariant(api.key not in self._by_key, f"API key {api.key} is declared twice")
+            self._by_key[api.key] = api
+
+    def get(self, key: int) -> Api | None:
+        return self._by_key.get(key)
+
+    def is_served(self, key: int, version: int) -> bool:
+        api = self._by_key.get(key)
+        return api is not None and api.min_version <= version <= api.max_version
+
+    def is_flexible(self, key: int, version: int) -> bool:
+        """Whether a request of this API and version has header v2. Unknown keys: False."""
+        api = self._by_key.get(key)
+        return api is not None and version >= api.first_flexible
+
+    def advertised(self) -> list[tuple[int, int, int]]:
+        """(key, min version, max version) for ApiVersions, by ascending key."""
+        rows = []
+        for key, api in sorted(self._by_key.items()):
+            least = api.advertised_min_version
+            rows.append((key, api.min_version if least is None else least, api.max_version))
+        return rows
