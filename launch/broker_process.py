@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable
 
+from broker.api import usual_schemas
 from broker.config import BrokerConfig
 from broker.controller_link import ControllerLink
 from broker.replicas import ReplicaManager
@@ -26,11 +27,15 @@ from runtime.errors import ConfigError
 from runtime.ids import new_uuid
 from runtime.tasks import TaskGroup
 from storage.checkpoints import take_clean_shutdown, write_clean_shutdown
+from wire.kio_codec import warm_up
 
 logger = logging.getLogger("kvorum.broker")
 
 LISTENER_NAME = "PLAINTEXT"
 CATCH_UP_TIMEOUT_MS = 60_000
+WARM_UP_DELAY_S = 2.0
+WARM_UP_PAUSE_S = 0.05
+"""Between two schemas, so that requests never wait for more than one import."""
 
 
 class BrokerProcess:
@@ -123,6 +128,7 @@ class BrokerProcess:
             raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         self._tasks.spawn(self._link.run_heartbeats(), "heartbeats")
         await self._unfenced.wait()
+        self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
 
     async def stop(self) -> None:
@@ -132,18 +138,34 @@ class BrokerProcess:
                 logger.warning("no controller answered: leadership was not handed over")
         await self._tasks.stop()
         await self._server.stop()
-        await self._replicas.stop()
+        are_logs_closed = await self._close_replicas()
         if self._raft is not None:
             await self._raft.stop()
             self._raft.log.close()
         await ended(self._link.close(), timeout_ms=1_000)
-        if self._is_serving:
+        if self._is_serving and are_logs_closed:
             # Every log is closed and fsynced by now; only then may the next start trust them.
             write_clean_shutdown(
                 self._disk, self._config.directory, broker_epoch=self._link.broker_epoch
             )
         if self._lock is not None:
             self._lock.release()
+
+    async def _close_replicas(self) -> bool:
+        try:
+            await self._replicas.stop()
+        except OSError:
+            # The disk refused: the next start must not trust what lies there.
+            logger.exception("the logs could not be closed cleanly")
+            return False
+        return True
+
+    async def _warm_up(self) -> None:
+        """Import what clients will ask for, in a thread, once the start is over."""
+        await asyncio.sleep(WARM_UP_DELAY_S)
+        for name, version in usual_schemas():
+            await asyncio.to_thread(warm_up, name, version)
+            await asyncio.sleep(WARM_UP_PAUSE_S)
 
     def _publish(self, delta: Delta, image: ClusterImage) -> None:
         if self._is_serving:

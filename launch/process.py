@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime.errors import ConfigError
 
@@ -77,6 +77,14 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
         logging.shutdown()
         os._exit(EXIT_FAILED)
 
+    def on_loop_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # What nobody awaited: a bug in a callback or a background task.
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            on_failure(error)
+        logger.error("event loop: %s", context.get("message"))
+
+    loop.set_exception_handler(on_loop_exception)
     node = make(on_failure)
     start = asyncio.ensure_future(_start(node, ready))
     stop = asyncio.ensure_future(stop_asked.wait())

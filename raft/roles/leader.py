@@ -67,6 +67,7 @@ def on_tick(core: RaftCore, role: Leader, now_ms: int) -> None:
     if now_ms >= role.parked_deadline_ms:
         for parked in [p for p in role.parked.values() if now_ms >= p.deadline_ms]:
             _answer(core, role, parked)
+        _set_parked_deadline(role)
 
 
 def on_propose(core: RaftCore, role: Leader, event: Propose) -> None:
@@ -191,8 +192,12 @@ def _update_high_watermark(core: RaftCore, role: Leader) -> None:
 
 def _answer(core: RaftCore, role: Leader, parked: ParkedFetch) -> None:
     role.parked.pop(parked.replica_id, None)
-    role.parked_deadline_ms = min((p.deadline_ms for p in role.parked.values()), default=NEVER_MS)
+    _set_parked_deadline(role)
     _reply(core, role, parked)
+
+
+def _set_parked_deadline(role: Leader) -> None:
+    role.parked_deadline_ms = min((p.deadline_ms for p in role.parked.values()), default=NEVER_MS)
 
 
 def _reply(core: RaftCore, role: Leader, parked: ParkedFetch) -> None:
