@@ -1,0 +1,202 @@
+"""librdkafka workloads, the same for both sides: produce, consume, latency.
+
+Client settings that are not librdkafka's defaults are named here and in results.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench.cluster import BenchFailed, wait_for
+
+LINGER_MS = 5
+BATCH_BYTES = 1_000_000
+#: librdkafka queues at most so much before produce() pushes back; less than its 1 GB keeps the
+#: client's own memory out of the picture.
+QUEUE_RECORDS_MAX = 200_000
+QUEUE_KB_MAX = 131_072
+#: With the default of 1,000 ms the client pauses for a second each time its queue is full, which
+#: costs the faster broker more.
+FETCH_QUEUE_BACKOFF_MS = 1
+
+FLUSH_TIMEOUT_S = 120.0
+REPLICATION_TIMEOUT_S = 60.0
+CONSUME_TIMEOUT_S = 120.0
+METADATA_TIMEOUT_S = 30.0
+_CHUNK_RECORDS = 500
+_CONSUME_RECORDS = 10_000
+_FULL_QUEUE_POLL_S = 0.002
+_LATENCY_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """records of record_bytes each moved in `seconds`."""
+
+    records: int
+    record_bytes: int
+    seconds: float
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.records * self.record_bytes / self.seconds / 1e6
+
+    @property
+    def thousands_per_s(self) -> float:
+        return self.records / self.seconds / 1e3
+
+    @property
+    def gigabytes(self) -> float:
+        return self.records * self.record_bytes / 1e9
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int,
+    records: int,
+    record_bytes: int,
+    acks: str,
+) -> Throughput:
+    """Write `records` records evenly, as fast as the client can; the clock stops at the last ack.
+
+    The topic must be empty: what the log holds afterwards is checked against what was sent.
+    Raises BenchFailed when a record is missing.
+    """
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            **_common(bootstrap),
+            "acks": acks,
+            "linger.ms": LINGER_MS,
+            "batch.size": BATCH_BYTES,
+            "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
+            "queue.buffering.max.kbytes": QUEUE_KB_MAX,
+        }
+    )
+    payload = b"k" * record_bytes
+    # One record a partition opens the connections before the clock starts.
+    for partition in range(partitions):
+        producer.produce(topic, payload, partition=partition)
+    _flush(producer)
+    chunk = [{"value": payload}] * _CHUNK_RECORDS
+    began = time.perf_counter()
+    left, partition = records, 0
+    while left:
+        wanted = chunk if left >= _CHUNK_RECORDS else chunk[:left]
+        sent = producer.produce_batch(topic, wanted, partition=partition)
+        left -= sent
+        partition = (partition + 1) % partitions
+        producer.poll(0 if sent == len(wanted) else _FULL_QUEUE_POLL_S)
+    _flush(producer)
+    seconds = time.perf_counter() - began
+    _await_count(bootstrap, topic, partitions, records + partitions)
+    return Throughput(records=records, record_bytes=record_bytes, seconds=seconds)
+
+
+def _await_count(bootstrap: str, topic: str, partitions: int, records: int) -> None:
+    """Return when `records` records are below the high watermark. Raises BenchFailed.
+
+    After acks=1 the followers may be behind: they must not catch up on the next figure's time.
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({**_common(bootstrap), "group.id": "bench-count"})
+    stored = 0
+
+    def is_whole() -> bool | None:
+        nonlocal stored
+        marks = [
+            consumer.get_watermark_offsets(TopicPartition(topic, i), timeout=METADATA_TIMEOUT_S)
+            for i in range(partitions)
+        ]
+        stored = sum(high - low for low, high in marks)
+        return True if stored >= records else None
+
+    try:
+        wait_for(is_whole, timeout_s=REPLICATION_TIMEOUT_S, what=f"{topic} is replicated")
+    except BenchFailed as error:
+        raise BenchFailed(f"{topic} holds {stored} records, {records} were sent") from error
+    finally:
+        consumer.close()
+    if stored != records:
+        raise BenchFailed(f"{topic} holds {stored} records, {records} were sent")
+
+
+def consume(
+    bootstrap: str, topic: str, *, partitions: int, records: int, record_bytes: int
+) -> Throughput:
+    """Read a topic that holds at least `records` records of one size, from its beginning."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            **_common(bootstrap),
+            "group.id": "bench-consume",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.queue.backoff.ms": FETCH_QUEUE_BACKOFF_MS,
+        }
+    )
+    try:
+        consumer.list_topics(topic, timeout=METADATA_TIMEOUT_S)
+        began = time.perf_counter()
+        deadline = began + CONSUME_TIMEOUT_S
+        consumer.assign([TopicPartition(topic, i, 0) for i in range(partitions)])
+        seen = 0
+        while seen < records:
+            messages = consumer.consume(_CONSUME_RECORDS, timeout=0.05)
+            seen += len(messages)
+            if messages and messages[-1].error() is not None:
+                raise BenchFailed(f"consuming {topic}: {messages[-1].error()}")
+            if time.perf_counter() > deadline:
+                raise BenchFailed(f"{seen} of {records} records came in {CONSUME_TIMEOUT_S:g} s")
+        seconds = time.perf_counter() - began
+    finally:
+        consumer.close()
+    return Throughput(records=seen, record_bytes=record_bytes, seconds=seconds)
+
+
+def latencies_ms(
+    bootstrap: str, topic: str, *, partitions: int, records: int, record_bytes: int
+) -> list[float]:
+    """From produce() to its acknowledgement (acks=all, linger 0), one record in flight."""
+    from confluent_kafka import Producer
+
+    producer = Producer({**_common(bootstrap), "acks": "all", "linger.ms": 0})
+    payload = b"k" * record_bytes
+    acknowledged_at: list[float] = []
+
+    def on_delivery(error: Any, message: Any) -> None:
+        if error is not None:
+            raise BenchFailed(f"latency: {error}")
+        acknowledged_at.append(time.perf_counter())
+
+    found: list[float] = []
+    for number in range(-partitions, records):
+        acknowledged_at.clear()
+        began = time.perf_counter()
+        producer.produce(topic, payload, partition=number % partitions, on_delivery=on_delivery)
+        while not acknowledged_at:
+            producer.poll(1.0)
+            if time.perf_counter() - began > _LATENCY_TIMEOUT_S:
+                raise BenchFailed(f"no acknowledgement within {_LATENCY_TIMEOUT_S:g} s")
+        # The first to each partition open connections and are not counted.
+        if number >= 0:
+            found.append((acknowledged_at[0] - began) * 1e3)
+    return found
+
+
+def _common(bootstrap: str) -> Mapping[str, Any]:
+    return {"bootstrap.servers": bootstrap, "log_level": 2, "allow.auto.create.topics": False}
+
+
+def _flush(producer: Any) -> None:
+    left = producer.flush(FLUSH_TIMEOUT_S)
+    if left:
+        raise BenchFailed(f"{left} records without acknowledgement after {FLUSH_TIMEOUT_S:g} s")

@@ -1,0 +1,248 @@
+"""What is measured, and the arithmetic over its samples. Pure: no clock, no process, no client.
+
+Every ratio is Kvorum / Kafka, whichever way is better; a goal says which way that is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+KAFKA = "kafka"
+KVORUM = "kvorum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What Kvorum's median is held against.
+
+    bound: in the figure's unit, or a multiple of Kafka's median when is_ratio; is_floor: the
+    bound is a least value (rates), else a most (times, memory).
+    """
+
+    bound: float
+    is_ratio: bool
+    is_floor: bool
+
+    def text(self) -> str:
+        sign = "≥" if self.is_floor else "≤"
+        return f"{sign} {self.bound:g}{'x Kafka' if self.is_ratio else ''}"
+
+    def is_met(self, kvorum: float, kafka: float | None) -> bool | None:
+        """None when it cannot be judged: a ratio without Kafka's side."""
+        value = kvorum
+        if self.is_ratio:
+            ratio = ratio_of(kvorum, kafka)
+            if ratio is None:
+                return None
+            value = ratio
+        return value >= self.bound if self.is_floor else value <= self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A line of the table. group: the name by which `--figures` selects it."""
+
+    key: str
+    group: str
+    title: str
+    unit: str
+    goal: Goal
+
+
+def _at_most(bound: float) -> Goal:
+    return Goal(bound=bound, is_ratio=False, is_floor=False)
+
+
+def _at_least(bound: float) -> Goal:
+    return Goal(bound=bound, is_ratio=False, is_floor=True)
+
+
+def _times_at_most(bound: float) -> Goal:
+    return Goal(bound=bound, is_ratio=True, is_floor=False)
+
+
+def _times_at_least(bound: float) -> Goal:
+    return Goal(bound=bound, is_ratio=True, is_floor=True)
+
+
+def _figure(key: str, group: str, title: str, unit: str, goal: Goal) -> Figure:
+    return Figure(key=key, group=group, title=title, unit=unit, goal=goal)
+
+
+FIGURES: tuple[Figure, ...] = (
+    _figure("start_s", "start", "start to first acks=all write", "s", _at_most(0.8)),
+    _figure(
+        "topics_single_per_s", "topics", "topics created one by one", "topics/s", _at_least(400)
+    ),
+    _figure(
+        "topics_batch_per_s", "topics", "topics created 100 a request", "topics/s", _at_least(5000)
+    ),
+    _figure(
+        "partitions_shown_s",
+        "partitions",
+        "2 x 1,000 partitions x 3 replicas until every broker shows their leaders",
+        "s",
+        _at_most(0.2),
+    ),
+    _figure(
+        "partitions_served_s",
+        "partitions",
+        "2 x 1,000 partitions x 3 replicas until every leader serves",
+        "s",
+        _at_most(0.2),
+    ),
+    _figure("produce_one_mb_s", "produce", "produce acks=1, 1,000 B", "MB/s", _times_at_least(2)),
+    _figure(
+        "produce_all_mb_s", "produce", "produce acks=all, 1,000 B", "MB/s", _times_at_least(2.5)
+    ),
+    _figure(
+        "produce_small_k_s",
+        "produce",
+        "produce acks=all, 100 B",
+        "k records/s",
+        _times_at_least(1.5),
+    ),
+    _figure(
+        "cpu_s_per_gb",
+        "produce",
+        "CPU of the brokers per GB, acks=all, 1,000 B",
+        "s/GB",
+        _times_at_most(0.25),
+    ),
+    _figure("consume_mb_s", "consume", "consume, 1,000 B", "MB/s", _times_at_least(1.5)),
+    _figure(
+        "latency_p50_ms", "latency", "latency acks=all, linger 0, p50", "ms", _times_at_most(0.4)
+    ),
+    _figure(
+        "latency_p99_ms", "latency", "latency acks=all, linger 0, p99", "ms", _times_at_most(0.25)
+    ),
+    _figure(
+        "controller_gap_s",
+        "controller-gap",
+        "gap in topic creation, kill -9 of the active controller",
+        "s",
+        _at_most(0.3),
+    ),
+    _figure(
+        "controller_hang_s",
+        "controller-hang",
+        "gap in topic creation, SIGSTOP of the active controller",
+        "s",
+        _at_most(1.5),
+    ),
+    _figure(
+        "broker_gap_led_s",
+        "broker-gap",
+        "gap in acks=all produce, kill -9 of a broker, partitions it led",
+        "s",
+        _at_most(0.5),
+    ),
+    _figure(
+        "broker_gap_others_s",
+        "broker-gap",
+        "gap in acks=all produce, kill -9 of a broker, other partitions",
+        "s",
+        _at_most(0.5),
+    ),
+    _figure("lost", "broker-gap", "acknowledged records lost", "records", _at_most(0)),
+    _figure("duplicated", "broker-gap", "records duplicated", "records", _at_most(0)),
+    _figure(
+        "controller_rss_mb", "memory", "resident memory, largest controller", "MB", _at_most(60)
+    ),
+    _figure(
+        "broker_rss_mb", "memory", "resident memory after load, largest broker", "MB", _at_most(80)
+    ),
+    _figure(
+        "idle_cpu_percent",
+        "idle",
+        "idle CPU of all processes together",
+        "% of a core",
+        _times_at_most(0.125),
+    ),
+)
+
+GROUPS: tuple[str, ...] = tuple(dict.fromkeys(figure.group for figure in FIGURES))
+#: Apache Kafka takes half a minute to get over a hung controller, so this one is asked for by name.
+OPTIONAL_GROUPS = frozenset({"controller-hang"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Median and range of a figure's samples on one side."""
+
+    median: float
+    least: float
+    most: float
+    count: int
+
+
+def summarize(samples: Sequence[float]) -> Summary | None:
+    """None without samples."""
+    if not samples:
+        return None
+    return Summary(
+        median=statistics.median(samples),
+        least=min(samples),
+        most=max(samples),
+        count=len(samples),
+    )
+
+
+def ratio_of(kvorum: float | None, kafka: float | None) -> float | None:
+    """kvorum / kafka; None when a side is missing or Kafka's value is zero."""
+    if kvorum is None or not kafka:
+        return None
+    return kvorum / kafka
+
+
+def percentile(samples: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile: a value that did occur. Raises ValueError without samples."""
+    if not samples:
+        raise ValueError("a percentile needs at least one sample")
+    if not 0 < percent <= 100:
+        raise ValueError(f"percent must be in (0, 100], got {percent}")
+    rank = math.ceil(percent / 100 * len(samples))
+    return sorted(samples)[rank - 1]
+
+
+def longest_gap(successes: Sequence[float], struck_at: float, until: float) -> float:
+    """The longest time without a success that ends after `struck_at`, up to `until`.
+
+    successes: when each came, in any order, on one clock. A silence that was already under way
+    when the fault struck counts from its beginning, and one that never ended counts to `until`.
+    """
+    before = [moment for moment in successes if moment <= struck_at]
+    after = sorted(moment for moment in successes if struck_at < moment <= until)
+    moments = [max(before, default=struck_at), *after, until]
+    return max(late - early for early, late in itertools.pairwise(moments))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What became of the acknowledged records. misplaced: acknowledged order broken in the log."""
+
+    lost: int
+    duplicated: int
+    misplaced: int
+
+
+def compare_deliveries(
+    acknowledged: Mapping[int, Sequence[int]], stored: Mapping[int, Sequence[int]]
+) -> Delivery:
+    """Hold what was acknowledged against what the log holds.
+
+    Both map a partition to record values, unique per partition and sent in rising order. Stored
+    values that nobody acknowledged are neither lost nor duplicated: their outcome was unknown.
+    """
+    lost = duplicated = misplaced = 0
+    for partition in sorted(set(acknowledged) | set(stored)):
+        in_log = stored.get(partition, ())
+        distinct = set(in_log)
+        lost += len(set(acknowledged.get(partition, ())) - distinct)
+        duplicated += len(in_log) - len(distinct)
+        misplaced += sum(1 for a, b in itertools.pairwise(in_log) if b < a)
+    return Delivery(lost=lost, duplicated=duplicated, misplaced=misplaced)
