@@ -1,6 +1,8 @@
 # Two commands do everything for a newcomer: `make demo` and `make test`. Each sets up what it needs.
 
 PYTHON := .venv/bin/python
+# Plots keep their font cache in the checkout.
+export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
 .PHONY: help setup demo test lint bench sim rpc clean
 

@@ -175,16 +175,43 @@ install_toxiproxy() {
     rm -rf "$tools/go" "$tools/go-cache" "$own_go"
 }
 
+# Clients of the interoperability tests. Where they cannot be had those tests say why they skip.
+install_test_clients() {
+    [ "$mode" != demo ] || return 0
+    if ! command -v kcat >/dev/null 2>&1 && [ -f /etc/debian_version ] && [ "$(id -u)" -eq 0 ]; then
+        say "installing kcat with apt"
+        export DEBIAN_FRONTEND=noninteractive
+        quietly apt-get update
+        quietly apt-get install -y --no-install-recommends kcat
+    fi
+    if [ -e "$tools/kafka/lib" ]; then
+        say "Apache Kafka's tools are there"
+    elif command -v mvn >/dev/null 2>&1; then
+        say "fetching Apache Kafka's own tools with Maven"
+        rm -rf "$tools/kafka/lib.part"
+        quietly env HOME="$caller_home" mvn -q -B -f "$root/bench/pom.xml" \
+            -Dmaven.repo.local="$tools/kafka/m2" \
+            dependency:copy-dependencies -DoutputDirectory="$tools/kafka/lib.part"
+        mv "$tools/kafka/lib.part" "$tools/kafka/lib"
+        rm -rf "$tools/kafka/m2"
+    else
+        say "no Maven: tests with Apache Kafka's own tools will be skipped"
+    fi
+}
+
 case "$mode" in
 all | test | demo) ;;
 *) fail "unknown mode $mode; use all, test or demo" ;;
 esac
 install_system_packages
 start_log
+# Maven reads its settings from the caller's HOME; what it downloads goes into the checkout.
+readonly caller_home=${HOME:-$tools/home}
 # A folder of our own instead of HOME: pip, go and their caches leave nothing outside the checkout.
 mkdir -p "$tools/home"
 export HOME="$tools/home" XDG_CACHE_HOME="$tools/home/.cache" XDG_CONFIG_HOME="$tools/home/.config"
 export PIP_CACHE_DIR="$tools/pip-cache"
 install_python_packages
 install_toxiproxy
+install_test_clients
 say "done"

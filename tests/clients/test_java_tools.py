@@ -1,0 +1,110 @@
+"""Apache Kafka's own command-line tools, unchanged, against a Kvorum cluster and its files.
+
+The jars come by Maven (`make setup` fetches them where mvn is present) into .tools/kafka/lib.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from runtime.disk import OsDisk
+from storage.dump import dump_lines
+from tests.live.cluster import DEADLINE_S, Cluster
+
+LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.java,
+    pytest.mark.skipif(
+        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
+        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
+    ),
+]
+
+RECORDS = 20
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("java")) as cluster:
+        yield cluster
+
+
+def tool(main_class, *arguments, stdin=""):
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*", main_class]
+    done = subprocess.run(
+        [*command, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def topic(cluster):
+    create = ["--create", "--topic", "java", "--partitions", "1", "--replication-factor", "3"]
+    made = tool(
+        "org.apache.kafka.tools.TopicCommand",
+        "--bootstrap-server",
+        cluster.bootstrap,
+        *create,
+        "--config",
+        "min.insync.replicas=2",
+    )
+    assert "Created topic java." in made
+    lines = "".join(f"line-{i}\n" for i in range(RECORDS))
+    tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        "--bootstrap-server",
+        cluster.bootstrap,
+        "--topic",
+        "java",
+        stdin=lines,
+    )
+    return "java"
+
+
+def test_kafka_topics_describes_what_it_made(cluster, topic):
+    described = tool(
+        "org.apache.kafka.tools.TopicCommand",
+        *("--bootstrap-server", cluster.bootstrap),
+        *("--describe", "--topic", topic),
+    )
+    assert "ReplicationFactor: 3" in described
+    assert "min.insync.replicas=2" in described
+
+
+def test_console_consumer_reads_an_assigned_partition_from_the_beginning(cluster, topic):
+    read = tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", cluster.bootstrap),
+        *("--topic", topic, "--partition", "0", "--offset", "earliest"),
+        *("--max-messages", str(RECORDS), "--timeout-ms", "30000"),
+    )
+    assert read.split() == [f"line-{i}" for i in range(RECORDS)]
+
+
+def test_kafka_metadata_quorum_describes_the_quorum(cluster):
+    status = tool(
+        "org.apache.kafka.tools.MetadataQuorumCommand",
+        *("--bootstrap-server", cluster.bootstrap, "describe", "--status"),
+    )
+    assert "LeaderEpoch:" in status
+    assert "CurrentVoters:" in status
+
+
+def test_dump_log_reads_our_segments_and_prints_what_we_print(cluster, topic):
+    folder = cluster.data_dir / "broker-101" / f"{topic}-0"
+    segment = folder / f"{0:020d}.log"
+    theirs = tool("kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log")
+    ours = list(dump_lines(OsDisk(), str(segment), print_data_log=True))
+    assert theirs.splitlines() == ours
