@@ -39,6 +39,9 @@ from runtime.ids import UUID_ZERO
 logger = logging.getLogger("kvorum.broker")
 
 REQUEST_TIMEOUT_MS = 5_000
+DESCRIBE_TIMEOUT_MS = 900
+"""Who asks how the quorum is must hear within a second that there is none."""
+
 REGISTRATION_TIMEOUT_MS = 60_000
 """Kafka: initial.broker.registration.timeout.ms."""
 
@@ -278,7 +281,7 @@ class ControllerLink:
         return codec.decode_elected(reply.leaders)
 
     async def describe_quorum(self) -> QuorumDescription | Rejected:
-        reply = await self._client.call(_describe_leader, REQUEST_TIMEOUT_MS)
+        reply = await self._client.call(_describe_leader, DESCRIBE_TIMEOUT_MS)
         rejected = _rejected(reply)
         if rejected is not None:
             return rejected

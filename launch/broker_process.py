@@ -86,6 +86,7 @@ class BrokerProcess:
         self._raft: RaftNode | None = None
         self._lock: DirectoryLock | None = None
         self._is_serving = False
+        self._is_publishing = False
 
     async def start(self) -> None:
         config = self._config
@@ -118,7 +119,7 @@ class BrokerProcess:
                 f"{CATCH_UP_TIMEOUT_MS} ms"
             )
         image = self._publisher.image
-        self._is_serving = True
+        self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
         self._replicas.start()
         host, port = config.listen
@@ -152,6 +153,9 @@ class BrokerProcess:
             self._lock.release()
 
     async def _close_replicas(self) -> bool:
+        # The image goes on changing, as other brokers leave too. Applied to a manager that has let
+        # go of its replicas it would open their logs again while a thread closes them.
+        self._is_publishing = False
         try:
             await self._replicas.stop()
         except OSError:
@@ -168,7 +172,7 @@ class BrokerProcess:
             await asyncio.sleep(WARM_UP_PAUSE_S)
 
     def _publish(self, delta: Delta, image: ClusterImage) -> None:
-        if self._is_serving:
+        if self._is_publishing:
             self._replicas.publish(delta, image)
             if self._link.is_fenced:
                 self._link.wake()

@@ -109,22 +109,23 @@ def plan_cluster(
         cluster_id = known.cluster_id
     else:
         cluster_id = uuid_text(new_uuid(rng or random.SystemRandom()))
-    first_controller_port = controller_port or port + CONTROLLER_PORT_SHIFT
-    voters = ",".join(f"{i + 1}@{HOST}:{first_controller_port + i}" for i in range(controllers))
-    common = {"cluster.id": cluster_id, "controller.quorum.voters": voters}
-    ids = {f"controller-{i + 1}": i + 1 for i in range(controllers)}
-    ids |= {f"broker-{BROKER_ID_BASE + i + 1}": BROKER_ID_BASE + i + 1 for i in range(brokers)}
-    nodes = []
-    for name, node_id in ids.items():
-        role = name.partition("-")[0]
-        index = node_id - 1 if role == "controller" else node_id - BROKER_ID_BASE - 1
-        node_port = (first_controller_port if role == "controller" else port) + index
-        nodes.append(
-            _plan_node(name, node_id, role, node_port, data_dir, {**common, **settings}, links, ids)
-        )
-    return ClusterPlan(
-        cluster_id=cluster_id, data_dir=data_dir, nodes=tuple(nodes), is_new=known is None
+    layout = _Layout(
+        data_dir=data_dir,
+        ports={"controller": controller_port or port + CONTROLLER_PORT_SHIFT, "broker": port},
+        links=links,
+        ids={
+            **{f"controller-{i}": i for i in range(1, controllers + 1)},
+            **{f"broker-{i}": i for i in range(BROKER_ID_BASE + 1, BROKER_ID_BASE + brokers + 1)},
+        },
     )
+    voters = ",".join(
+        f"{node_id}@{HOST}:{layout.port_of(name)}"
+        for name, node_id in layout.ids.items()
+        if name.startswith("controller-")
+    )
+    common = {"cluster.id": cluster_id, "controller.quorum.voters": voters, **settings}
+    nodes = tuple(_plan_node(name, layout, common) for name in layout.ids)
+    return ClusterPlan(cluster_id=cluster_id, data_dir=data_dir, nodes=nodes, is_new=known is None)
 
 
 def read_links(path: str) -> Links:
@@ -225,36 +226,44 @@ def _check_shape(data_dir: str, known: ClusterFile, controllers: int, brokers: i
         )
 
 
-def _plan_node(
-    name: str,
-    node_id: int,
-    role: str,
-    port: int,
-    data_dir: str,
-    properties: dict[str, str],
-    links: Links,
-    ids: Mapping[str, int],
-) -> NodePlan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """ports: of the first node of each role; ids: node name to id."""
+
+    data_dir: str
+    ports: Mapping[str, int]
+    links: Links
+    ids: Mapping[str, int]
+
+    def port_of(self, name: str) -> int:
+        role = name.partition("-")[0]
+        first_id = 1 if role == "controller" else BROKER_ID_BASE + 1
+        return self.ports[role] + self.ids[name] - first_id
+
+
+def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> NodePlan:
+    role = name.partition("-")[0]
+    node_id, port = layout.ids[name], layout.port_of(name)
     classes = CONTROLLER_CLASSES if role == "controller" else BROKER_CLASSES
     known = set(property_names(*classes))
     address = f"{HOST}:{port}"
     listener = "CONTROLLER" if role == "controller" else "PLAINTEXT"
-    directory = os.path.join(data_dir, name)
+    directory = os.path.join(layout.data_dir, name)
     own: dict[str, Any] = {key: value for key, value in properties.items() if key in known}
     own |= {
         "node.id": node_id,
         "listeners": f"{listener}://{address}",
         "log.dirs": directory,
     }
-    advertised = links.advertised.get(name, address)
+    advertised = layout.links.advertised.get(name, address)
     if advertised != address:
         own["advertised.listeners"] = f"{listener}://{advertised}"
-    peers = links.peers.get(name, {})
-    unknown = sorted(set(peers) - set(ids))
+    peers = layout.links.peers.get(name, {})
+    unknown = sorted(set(peers) - set(layout.ids))
     if unknown:
         raise ConfigError(f"links of {name} name unknown nodes: {', '.join(unknown)}")
     if peers:
-        own["peer.address.overrides"] = ",".join(f"{ids[p]}={a}" for p, a in peers.items())
+        own["peer.address.overrides"] = ",".join(f"{layout.ids[p]}={a}" for p, a in peers.items())
     return NodePlan(
         name=name,
         node_id=node_id,
@@ -262,6 +271,6 @@ def _plan_node(
         port=port,
         advertised=advertised,
         directory=directory,
-        log_file=os.path.join(data_dir, LOGS_FOLDER, f"{name}.log"),
+        log_file=os.path.join(layout.data_dir, LOGS_FOLDER, f"{name}.log"),
         properties=own,
     )

@@ -86,9 +86,14 @@ class ControllerLoop:
             return self._not_controller()
         if len(self._parked) >= PARKED_MAX:
             return Rejected(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests in flight")
-        decision = self.controller.decide(request, monotonic_ms())
-        self._append(decision.records)
-        self._arm_session_timer()
+        try:
+            decision = self.controller.decide(request, monotonic_ms())
+            self._append(decision.records)
+            self._arm_session_timer()
+        except Exception as error:
+            # A bug of ours; the speculative image can no longer be trusted.
+            self._on_failure(error)
+            raise
         end_offset = self.node.next_offset
         if end_offset <= self._high_watermark:
             return decision.reply
