@@ -157,6 +157,10 @@ def consume(
             if time.perf_counter() > deadline:
                 raise BenchFailed(f"{seen} of {records} records came in {CONSUME_TIMEOUT_S:g} s")
         seconds = time.perf_counter() - began
+        # An error among the messages would have been counted as a record.
+        read = consumer.position([TopicPartition(topic, i) for i in range(partitions)])
+        if sum(position.offset for position in read) != seen:
+            raise BenchFailed(f"{seen} messages of {topic} are not {seen} records")
     finally:
         consumer.close()
     return Throughput(records=seen, record_bytes=record_bytes, seconds=seconds)

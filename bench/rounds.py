@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaException
-
 from bench.client import Throughput, consume, latencies_ms, produce
 from bench.cluster import BenchCluster, BenchFailed, active_controller, bootstrap_of, pids
 from bench.figures import percentile
@@ -44,8 +42,13 @@ LARGE_RECORD_BYTES = 1_000
 SMALL_RECORD_BYTES = 100
 #: Load ends, then so much time passes before CPU counts as idle.
 SETTLE_S = 5.0
-#: What may go wrong with a figure without ending the run: it is reported as failed.
-FIGURE_ERRORS = (KvorumError, KafkaException, OSError, subprocess.SubprocessError)
+
+
+def figure_errors() -> tuple[type[Exception], ...]:
+    """What may go wrong with a figure without ending the run: it is reported as failed."""
+    from confluent_kafka import KafkaException
+
+    return (KvorumError, KafkaException, OSError, subprocess.SubprocessError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +180,7 @@ class Round:
         began = time.monotonic()
         try:
             take()
-        except FIGURE_ERRORS as error:
+        except figure_errors() as error:
             reason = f"round {self._number}: {error}"
             self._record.failures.setdefault(group, reason)
             self._say(f"  {group} FAILED: {error}")
@@ -206,18 +209,28 @@ class Round:
         delete(open_admin(self._bootstrap), names)
         wait_gone(self._cluster, names)
 
-    def _produce_to(self, topic: str, *, records: int, record_bytes: int, acks: str) -> Throughput:
+    def _produce_to(
+        self, topic: str, *, records: int, record_bytes: int, acks: str
+    ) -> tuple[Throughput, float]:
+        """The throughput, and the CPU seconds that the brokers spent on it.
+
+        CPU is read once the followers have caught up too: their share belongs to the figure.
+        """
+        self._topic(topic)
+        brokers = pids(self._cluster, BROKER)
+        before = cpu_seconds(brokers)
         result = produce(
             self._bootstrap,
-            self._topic(topic),
+            topic,
             partitions=PARTITIONS,
             records=records,
             record_bytes=record_bytes,
             acks=acks,
         )
+        after = cpu_seconds(brokers)
         # An acks=all figure means something only if three replicas took part to the end.
         wait_in_sync(self._cluster, topic, PARTITIONS)
-        return result
+        return result, sum(after[pid] - before[pid] for pid in brokers)
 
     def _warm(self) -> None:
         load = self._load
@@ -261,16 +274,16 @@ class Round:
     def _produce(self) -> None:
         load = self._load
         large = LARGE_RECORD_BYTES
-        result = self._produce_to("one", records=load.large_records, record_bytes=large, acks="1")
+        result, _ = self._produce_to(
+            "one", records=load.large_records, record_bytes=large, acks="1"
+        )
         self._sample("produce_one_mb_s", result.mb_per_s)
-        brokers = pids(self._cluster, BROKER)
-        before = cpu_seconds(brokers)
-        result = self._produce_to("all", records=load.large_records, record_bytes=large, acks="all")
-        after = cpu_seconds(brokers)
+        result, cpu_s = self._produce_to(
+            "all", records=load.large_records, record_bytes=large, acks="all"
+        )
         self._sample("produce_all_mb_s", result.mb_per_s)
-        spent = sum(after[pid] - before[pid] for pid in brokers)
-        self._sample("cpu_s_per_gb", spent / result.gigabytes)
-        result = self._produce_to(
+        self._sample("cpu_s_per_gb", cpu_s / result.gigabytes)
+        result, _ = self._produce_to(
             "small", records=load.small_records, record_bytes=SMALL_RECORD_BYTES, acks="all"
         )
         self._sample("produce_small_k_s", result.thousands_per_s)

@@ -19,7 +19,7 @@ from bench.figures import GROUPS, KAFKA, KVORUM, OPTIONAL_GROUPS
 from bench.kafka_cluster import HEAP, VERSION, KafkaCluster
 from bench.kvorum_cluster import KvorumCluster
 from bench.machine import describe_machine
-from bench.rounds import FIGURE_ERRORS, FULL, QUICK, SETTLE_S, Load, Record, Round
+from bench.rounds import FULL, QUICK, SETTLE_S, Load, Record, Round, figure_errors
 from bench.table import Samples, plain_table, results_markdown, table_rows
 
 DEFAULT_PORT = 28_400
@@ -115,7 +115,7 @@ def _run_round(
         Round(
             cluster=cluster, number=number, groups=groups, load=load, record=record, say=_say
         ).run()
-    except FIGURE_ERRORS as error:
+    except figure_errors() as error:
         record.failures.setdefault("start", f"round {number}: {error}")
         _say(f"  round FAILED: {error}")
     if record.failures != failed_before:
