@@ -127,6 +127,10 @@ class ControllerLink:
         reason = reply.message if isinstance(reply, Rejected) else reply.status.message
         raise RegistrationFailed(f"broker {self._registration.broker_id}: {reason}")
 
+    def on_election(self, leader_id: int, epoch: int) -> None:
+        """The metadata log has another leader: whoever waits for the old one need not."""
+        self._client.note_election(leader_id, epoch)
+
     def wake(self) -> None:
         """Something a heartbeat should tell at once: the broker caught up, or wants to go."""
         self._wake.set()
@@ -187,7 +191,7 @@ class ControllerLink:
         code = ErrorCode(reply.status.code)
         match code:
             case ErrorCode.NONE:
-                self._client.note_leader(target)
+                self._client.note_active(target)
                 if reply.should_shut_down:
                     self._shut_down.set()
                 was_fenced, self.is_fenced = self.is_fenced, reply.is_fenced
@@ -203,7 +207,8 @@ class ControllerLink:
                 )
             case _:
                 self._client.note_failure(target)
-                self._client.note_leader(reply.leader_id if reply.leader_id != target else -1)
+                if reply.leader_id != target:
+                    self._client.note_hint(reply.leader_id)
                 return False
 
     # Requests (controller_api.Controller).

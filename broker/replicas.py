@@ -16,6 +16,7 @@ from broker.controller_api import Controller
 from broker.fetch_sessions import SessionCache, Watched
 from broker.fetcher import Fetchers
 from broker.isr_link import IsrLink
+from broker.listing import BrokerListing
 from broker.maintenance import Maintenance
 from broker.partition import BrokerFacts, Partition
 from broker.plan import Delete, Follow, Lead, plan
@@ -56,6 +57,7 @@ class ReplicaManager:
         self.controller = controller
         self.image: ClusterImage = EMPTY_IMAGE
         self.facts = BrokerFacts()
+        self.listing = BrokerListing()
         self.deadlines = Deadlines(monotonic_ms)
         self.turn = TurnEnd()
         self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
@@ -156,6 +158,8 @@ class ReplicaManager:
         if delta is not None and delta.base is not before:
             delta = None
         self.facts.brokers = image.brokers
+        if delta is None or delta.changed_brokers:
+            self.listing.observe(before, image, monotonic_ms())
         for action in plan(before, image, self.broker_id, delta):
             key = (action.topic_id, action.partition_id)
             match action:

@@ -66,6 +66,7 @@ class BrokerProcess:
             heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
             on_unfenced=self._unfenced.set,
         )
+        self._publisher.on_election = self._link.on_election
         self._replicas = ReplicaManager(
             broker_id=config.node_id,
             data_directory=config.directory,

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from launch.cluster_file import ClusterFile, NodeEntry, read_cluster_file
-from launch.plan import is_alive
+from launch.identity import is_locked
 from runtime.errors import ConfigError, KvorumError
 
 REQUESTS_FOLDER = "requests"
@@ -35,7 +35,8 @@ def request_restart(data_dir: str, name: str, timeout_ms: int = 10_000) -> dict[
     """
     cluster, entry = _find_dead(data_dir, name)
     pid = cluster.launcher_pid
-    if pid is None or not is_alive(pid):
+    # The lock and not the pid says that it is there: a stranger with that pid would get a signal.
+    if pid is None or not is_locked(data_dir):
         raise ConfigError(
             f"no launcher is running for {data_dir}; start the cluster with `kvorum dev "
             f"--data-dir {data_dir}`"

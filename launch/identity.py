@@ -37,6 +37,23 @@ class DirectoryLock:
         os.close(self._fd)
 
 
+def is_locked(directory: str) -> bool:
+    """Whether another process holds the lock on a directory. Raises OSError."""
+    try:
+        fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except PermissionError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def claim_directory(
     disk: Disk, directory: str, *, node_id: int, cluster_id: str, rng: random.Random
 ) -> bytes:
@@ -46,32 +63,47 @@ def claim_directory(
     """
     try:
         disk.make_dirs(directory)
+    except OSError as error:
+        raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
+    owned = check_owner(disk, directory, node_id=node_id, cluster_id=cluster_id)
+    if owned is not None:
+        return owned
+    directory_id = new_uuid(rng)
+    properties = {
+        "version": "1",
+        "cluster.id": cluster_id,
+        "node.id": str(node_id),
+        "directory.id": uuid_text(directory_id),
+    }
+    try:
+        write_meta_properties(disk, directory, properties)
+        # The folder's own name must survive a power cut, or all in it goes with it.
+        disk.sync_dir(os.path.dirname(directory))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to data directory {directory}: {error.strerror}"
+        ) from error
+    return directory_id
+
+
+def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) -> bytes | None:
+    """The directory id if the directory is this node's, None if it is nobody's. Changes nothing.
+
+    Raises ConfigError if it is another node's, another cluster's, or no data directory at all.
+    """
+    try:
         known = read_meta_properties(disk, directory)
+        names = disk.list_dir(directory)
     except OSError as error:
         raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
     if known is None:
-        strangers = [n for n in disk.list_dir(directory) if n not in (LOCK_NAME, "logs")]
+        strangers = [name for name in names if name not in (LOCK_NAME, "logs")]
         if strangers:
             raise ConfigError(
                 f"{directory} is not empty and has no meta.properties (it holds {strangers[0]!r}): "
                 "it is not a Kvorum data directory; choose an empty one"
             )
-        directory_id = new_uuid(rng)
-        properties = {
-            "version": "1",
-            "cluster.id": cluster_id,
-            "node.id": str(node_id),
-            "directory.id": uuid_text(directory_id),
-        }
-        try:
-            write_meta_properties(disk, directory, properties)
-            # The folder's own name must survive a power cut, or all in it goes with it.
-            disk.sync_dir(os.path.dirname(directory))
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write to data directory {directory}: {error.strerror}"
-            ) from error
-        return directory_id
+        return None
     return _check(directory, known, node_id=node_id, cluster_id=cluster_id)
 
 

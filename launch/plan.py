@@ -1,7 +1,7 @@
 """The layout of a cluster on one machine: ids, ports, folders and each node's properties.
 
-Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure but for what `check_ports` and
-`check_directory` look at.
+Controllers have the ids 1, 2, ...; brokers 101, 102, ... Pure but for what `check_directory`,
+`check_ports` and `check_nodes` look at.
 """
 
 from __future__ import annotations
@@ -15,8 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
-from launch.properties import BROKER_CLASSES, CONTROLLER_CLASSES
+from launch.identity import LOCK_NAME, check_owner, is_locked
+from launch.properties import (
+    BROKER_CLASSES,
+    CONTROLLER_CLASSES,
+    broker_config,
+    controller_config,
+)
 from runtime.config import bind, property_names, reject_unknown
+from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import new_uuid, uuid_text
 
@@ -24,6 +31,7 @@ HOST = "127.0.0.1"
 BROKER_ID_BASE = 100
 CONTROLLER_PORT_SHIFT = 100
 NODES_MAX = 99
+PORT_MAX = 65_535
 LOGS_FOLDER = "logs"
 
 _GIVEN_BY_THE_PLAN = (
@@ -144,7 +152,15 @@ def read_links(path: str) -> Links:
 def check_ports(plan: ClusterPlan) -> None:
     """Raise ConfigError naming every port of the plan that cannot be listened on."""
     taken = []
+    users: dict[int, str] = {}
     for node in plan.nodes:
+        if node.port > PORT_MAX:
+            raise ConfigError(f"{node.name} would get port {node.port}, above {PORT_MAX}")
+        other = users.setdefault(node.port, node.name)
+        if other != node.name:
+            raise ConfigError(
+                f"{other} and {node.name} would both get port {node.port}; move --controller-port"
+            )
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -169,30 +185,31 @@ def check_directory(data_dir: str) -> ClusterFile | None:
     if not os.access(data_dir, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write to data directory {data_dir}: permission denied")
     known = read_cluster_file(data_dir)
+    # The lock decides, and not the pid in the file: that may be anybody's by now.
+    if is_locked(data_dir):
+        holder = f" (launcher pid {known.launcher_pid})" if known is not None else ""
+        raise ConfigError(
+            f"a cluster is already running in {data_dir}{holder}; "
+            "stop it or choose another directory"
+        )
     if known is None:
+        names = [name for name in names if name != LOCK_NAME]
         if names:
             raise ConfigError(
                 f"{data_dir} is not empty and holds no {FILE_NAME} (it holds "
                 f"{sorted(names)[0]!r}): it is not a Kvorum data directory; choose an empty one"
             )
         return None
-    if known.launcher_pid is not None and is_alive(known.launcher_pid):
-        raise ConfigError(
-            f"a cluster is already running in {data_dir} (launcher pid {known.launcher_pid}); "
-            "stop it or choose another directory"
-        )
     return known
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process with this id exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def check_nodes(plan: ClusterPlan) -> None:
+    """Raise ConfigError for a node that would refuse to start: its properties or its directory."""
+    disk = OsDisk()
+    for node in plan.nodes:
+        check = controller_config if node.role == "controller" else broker_config
+        check(node.properties)
+        check_owner(disk, node.directory, node_id=node.node_id, cluster_id=plan.cluster_id)
 
 
 def _check_counts(controllers: int, brokers: int) -> None:

@@ -60,7 +60,7 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
         return asyncio.run(_run(make, ready))
     except ConfigError as error:
         logger.error("%s", error)
-        print(f"kvorum: {error}", file=sys.stderr)  # noqa: T201 - the one line a person needs
+        sys.stderr.write(f"kvorum: {error}\n")  # the one line a person needs
         return EXIT_USAGE
 
 

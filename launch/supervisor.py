@@ -65,6 +65,8 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in _SIGNALS:
             self._had_handlers[number] = signal.signal(number, self._on_signal)
+        # Before the first node: a directory with nodes and no cluster file is refused for ever.
+        self._write_cluster_file()
         for process in self._processes.values():
             self._spawn(process)
         self._write_cluster_file()

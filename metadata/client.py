@@ -23,6 +23,10 @@ ATTEMPT_TIMEOUT_MS = 1_000
 """A controller that does not answer for so long is passed over, as long as there is time left."""
 
 
+class _Superseded(Exception):
+    """Another controller was elected while a call was under way."""
+
+
 class ControllerClient:
     """Channels to the controllers, by id."""
 
@@ -32,6 +36,8 @@ class ControllerClient:
         self._ids = sorted(self._addresses)
         self._leader_id: int | None = None
         self._turn = 0
+        self._epoch = -1
+        self._elections: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
     def controller_ids(self) -> list[int]:
@@ -42,10 +48,27 @@ class ControllerClient:
         """The controller last seen to be active."""
         return self._leader_id
 
-    def note_leader(self, leader_id: int) -> None:
-        """Somebody who should know named the leader; ids below 0 say that there is none."""
+    def note_hint(self, leader_id: int) -> None:
+        """Somebody names a leader, perhaps one of yesterday; ids below 0 say that there is none."""
         if leader_id in self._addresses:
             self._leader_id = leader_id
+
+    def note_active(self, controller_id: int) -> None:
+        """This controller has just answered as the active one.
+
+        Calls under way to another are given up and sent here: the old leader may hang, and
+        nothing would tell so before their time is over.
+        """
+        self._leader_id = controller_id
+        for target, election in self._elections:
+            if target != controller_id and not election.done():
+                election.set_result(None)
+
+    def note_election(self, leader_id: int, epoch: int) -> None:
+        """The quorum's leader of `epoch`, as one knows who follows its log. As note_active."""
+        if leader_id in self._addresses and epoch > self._epoch:
+            self._epoch = epoch
+            self.note_active(leader_id)
 
     def next_target(self) -> int:
         """Whom to ask now: the known leader, else each controller in turn."""
@@ -80,24 +103,43 @@ class ControllerClient:
             target = self.next_target()
             try:
                 timeout_s = min(left_ms, max(ATTEMPT_TIMEOUT_MS, timeout_ms // 3)) / 1000
-                reply = await invoke(self, target, timeout_s)
+                reply = await self._attempt(invoke, target, timeout_s)
+            except _Superseded:
+                last = f"controller {target} was superseded before it answered"
+                continue
             except grpc.aio.AioRpcError as error:
                 last = f"controller {target}: {error.code().name} {error.details()}"
                 self.note_failure(target)
             else:
                 if reply.status.code != ErrorCode.NOT_CONTROLLER:
-                    self.note_leader(target)
+                    self.note_active(target)
                     return reply
                 last = reply.status.message
                 self.note_failure(target)
                 if reply.leader_id != target:
-                    self.note_leader(reply.leader_id)
-                if self._leader_id is not None:
-                    continue
+                    self.note_hint(reply.leader_id)
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT, f"no active controller within {timeout_ms} ms: {last}"
         )
+
+    async def _attempt(
+        self, invoke: Callable[[ControllerClient, int, float], Any], target: int, timeout_s: float
+    ) -> Any:
+        """One call, unless another controller is elected first. Raises _Superseded, AioRpcError."""
+        call = asyncio.ensure_future(invoke(self, target, timeout_s))
+        election: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (target, election)
+        self._elections.append(entry)
+        try:
+            await asyncio.wait({call, election}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise _Superseded
+            return call.result()
+        finally:
+            call.cancel()
+            election.cancel()
+            self._elections.remove(entry)
 
     async def close(self) -> None:
         for channel in self._channels.values():

@@ -10,6 +10,7 @@ from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.loader import advance
 from raft.effects import LeaderChanged
 from runtime.errors import required
+from runtime.ids import NO_NODE
 from storage.log import Log
 
 Publish = Callable[[Delta, ClusterImage], None]
@@ -18,12 +19,14 @@ Publish = Callable[[Delta, ClusterImage], None]
 class MetadataPublisher:
     """Turns commitment into (delta, image) for the broker's parts; a `raft.node.RaftListener`.
 
-    `image` is what was last published. wait_for(offset) lets a caller see its own writes.
+    `image` is what was last published; `on_election` is told each leader and its epoch;
+    wait_for(offset) lets a caller see its own writes.
     """
 
     def __init__(self, publish: Publish, *, on_failure: Callable[[BaseException], None]) -> None:
         self.image: ClusterImage = EMPTY_IMAGE
         self._publish = publish
+        self.on_election: Callable[[int, int], None] = lambda leader_id, epoch: None
         self._on_failure = on_failure
         self._log: Log | None = None
         self._high_watermark = 0
@@ -40,7 +43,9 @@ class MetadataPublisher:
             self._run()
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
-        """Who leads is nothing to a broker's image."""
+        """Who leads is nothing to the image, but to those who ask the leader things."""
+        if change.leader_id != NO_NODE:
+            self.on_election(change.leader_id, change.epoch)
 
     async def wait_for(self, end_offset: int, timeout_ms: int) -> bool:
         """Wait until the published image reaches end_offset; False after timeout_ms."""

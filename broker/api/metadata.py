@@ -1,8 +1,9 @@
 """Metadata (3). Served: v0-13.
 
-Fenced brokers are hidden; a partition without leader answers error 5. The answer to "all
-topics" is encoded once per image, version and listener. Unknown topics answer 3 (by id 100),
-also when their auto-creation has just begun: the client asks again and finds them.
+Fenced brokers are hidden, soon after they were fenced (`broker.listing`); a partition without
+leader answers error 5. The answer to "all topics" is encoded once per image, version and listener.
+Unknown topics answer 3 (by id 100), also when their auto-creation has just begun: the client asks
+again and finds them.
 Missing: authorized operations (always the "not asked" value), as there are no ACLs.
 """
 
@@ -49,7 +50,7 @@ def _all_topics(context: RequestContext, image: ClusterImage) -> bytes:
     if cache.get("image") is not image or len(cache) > CACHED_ANSWERS_MAX:
         cache.clear()
         cache["image"] = image
-    key = (context.api_version, context.listener)
+    key = (context.api_version, context.listener, _listed(context.services, image))
     body: bytes | None = cache.get(key)
     if body is None:
         topics = [_topic(image, topic) for topic in image.topics.values()]
@@ -64,10 +65,8 @@ def _answer(
 ) -> dict[str, Any]:
     services = context.services
     brokers = []
-    for broker_id in sorted(image.brokers):
+    for broker_id in _listed(services, image):
         broker = image.brokers[broker_id]
-        if broker.is_fenced:
-            continue
         endpoint = services.endpoint_of(broker, context.listener)
         brokers.append(
             {
@@ -83,6 +82,10 @@ def _answer(
         "controller_id": services.controller_id(),
         "topics": topics,
     }
+
+
+def _listed(services: Services, image: ClusterImage) -> tuple[int, ...]:
+    return services.replicas.listing.listed(image, services.replicas.now_ms())
 
 
 def _asked_topic(image: ClusterImage, item: Any, missing: list[str]) -> dict[str, Any]:

@@ -308,7 +308,10 @@ def test_unknown_topics_answer_3_and_are_made_in_the_background(
     assert answer.topics[1].error_code is KioError.invalid_topic_exception
 
 
-def test_fenced_brokers_are_hidden(client: RawClient, harness: Harness) -> None:
+def test_fenced_brokers_are_hidden_once_their_listing_time_is_over(
+    client: RawClient, harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.listing.FENCED_LISTING_MS", 0)
     controller = harness.cluster.controller
     epoch = controller.image.brokers[1].broker_epoch
 

@@ -1,0 +1,33 @@
+"""Which brokers clients are told of."""
+
+from immutables import Map
+
+from broker.listing import FENCED_LISTING_MS, BrokerListing
+from metadata.image import ClusterImage
+from tests.test_broker.test_partition import broker_image
+
+
+def image(**fenced: bool) -> ClusterImage:
+    return ClusterImage(
+        brokers=Map({int(k[1:]): broker_image(int(k[1:]), is_fenced=v) for k, v in fenced.items()})
+    )
+
+
+def test_a_broker_that_was_never_unfenced_is_not_listed() -> None:
+    listing = BrokerListing()
+    listing.observe(ClusterImage(), image(b1=False, b2=True), 0)
+    assert listing.listed(image(b1=False, b2=True), 0) == (1,)
+
+
+def test_a_broker_just_fenced_stays_listed_for_a_while() -> None:
+    listing = BrokerListing()
+    before, after = image(b1=False, b2=False), image(b1=False, b2=True)
+    listing.observe(before, after, 100)
+    assert listing.listed(after, 100 + FENCED_LISTING_MS - 1) == (1, 2)
+    assert listing.listed(after, 100 + FENCED_LISTING_MS) == (1,)
+
+
+def test_an_unregistered_broker_is_gone_at_once() -> None:
+    listing = BrokerListing()
+    listing.observe(image(b1=False, b2=False), image(b1=False, b2=True), 0)
+    assert listing.listed(image(b1=False), 1) == (1,)
