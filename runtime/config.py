@@ -69,10 +69,10 @@ def reject_unknown(properties: Mapping[str, Any], *classes: type[Any]) -> None:
     problems = []
     for name in sorted(set(properties) - set(known)):
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
         problems.append(f"unknown property {name!r}{hint}")
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError(", ".join(problems))
 
 
 def bind(cls: type[DataclassT], properties: Mapping[str, Any]) -> DataclassT:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import click
+
 from kvorum.cli.common import (
     EXIT_NO_QUORUM,
     CommandFailed,
@@ -45,7 +47,11 @@ def open_backend(
         from kvorum.cli.backend_controller import ControllerBackend
 
         return ControllerBackend(addresses, timeout_s)
-    return KafkaBackend(addresses, timeout_s)
+    backend = KafkaBackend(addresses, timeout_s)
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(backend.close)
+    return backend
 
 
 def check(code: int, message: str | None, what: str) -> None:
@@ -70,6 +76,9 @@ class KafkaBackend:
 
         self._connection = KafkaConnection(addresses, timeout_s)
         self._timeout_ms = int(timeout_s * 1000)
+
+    def close(self) -> None:
+        self._connection.close()
 
     def topics(self, names: list[str] | None) -> list[Row]:
         asked = None

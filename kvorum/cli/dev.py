@@ -17,7 +17,7 @@ DEFAULT_DATA_DIR = "./kvorum-data"
 @click.option("--brokers", type=int, default=3, show_default=True, help="Brokers to start.")
 @click.option(
     "--data-dir",
-    type=click.Path(file_okay=False),
+    type=click.Path(readable=False),
     default=DEFAULT_DATA_DIR,
     show_default=True,
     help="Where the cluster keeps its data; made if missing.",
@@ -67,7 +67,8 @@ def dev(
     if ctx.invoked_subcommand is not None:
         return
     begun = time.monotonic()
-    from launch.plan import NO_LINKS, check_ports, plan_cluster, read_links
+    from launch.identity import DirectoryLock
+    from launch.plan import NO_LINKS, check_nodes, check_ports, plan_cluster, read_links
     from launch.supervisor import StartupFailed, Supervisor
     from runtime.config import parse_assignment
     from runtime.errors import ConfigError
@@ -83,6 +84,8 @@ def dev(
             links=read_links(links) if links else NO_LINKS,
         )
         check_ports(plan)
+        check_nodes(plan)
+        lock = DirectoryLock(plan.data_dir)
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
     supervisor = Supervisor(plan, say=_say)
@@ -98,6 +101,7 @@ def dev(
         failure = error
     finally:
         supervisor.stop()
+        lock.release()
     if failure is not None:
         raise CommandFailed(str(failure), EXIT_FAILED)
     _say("stopped")
@@ -106,7 +110,7 @@ def dev(
 @dev.command()
 @click.argument("node")
 @click.option(
-    "--data-dir", type=click.Path(file_okay=False), default=DEFAULT_DATA_DIR, show_default=True
+    "--data-dir", type=click.Path(readable=False), default=DEFAULT_DATA_DIR, show_default=True
 )
 def restart(node: str, data_dir: str) -> None:
     """Start a dead NODE (a name like broker-101, or its id) again, on its data."""

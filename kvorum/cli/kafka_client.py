@@ -13,6 +13,9 @@ from typing import Any
 from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
 
 CLIENT_ID = b"kvorum-cli"
+ANSWER_SLACK_S = 1.0
+"""Waited past the time that the cluster was given: its word that time is up (there is no quorum)
+says more than our own silence would."""
 
 
 class KafkaConnection:
@@ -25,6 +28,7 @@ class KafkaConnection:
         for host, port in addresses:
             try:
                 self._socket = socket.create_connection((host, port), timeout=timeout_s)
+                self._socket.settimeout(timeout_s + ANSWER_SLACK_S)
                 return
             except OSError as error:
                 problems.append(f"{host}:{port} ({error.strerror or error})")

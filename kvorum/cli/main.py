@@ -60,7 +60,7 @@ def main() -> None:
     from kvorum.cli.common import CommandFailed
 
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="kvorum", standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
