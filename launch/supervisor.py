@@ -37,6 +37,7 @@ class _Process:
     child: Child | None = None
     state: str = "stopped"
     is_ready: bool = False
+    log_position: int = 0
 
 
 class Supervisor:
@@ -78,7 +79,7 @@ class Supervisor:
             self._turn(deadline - time.monotonic())
             for process in self._processes.values():
                 if process.state == "dead":
-                    raise StartupFailed(_why_it_died(process.node))
+                    raise StartupFailed(_why_it_died(process.node, process.log_position))
             if self._stop_asked:
                 return
             if time.monotonic() > deadline:
@@ -188,6 +189,7 @@ class Supervisor:
     def _spawn(self, process: _Process) -> None:
         # What the selector watches, the wake-up pipe's read end among it, is the parent's own.
         watched = [key.fd for key in self._selector.get_map().values()]
+        process.log_position = _size_of(process.node.log_file)
         process.child = spawn(process.node, close_fds=(self._wake_write, *watched))
         process.state = "running"
         process.is_ready = False
@@ -227,12 +229,21 @@ def _exit_text(status: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _why_it_died(node: NodePlan) -> str:
-    """The node's own last words, or where to look for them."""
+def _size_of(path: str) -> int:
     try:
-        with open(node.log_file, encoding="utf-8", errors="replace") as file:
-            last = [line.strip() for line in file.readlines()[-200:] if line.startswith("kvorum: ")]
+        return os.path.getsize(path)
     except OSError:
-        last = []
+        return 0
+
+
+def _why_it_died(node: NodePlan, log_position: int) -> str:
+    """The node's own last words since it was started, or where to look for them."""
+    try:
+        with open(node.log_file, "rb") as file:
+            file.seek(log_position)
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    last = [line for line in lines if line.startswith("kvorum: ")]
     words = last[-1].removeprefix("kvorum: ") if last else f"see {node.log_file}"
     return f"{node.name}: {words}"
