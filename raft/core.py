@@ -304,12 +304,17 @@ class RaftCore:
             known in (NO_NODE, leader_id),
             f"two leaders in epoch {epoch}: {known} and {leader_id}",
         )
+        if isinstance(self.role, Unattached) and self._is_distrusted(self.role, leader_id, now_ms):
+            return
         if leader_id != self.config.node_id and isinstance(
             self.role, Unattached | Prospective | Candidate
         ):
             if isinstance(self.role, Prospective) and known != NO_NODE:
                 return  # it has lost this very leader and is asking the others about it
             become_follower(self, epoch, leader_id, now_ms)
+
+    def _is_distrusted(self, role: Unattached, leader_id: int, now_ms: int) -> bool:
+        return leader_id == role.lost_leader_id and now_ms < role.distrusted_until_ms
 
     def _on_response(
         self, sender_id: int, correlation_id: int, response: Response, now_ms: int

@@ -59,9 +59,19 @@ class ControllerClient:
             time.sleep(RETRY_PAUSE_S)
 
     def read_metadata_log(self) -> tuple[bytes, int]:
-        """All committed metadata batches of the first controller that answers, and the end."""
+        """All committed metadata batches, and the end.
+
+        Of the leader if one is known, so that what was just acknowledged is among them; else of
+        the first controller that answers.
+        """
         problems = []
-        for address in self._addresses:
+        replies = self._probe_all()
+        leader = [
+            _address_of(reply, reply.leader_id)
+            for reply in replies
+            if reply.leader_id == reply.node_id
+        ]
+        for address in dict.fromkeys([*leader, *self._addresses]):
             try:
                 chunks = list(
                     self._stub(address).ReadMetadataLog(

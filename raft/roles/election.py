@@ -73,6 +73,8 @@ def on_request_failed(
     voter_id = role.pending.pop(correlation_id, None)
     if voter_id is not None:
         role.resend_at_ms[voter_id] = now_ms + core.config.retry_backoff_ms
+        role.failed.add(voter_id)
+        _hasten_if_split(core, role, now_ms)
 
 
 def on_vote_request(core: RaftCore, request: VoteRequest, token: int, now_ms: int) -> None:
@@ -189,6 +191,21 @@ def _count(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
             core.lead(sorted(role.granted), now_ms)
     elif is_lost(len(voters), role.rejected):
         _round_failed(core, role, now_ms)
+    else:
+        _hasten_if_split(core, role, now_ms)
+
+
+def _hasten_if_split(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
+    """Do not sit out a whole election timeout when everybody who can be heard has spoken.
+
+    Two followers that lose the same leader at once may split the votes; the dead leader's own
+    will not come. Each tries again after a short random time, so one of them will be first.
+    """
+    silent = set(core.config.voters) - role.granted - role.rejected - role.failed
+    if isinstance(role, Candidate) and not silent and not role.is_hastened:
+        role.is_hastened = True
+        wait_ms = core.rng.randrange(3 * core.config.leader_loss_grace_ms)
+        role.election_deadline_ms = min(role.election_deadline_ms, now_ms + wait_ms)
 
 
 def _round_failed(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:

@@ -113,8 +113,13 @@ def on_log_flushed(core: RaftCore, role: Follower, now_ms: int) -> None:
 
 def discover(core: RaftCore, role: Unattached, now_ms: int) -> None:
     """An observer asks any voter; the answer names the leader."""
-    role.discover_at_ms = now_ms + core.config.request_timeout_ms
-    role.correlation_id = send_fetch(core, core.rng.choice(core.config.voters))
+    # An answer comes at once, or after the longest wait if that voter is the leader itself.
+    role.discover_at_ms = now_ms + 2 * core.config.fetch_wait_max_ms
+    candidates = core.config.voters
+    if now_ms < role.distrusted_until_ms:
+        others = tuple(voter for voter in candidates if voter != role.lost_leader_id)
+        candidates = others or candidates
+    role.correlation_id = send_fetch(core, core.rng.choice(candidates))
 
 
 def on_discovery_response(
@@ -184,8 +189,11 @@ def _give_up(core: RaftCore, now_ms: int, reason: str) -> None:
 
 
 def _look_elsewhere(core: RaftCore, now_ms: int) -> None:
+    lost_leader_id = core.role.leader_id
     become_unattached(core, core.epoch, now_ms)
     role = core.role
     if isinstance(role, Unattached):
         role.discover_at_ms = now_ms + core.config.retry_backoff_ms
         role.leader_id = NO_NODE
+        role.lost_leader_id = lost_leader_id
+        role.distrusted_until_ms = now_ms + core.config.election_timeout_ms

@@ -20,12 +20,16 @@ class Unattached:
     """Knows the epoch, and perhaps who leads it, but does not follow anybody.
 
     Voters wait for election_deadline_ms; observers look for the leader at discover_at_ms.
+    lost_leader_id: whom an observer has just lost. Until distrusted_until_ms it does not go back
+    there on others' word, who may not have noticed yet.
     """
 
     leader_id: int = NO_NODE
     election_deadline_ms: int = NEVER_MS
     discover_at_ms: int = NEVER_MS
     correlation_id: int = -1
+    lost_leader_id: int = NO_NODE
+    distrusted_until_ms: int = -1
 
     @property
     def deadline_ms(self) -> int:
@@ -34,13 +38,19 @@ class Unattached:
 
 @dataclass(slots=True)
 class Election:
-    """A round of votes. pending: correlation id to voter; resend_at_ms: voter to time."""
+    """A round of votes.
+
+    pending: correlation id to voter; resend_at_ms: voter to time; failed: voters that could not
+    be reached in this round, at least once.
+    """
 
     election_deadline_ms: int
     granted: set[int]
     rejected: set[int] = field(default_factory=set)
     pending: dict[int, int] = field(default_factory=dict)
     resend_at_ms: dict[int, int] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
+    is_hastened: bool = False
 
     @property
     def deadline_ms(self) -> int:

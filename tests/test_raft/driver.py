@@ -101,11 +101,11 @@ class Driven:
             )
         )
 
-    def fetched(self, *, leader=2, epoch=None, spans=(), hw=0, diverging=None):
+    def fetched(self, *, leader=2, sender=None, epoch=None, spans=(), hw=0, **fields):
         """Answer the fetch in flight."""
         return self.step(
             ResponseReceived(
-                leader,
+                leader if sender is None else sender,
                 self.core.role.correlation_id,
                 FetchResponse(
                     epoch=self.core.epoch if epoch is None else epoch,
@@ -113,7 +113,7 @@ class Driven:
                     high_watermark=hw,
                     spans=tuple(spans),
                     records=b"x" if spans else b"",
-                    diverging=diverging,
+                    **fields,
                 ),
             )
         )

@@ -274,3 +274,50 @@ def test_an_observer_never_stands():
     node.now_ms = node.core.role.fetch_deadline_ms
     node.wait(0)
     assert node.role == "Unattached"
+
+
+def test_an_observer_does_not_go_back_to_a_leader_it_just_lost_on_others_word():
+    # Bad sequence: the leader hangs, an observer gives it up, asks a voter that has not noticed
+    # yet, goes back, and waits a whole fetch timeout more.
+    node = Driven(node_id=9).follow(leader=2)
+    node.now_ms = node.core.role.fetch_deadline_ms
+    node.wait(0)
+    node.take()
+    for _ in range(3):
+        node.pass_deadline()
+        (fetch,) = sent(node.take(), FetchRequest)
+        assert fetch.receiver_id != 2
+        node.fetched(leader=2, sender=fetch.receiver_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert node.role == "Unattached"
+
+
+def test_an_observer_believes_again_after_a_while():
+    node = Driven(node_id=9).follow(leader=2)
+    node.now_ms = node.core.role.fetch_deadline_ms
+    node.wait(0)
+    node.now_ms += node.config.election_timeout_ms
+    node.wait(0)
+    node.fetched(leader=2, sender=3, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert node.role == "Follower"
+
+
+def test_an_observer_follows_a_new_epochs_leader_at_once():
+    node = Driven(node_id=9).follow(leader=2)
+    node.now_ms = node.core.role.fetch_deadline_ms
+    node.wait(0)
+    node.pass_deadline()
+    node.fetched(leader=3, sender=3, epoch=2, error=ErrorCode.FENCED_LEADER_EPOCH)
+    assert (node.role, node.core.role.leader_id) == ("Follower", 3)
+
+
+def test_a_split_vote_with_the_third_voter_dead_is_tried_again_soon():
+    node = Driven()
+    node.pass_deadline()
+    node.answer_votes(2, 3)
+    assert node.role == "Candidate"
+    requests = {send.receiver_id: send for send in node.take(SendRequest)}
+    node.step(RequestFailed(3, requests[3].correlation_id))
+    refusal = VoteResponse(epoch=1, is_granted=False, reason="voted for 2")
+    node.step(ResponseReceived(2, requests[2].correlation_id, refusal))
+    wait_ms = node.core.role.election_deadline_ms - node.now_ms
+    assert wait_ms < 3 * node.config.leader_loss_grace_ms < node.config.election_timeout_ms
