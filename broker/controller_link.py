@@ -125,7 +125,7 @@ class ControllerLink:
                 break
             await asyncio.sleep(REGISTRATION_BACKOFF_MS / 1000)
         reason = reply.message if isinstance(reply, Rejected) else reply.status.message
-        raise RegistrationFailed(f"broker {self._registration.broker_id}: {reason}")
+        raise RegistrationFailed(f"cannot join the cluster: {reason}")
 
     def on_election(self, leader_id: int, epoch: int) -> None:
         """The metadata log has another leader: whoever waits for the old one need not."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from broker.api import usual_schemas
 from broker.config import BrokerConfig
-from broker.controller_link import ControllerLink
+from broker.controller_link import ControllerLink, RegistrationFailed
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
 from launch.identity import DirectoryLock, claim_directory
@@ -111,7 +111,10 @@ class BrokerProcess:
         )
         self._publisher.attach(raft.log)
         raft.start()
-        await self._link.register()
+        try:
+            await self._link.register()
+        except RegistrationFailed as error:
+            raise ConfigError(str(error)) from error
         # Before its own registration shows, the image may still name an earlier process of this
         # id as leader; acting on that would revive a leadership that is being taken away.
         if not await self._publisher.wait_for(self._link.broker_epoch + 1, CATCH_UP_TIMEOUT_MS):

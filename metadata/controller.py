@@ -132,16 +132,19 @@ class Controller:
         self._advance(decision.records)
         return decision
 
-    def expire_sessions(self, now_ms: int) -> list[tuple[int, str, tuple[Record, ...]]]:
-        """Fence the brokers whose session is over: (broker id, cause, records) each."""
-        fenced = []
+    def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
+        """Fence one broker whose session is over: (broker id, cause, records), None if none is.
+
+        One at a time, as the speculative image moves on with each: its records must be in the
+        log before the next broker is judged.
+        """
         for broker_id, cause in self.sessions.expired(now_ms):
             self.sessions.drop(broker_id)
             records = fence(self._active_image(), broker_id)
-            self._advance(records)
             if records:
-                fenced.append((broker_id, cause, records))
-        return fenced
+                self._advance(records)
+                return broker_id, cause, records
+        return None
 
     def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
         match request:

@@ -231,7 +231,8 @@ class ControllerLoop:
         if late_ms > STALL_MS:
             # Heartbeats may lie unread in the sockets: read them before judging anybody.
             self.controller.sessions.postpone(late_ms)
-        for broker_id, cause, records in self.controller.expire_sessions(now_ms):
+        while (fenced := self.controller.expire_session(now_ms)) is not None:
+            broker_id, cause, records = fenced
             logger.warning("broker=%d is fenced: %s", broker_id, cause)
             self._append(records)
         self._arm_session_timer()

@@ -18,6 +18,7 @@ class _Session:
     deadline_ms: int
     stream_deadline_ms: int = _NEVER_MS
     metadata_offset: int = -1
+    is_heard: bool = True
 
 
 class BrokerSessions:
@@ -32,7 +33,7 @@ class BrokerSessions:
         """A new active controller: each registered broker (id to epoch) gets a fresh deadline."""
         deadline_ms = now_ms + self._session_timeout_ms
         self._sessions = {
-            broker_id: _Session(broker_epoch, deadline_ms)
+            broker_id: _Session(broker_epoch, deadline_ms, is_heard=False)
             for broker_id, broker_epoch in brokers.items()
         }
 
@@ -62,9 +63,13 @@ class BrokerSessions:
         self._sessions.pop(broker_id, None)
 
     def is_alive(self, broker_id: int, now_ms: int) -> bool:
-        """A process under this id was heard of lately and its stream, if it broke, may return."""
+        """This controller itself has heard from the process lately, and its stream is whole.
+
+        A session that was only presumed at the claim keeps nobody out: after a crash of the
+        whole cluster the brokers' new processes would wait for sessions of dead ones to end.
+        """
         session = self._sessions.get(broker_id)
-        if session is None or session.stream_deadline_ms != _NEVER_MS:
+        if session is None or not session.is_heard or session.stream_deadline_ms != _NEVER_MS:
             return False
         return now_ms < session.deadline_ms
 

@@ -19,6 +19,9 @@ from runtime.ids import UUID_ZERO, uuid_text
 
 Row = dict[str, Any]
 
+BROKER_SHARE = 0.8
+"""Part of a command's time that the broker may use up."""
+
 
 class Backend(Protocol):
     """What the commands ask of a cluster."""
@@ -75,7 +78,8 @@ class KafkaBackend:
         from kvorum.cli.kafka_client import KafkaConnection
 
         self._connection = KafkaConnection(addresses, timeout_s)
-        self._timeout_ms = int(timeout_s * 1000)
+        # The broker must give up, and say why, before this end does.
+        self._timeout_ms = int(timeout_s * 1000 * BROKER_SHARE)
 
     def close(self) -> None:
         self._connection.close()

@@ -81,7 +81,7 @@ def _addresses(text: str) -> list[tuple[str, int]]:
     addresses = []
     for part in text.split(","):
         host, separator, port = part.strip().rpartition(":")
-        if not separator or not host or not port.isdigit():
+        if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise click.UsageError(f"{part.strip()!r} is not host:port")
         addresses.append((host.strip("[]"), int(port)))
     return addresses

@@ -69,4 +69,7 @@ def main() -> None:
     except CommandFailed as error:
         click.echo(f"kvorum: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        click.echo(f"kvorum: {error}", err=True)
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import click
@@ -113,8 +114,8 @@ def _data(options: dict[str, Any]) -> bytes:
 @click.option(
     "--out",
     required=True,
-    type=click.Path(file_okay=False, exists=True),
-    help="Folder for the snapshot file.",
+    type=click.Path(file_okay=False),
+    help="Folder for the snapshot file; made if missing.",
 )
 @cluster_options
 def snapshot(out: str, **options: Any) -> None:
@@ -126,6 +127,7 @@ def snapshot(out: str, **options: Any) -> None:
     from snapshots.store import write_snapshot
 
     image = _image(options)
+    os.makedirs(out, exist_ok=True)
     header = header_of(image, timestamp_ms=wall_ms())
     path = asyncio.run(write_snapshot(out, header, payloads_of(image)))
     show(options["output"], {"file": path, "end_offset": image.end_offset, "epoch": image.epoch})

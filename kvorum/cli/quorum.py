@@ -87,6 +87,9 @@ def replication(**options: Any) -> None:
 def _describe(options: dict[str, Any]) -> dict[str, Any]:
     from kvorum.cli.backends import open_backend
 
-    return open_backend(
+    described = open_backend(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
     ).quorum()
+    for kind in ("voters", "observers"):
+        described[kind].sort(key=lambda replica: replica["node_id"])
+    return described

@@ -16,14 +16,14 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=int, default=-1, help="Number of partitions.")
-@click.option("--replication-factor", type=int, default=-1, help="Replicas of each partition.")
+@click.option("--partitions", type=click.IntRange(min=1), help="Number of partitions.")
+@click.option("--replication-factor", type=click.IntRange(min=1), help="Replicas of each.")
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
 @cluster_options
 def create(
     name: str,
-    partitions: int,
-    replication_factor: int,
+    partitions: int | None,
+    replication_factor: int | None,
     configs: tuple[str, ...],
     **options: Any,
 ) -> None:
@@ -35,7 +35,7 @@ def create(
         pairs = dict(parse_assignment(text) for text in configs)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-    made = _backend(options).create_topic(name, partitions, replication_factor, pairs)
+    made = _backend(options).create_topic(name, partitions or -1, replication_factor or -1, pairs)
     show(options["output"], made)
 
 

@@ -35,7 +35,7 @@ def register(
     if known is not None:
         if known.incarnation_id == request.incarnation_id:
             return Decision((), RegisteredBroker(broker_epoch=known.broker_epoch))
-        if has_session and not known.is_fenced:
+        if has_session and known.is_active:
             return _refused(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"another process is registered as broker {request.broker_id} and is alive",

@@ -66,11 +66,13 @@ class World:
 
     def expire(self, at_ms):
         self.now_ms = at_ms
-        fenced = self.controller.expire_sessions(at_ms)
-        for _, _, records in fenced:
+        fenced = []
+        while (found := self.controller.expire_session(at_ms)) is not None:
+            broker_id, _, records = found
+            fenced.append(broker_id)
             self.records += records
-        self.controller.note_committed(self.controller.speculative)
-        return [broker_id for broker_id, _, _ in fenced]
+            self.controller.note_committed(self.controller.speculative)
+        return fenced
 
     def partition(self, topic="t", partition_id=0):
         return self.image.topic(topic).partitions[partition_id]
