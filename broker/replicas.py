@@ -204,6 +204,10 @@ class ReplicaManager:
         self.fetchers.unfollow(key)
         if replica.become_leader(image, monotonic_ms()):
             _log.debug("lead %s", replica.core.summary())
+        # The image may settle a proposal before its answer comes. Whoever caught up while it was
+        # in flight is not named in incremental fetches any more: nothing else would propose it
+        # before the periodic check.
+        self.isr.propose_expand(replica)
 
     def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
         replica = self._ensure(key, topic)

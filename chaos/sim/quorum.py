@@ -20,7 +20,7 @@ from raft.model import RaftConfig
 from raft.replica_log import spans_of
 from runtime.errors import InvariantViolated, invariant
 
-HEAL_BOUND_MS = 30_000
+HEAL_BOUND_MS = 120_000
 """Virtual time in which a healed quorum must have a leader and equal logs."""
 
 TRACE_LINES_MAX = 200

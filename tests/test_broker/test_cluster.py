@@ -383,3 +383,20 @@ def test_a_failing_disk_takes_one_partition_down_and_says_so(
     harness.run(harness.cluster.stop_broker(1, fence=False))
     unclean = harness.cluster.directory / "broker-1" / "unclean-logs"
     assert unclean.read_text() == "t-0\n"
+
+
+def test_an_idle_follower_that_caught_up_is_proposed_when_the_metadata_settles_the_isr(
+    tmp_path: Path,
+) -> None:
+    # Bad sequence: an image settles one proposal while a second follower has caught up; idle
+    # partitions are not named in incremental fetches, so nothing else would propose that one
+    # before the periodic check, half of replica.lag.time.max.ms later.
+    harness = Harness(tmp_path, count=3, config=BrokerConfig(replica_lag_time_max_ms=3_600_000))
+    try:
+        topic_id = create(harness)
+        assert produce(harness, 1, b"a") is KioError.none
+        change = PartitionChange(topic_id, 0, isr=(1, 2))
+        harness.call(lambda: harness.cluster.controller.commit(change))
+        wait_isr(harness, topic_id, 1, 2, 3)
+    finally:
+        harness.close()

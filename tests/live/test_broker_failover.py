@@ -1,0 +1,159 @@
+"""Brokers under kill -9, SIGSTOP and SIGTERM while librdkafka writes with acks=all."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from kvorum.cli.controller_client import ControllerClient
+from metadata.snapshot_view import image_of
+from tests.live.clients import Load, Topics, assert_nothing_lost, read_all, settings
+from tests.live.cluster import Cluster, broker_name, eventually, is_alive
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+ALL = {101, 102, 103}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("brokers")) as cluster:
+        yield cluster
+
+
+def committed_leader(cluster: Cluster, topic: str) -> int:
+    """Leader of partition 0 as the active controller's committed log says."""
+    addresses = [("127.0.0.1", cluster.ports.controller + i) for i in range(3)]
+    active = ControllerClient(addresses, 5.0).describe().leader_id
+    data, _ = ControllerClient([addresses[active - 1]], 5.0).read_metadata_log()
+    found = image_of(data).topic(topic)
+    assert found is not None
+    leader: int = found.partitions[0].leader
+    return leader
+
+
+def test_killed_leader_loses_nothing_and_rejoins_the_isr(cluster: Cluster) -> None:
+    topics = Topics(cluster.bootstrap)
+    topics.create("killed", min_insync_replicas=2)
+    old = topics.leader("killed")
+    load = Load(cluster.bootstrap, "killed")
+    load.wait_more()
+    cluster.kill(broker_name(old))
+    load.wait_more()
+    assert topics.leader("killed") != old
+    topics.wait_isr("killed", ALL - {old})
+    cluster.restart(broker_name(old))
+    topics.wait_isr("killed", ALL)
+    load.wait_more()
+    load.finish()
+    assert_nothing_lost(load, cluster.bootstrap)
+
+
+def test_clean_stop_moves_leadership_before_the_process_ends(cluster: Cluster) -> None:
+    topics = Topics(cluster.bootstrap)
+    topics.create("moved", min_insync_replicas=2)
+    old = topics.leader("moved")
+    name = broker_name(old)
+    load = Load(cluster.bootstrap, "moved")
+    load.wait_more()
+    pid = cluster.pid(name)
+    cluster.signal(name, signal.SIGTERM)
+    eventually(lambda: not is_alive(pid), f"{name} ended")
+    # Read the moment it is gone: a leader that was fenced for its silence is replaced later.
+    new = committed_leader(cluster, "moved")
+    cluster.launcher.wait_line(f"{name} died (exit code 0); it is left dead")
+    cluster.wait_dead(name)
+    assert (cluster.data_dir / name / ".kafka_cleanshutdown").is_file()
+    load.wait_more()
+    cluster.restart(name)
+    topics.wait_isr("moved", ALL)
+    load.finish()
+    assert new not in (old, -1)
+    assert_nothing_lost(load, cluster.bootstrap)
+
+
+def test_paused_follower_is_fenced_out_of_the_isr_and_returns(cluster: Cluster) -> None:
+    topics = Topics(cluster.bootstrap)
+    topics.create("paused", min_insync_replicas=2)
+    topics.wait_isr("paused", ALL)
+    leader = topics.leader("paused")
+    follower = min(ALL - {leader})
+    load = Load(cluster.bootstrap, "paused")
+    load.wait_more()
+    cluster.signal(broker_name(follower), signal.SIGSTOP)
+    try:
+        topics.wait_isr("paused", ALL - {follower})
+        brokers = {row["broker_id"]: row for row in listed(cluster)}
+        assert brokers[follower]["is_fenced"] is True
+        assert brokers[leader]["is_fenced"] is False
+        load.wait_more()
+    finally:
+        cluster.signal(broker_name(follower), signal.SIGCONT)
+    topics.wait_isr("paused", ALL)
+    load.finish()
+    assert_nothing_lost(load, cluster.bootstrap)
+
+
+def listed(cluster: Cluster) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = cluster.cli_json(
+        "brokers", "list", "--bootstrap-controller", cluster.bootstrap_controller
+    )
+    return rows
+
+
+def test_writes_are_refused_below_min_insync_replicas(cluster: Cluster) -> None:
+    topics = Topics(cluster.bootstrap)
+    topics.create("guarded", min_insync_replicas=2)
+    topics.wait_isr("guarded", ALL)
+    assert produced(cluster, "guarded", b"before", acks="all") is None
+    leader = topics.leader("guarded")
+    dead = [broker_name(i) for i in sorted(ALL - {leader})]
+    cluster.kill(*dead)
+    topics.wait_isr("guarded", {leader})
+
+    error = produced(cluster, "guarded", b"refused", acks="all", retries=0)
+    assert error is not None
+    assert error.code() in (
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    )
+    # acks=1 asks for no more than the leader.
+    assert produced(cluster, "guarded", b"leader-only", acks="1") is None
+
+    cluster.restart(*dead)
+    topics.wait_isr("guarded", ALL)
+    assert produced(cluster, "guarded", b"after", acks="all") is None
+    assert read_all(cluster.bootstrap, "guarded") == [[b"before", b"leader-only", b"after"]]
+
+
+def produced(cluster: Cluster, topic: str, value: bytes, **more: object) -> KafkaError | None:
+    producer = Producer(settings(cluster.bootstrap, **more))
+    outcomes: list[KafkaError | None] = []
+    producer.produce(topic, value, on_delivery=lambda error, _: outcomes.append(error))
+    producer.flush(30)
+    assert len(outcomes) == 1
+    return outcomes[0]
+
+
+def test_last_replica_of_the_isr_leads_again_after_all_brokers_were_killed(
+    cluster: Cluster,
+) -> None:
+    topics = Topics(cluster.bootstrap)
+    topics.create("unclean")
+    topics.wait_isr("unclean", ALL)
+    leader = topics.leader("unclean")
+    others = [broker_name(i) for i in sorted(ALL - {leader})]
+    cluster.kill(*others)
+    topics.wait_isr("unclean", {leader})
+    assert produced(cluster, "unclean", b"only here", acks="all") is None
+    cluster.kill(broker_name(leader))
+    # Those that lack the record may not lead, though they are all there is.
+    cluster.restart(*others)
+    assert committed_leader(cluster, "unclean") in (-1, leader)
+    cluster.restart(broker_name(leader))
+    topics.wait_isr("unclean", ALL)
+    assert read_all(cluster.bootstrap, "unclean") == [[b"only here"]]

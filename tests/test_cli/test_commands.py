@@ -1,0 +1,189 @@
+"""Every command against a running cluster, through a broker and through a controller."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kvorum.cli.main import main
+from tests.live.cluster import Cluster
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+
+TOPIC_KEYS = ["topic", "topic_id", "partitions", "replication_factor"]
+PARTITION_KEYS = ["partition", "leader", "leader_epoch", "replicas", "isr"]
+BROKER_KEYS = ["broker_id", "host", "port", "rack", "is_fenced"]
+STATUS_KEYS = [
+    "cluster_id", "leader_id", "leader_epoch", "high_watermark", "max_follower_lag",
+    "max_follower_lag_time_ms", "current_voters", "current_observers",
+]  # fmt: skip
+REPLICA_KEYS = [
+    "node_id", "directory_id", "log_end_offset", "last_fetch_timestamp",
+    "last_caught_up_timestamp", "lag", "status",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cli"), controllers=1, brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["broker", "controller", "environment"])
+def via(request, cluster, monkeypatch, capsys):
+    """Runs a command by one of the ways to name a cluster: (exit code, stdout, stderr)."""
+    options = {
+        "broker": ["-b", cluster.bootstrap],
+        "controller": ["--bootstrap-controller", cluster.bootstrap_controller],
+        "environment": [],
+    }[request.param]
+    monkeypatch.delenv("KVORUM_BOOTSTRAP_SERVER", raising=False)
+    if not options:
+        monkeypatch.setenv("KVORUM_BOOTSTRAP_SERVER", cluster.bootstrap)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["kvorum", *arguments, *options])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    run.name = request.param
+    return run
+
+
+def json_of(via, *arguments):
+    code, out, err = via(*arguments, "-o", "json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_topic_is_created_listed_described_and_deleted(via):
+    name = f"life-{via.name}"
+    made = json_of(via, "topics", "create", name, "--partitions", "2", "--replication-factor", "2",
+                   "--config", "retention.ms=60000")  # fmt: skip
+    assert list(made) == TOPIC_KEYS
+    assert (made["topic"], made["partitions"], made["replication_factor"]) == (name, 2, 2)
+    assert len(made["topic_id"]) == 22
+
+    listed = [row for row in json_of(via, "topics", "list") if row["topic"] == name]
+    assert listed == [made]
+    (described,) = json_of(via, "topics", "describe", name)
+    assert list(described) == ["topic", "topic_id", "partitions"]
+    assert described["topic_id"] == made["topic_id"]
+    assert [list(p) for p in described["partitions"]] == [PARTITION_KEYS] * 2
+    for number, partition in enumerate(described["partitions"]):
+        assert partition["partition"] == number
+        assert set(partition["replicas"]) == set(partition["isr"]) == {101, 102}
+        assert partition["leader"] == partition["replicas"][0]
+
+    code, out, _ = via("topics", "describe", name)
+    headings, *rows = out.splitlines()
+    assert code == 0 and len(rows) == 2
+    assert headings.split() == ["TOPIC", *(k.upper() for k in PARTITION_KEYS)]
+    code, out, _ = via("topics", "list")
+    assert out.splitlines()[0].split() == [k.upper() for k in TOPIC_KEYS]
+
+    gone = json_of(via, "topics", "delete", name)
+    assert gone == [{"topic": name, "error": "NONE", "message": ""}]
+    assert name not in [row["topic"] for row in json_of(via, "topics", "list")]
+
+
+def test_refusals_exit_with_1_and_name_the_reason(via):
+    name = f"refused-{via.name}"
+    json_of(via, "topics", "create", name)
+    for arguments, words in (
+        (["create", name], "TOPIC_ALREADY_EXISTS"),
+        (["create", "two words"], "INVALID_TOPIC_EXCEPTION"),
+        (["create", "wide", "--replication-factor", "9"], "INVALID_REPLICATION_FACTOR"),
+        (["create", "odd", "--config", "no.such=1"], "INVALID_CONFIG"),
+        (["describe", "missing"], "UNKNOWN_TOPIC_OR_PARTITION"),
+    ):
+        code, out, err = via("topics", *arguments)
+        assert (code, out) == (1, ""), arguments
+        assert words in err and len(err.splitlines()) == 1, err
+
+
+def test_deleting_what_is_not_there_says_so_per_topic_and_exits_with_1(via):
+    name = f"half-{via.name}"
+    json_of(via, "topics", "create", name)
+    code, out, err = via("topics", "delete", name, "missing", "-o", "json")
+    assert code == 1
+    assert {row["topic"]: row["error"] for row in json.loads(out)} == {
+        name: "NONE",
+        "missing": "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+    assert err == "kvorum: not deleted: missing\n"
+
+
+def test_brokers_are_listed_and_described(via, cluster):
+    rows = json_of(via, "brokers", "list")
+    assert [list(row) for row in rows] == [BROKER_KEYS] * 2
+    assert [row["broker_id"] for row in rows] == [101, 102]
+    assert [row["port"] for row in rows] == [cluster.ports.broker, cluster.ports.broker + 1]
+    assert {(row["host"], row["rack"], row["is_fenced"]) for row in rows} == {
+        ("127.0.0.1", None, False)
+    }
+    row = json_of(via, "brokers", "describe", "102")
+    assert list(row) == [*BROKER_KEYS, "leaders", "replicas", "out_of_sync"]
+    assert row["broker_id"] == 102 and row["out_of_sync"] == 0
+    code, out, _ = via("brokers", "list")
+    assert code == 0 and out.splitlines()[0].split() == [k.upper() for k in BROKER_KEYS]
+    code, out, err = via("brokers", "describe", "7")
+    assert (code, out, err) == (1, "", "kvorum: broker 7 is not registered\n")
+
+
+def test_quorum_status_and_replication(via, cluster):
+    status = json_of(via, "quorum", "status")
+    assert list(status) == STATUS_KEYS
+    assert status["cluster_id"] == cluster.document()["cluster_id"]
+    assert status["leader_id"] == 1 and status["leader_epoch"] >= 1
+    assert status["current_voters"] == [1]
+    assert sorted(status["current_observers"]) == [101, 102]
+    rows = json_of(via, "quorum", "replication")
+    assert [list(row) for row in rows] == [REPLICA_KEYS] * 3
+    assert sorted((row["node_id"], row["status"]) for row in rows) == [
+        (1, "Leader"), (101, "Observer"), (102, "Observer"),
+    ]  # fmt: skip
+    code, out, _ = via("quorum", "status")
+    assert code == 0
+    assert [line.partition(":")[0] for line in out.splitlines()] == [
+        "".join(word.capitalize() for word in key.split("_")) for key in STATUS_KEYS
+    ]
+    code, out, _ = via("quorum", "replication")
+    assert out.splitlines()[0].split("\t")[0].strip() == "NodeId" and len(out.splitlines()) == 4
+
+
+def test_metadata_is_a_tree(via):
+    name = f"tree-{via.name}"
+    made = json_of(via, "topics", "create", name, "--config", "min.insync.replicas=2")
+    roots = json_of(via, "metadata", "ls")
+    assert {"brokers/", "topics/", "configs/"} <= set(roots)
+    code, out, _ = via("metadata", "ls", "/topics")
+    assert code == 0 and f"{name}/" in out.splitlines()
+    code, out, _ = via("metadata", "cat", f"/topics/{name}")
+    assert code == 0 and made["topic_id"] in out and json.loads(out)
+    code, out, _ = via("metadata", "cat", "/configs")
+    assert json.loads(out)["topic"][name] == {"min.insync.replicas": "2"}
+    code, out, err = via("metadata", "cat", "/topics/missing")
+    assert (code, out) == (1, "")
+    assert err == "kvorum: no such path in the metadata: /topics/missing\n"
+
+
+def test_metadata_is_exported_as_parquet(via, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = json_of(via, "metadata", "export", "--out", str(tmp_path / "out"))
+    assert rows
+    for row in rows:
+        assert list(row) == ["file", "rows"]
+        assert parquet.read_metadata(row["file"]).num_rows == row["rows"]
+
+
+def test_snapshot_is_written_and_read_like_the_cluster(via, tmp_path):
+    made = json_of(via, "metadata", "snapshot", "--out", str(tmp_path))
+    assert list(made) == ["file", "end_offset", "epoch"]
+    of_file = json_of(via, "metadata", "ls", "/topics", "--snapshot", made["file"])
+    assert of_file == json_of(via, "metadata", "ls", "/topics")

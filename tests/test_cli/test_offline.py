@@ -1,0 +1,147 @@
+"""The command line without a cluster: help, addresses, exit codes, forms of output."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+
+import click
+import pytest
+
+from kvorum.cli import common
+from kvorum.cli.main import cli, main
+
+HEAVY = ("grpc", "pyspark", "rich", "kio", "confluent_kafka", "asyncio")
+
+
+def run(monkeypatch, capsys, *arguments):
+    """(exit code, stdout, stderr) of `kvorum ARGUMENTS` in this process."""
+    monkeypatch.setattr(sys, "argv", ["kvorum", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    captured = capsys.readouterr()
+    return end.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["dev", "--help"],
+                                       ["topics", "--help"], ["quorum", "status", "--help"],
+                                       ["metadata", "--help"], ["chaos", "--help"]])  # fmt: skip
+def test_help_imports_nothing_heavy(arguments):
+    script = (
+        "import sys\n"
+        "from kvorum.cli.main import main\n"
+        f"sys.argv = ['kvorum', *{arguments!r}]\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    code = end.code\n"
+        f"heavy = [m for m in {HEAVY!r} if m in sys.modules]\n"
+        "sys.exit(f'imported {heavy}' if heavy else code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kvorum" in done.stdout
+
+
+def test_every_noun_loads_and_has_help():
+    for name in cli.list_commands(click.Context(cli)):
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None and command.name == name and command.help, name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "No such command 'nothing'"),
+        (["topics", "list", "-b", "nowhere"], "'nowhere' is not host:port"),
+        (["topics", "list", "-o", "xml"], "'xml' is not one of"),
+        (["topics", "list", "--timeout", "0"], "0.0 is not in the range"),
+        (["topics", "create"], "Missing argument 'NAME'"),
+        (["topics", "create", "a", "--config", "x"], "'x' is not of the form key=value"),
+        (["topics", "create", "a", "--partitions", "0"], "Invalid value for '--partitions'"),
+        (["controller"], "Missing option '--config'"),
+        (
+            ["quorum", "status", "-b", "a:1", "--bootstrap-controller", "b:2"],
+            "give --bootstrap-server or --bootstrap-controller, not both",
+        ),
+    ],
+)
+def test_wrong_use_exits_with_2_and_speaks_on_stderr(monkeypatch, capsys, arguments, words):
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+@pytest.mark.parametrize("option", ["-b", "--bootstrap-controller"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topics", "list"],
+        ["topics", "create", "t"],
+        ["topics", "delete", "t"],
+        ["brokers", "list"],
+        ["quorum", "status"],
+        ["metadata", "ls"],
+        ["metadata", "cat", "/"],
+    ],
+)
+def test_nobody_there_exits_with_3_and_one_line(monkeypatch, capsys, option, command):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    code, out, err = run(monkeypatch, capsys, *command, option, address, "--timeout", "1")
+    assert (code, out) == (3, "")
+    assert address in err and len(err.splitlines()) == 1
+    assert err.startswith("kvorum: no ")
+
+
+def test_silent_broker_exits_with_3(monkeypatch, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr("kvorum.cli.kafka_client.ANSWER_SLACK_S", 0.0)
+        code, out, err = run(
+            monkeypatch, capsys, "topics", "list", "-b", address, "--timeout", "0.2"
+        )
+    assert (code, out) == (3, "")
+    assert "did not answer within 0.2 s" in err
+
+
+def test_option_wins_over_environment_and_environment_over_default(monkeypatch):
+    monkeypatch.setenv("KVORUM_BOOTSTRAP_SERVER", "env:1,other:2")
+    assert common.bootstrap_of("given:3", None) == ("broker", [("given", 3)])
+    assert common.bootstrap_of(None, "c:4") == ("controller", [("c", 4)])
+    assert common.bootstrap_of(None, None) == ("broker", [("env", 1), ("other", 2)])
+    monkeypatch.delenv("KVORUM_BOOTSTRAP_SERVER")
+    assert common.bootstrap_of(None, None) == ("broker", [("localhost", 9092)])
+    assert common.bootstrap_of("[::1]:9", None) == ("broker", [("::1", 9)])
+
+
+def test_table_and_json_show_the_same_rows(capsys):
+    rows = [
+        {"a_key": 1, "list": [1, 2], "none": None, "flag": True},
+        {"a_key": 222, "list": [], "none": "x", "flag": False},
+    ]
+    common.show("json", rows)
+    assert json.loads(capsys.readouterr().out) == rows
+    common.show("table", rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["A_KEY", "LIST", "NONE", "FLAG"]
+    assert lines[1].split() == ["1", "1,2", "-", "yes"]
+    assert lines[2].split() == ["222", "x", "no"]
+
+
+def test_table_of_nothing_has_its_headings(capsys):
+    common.show("table", [], ["topic", "partitions"])
+    assert capsys.readouterr().out.split() == ["TOPIC", "PARTITIONS"]
+
+
+def test_failed_verdict_exits_with_6(monkeypatch, capsys):
+    from runtime.errors import InvariantViolated
+
+    def fails(seed):
+        raise InvariantViolated(f"two leaders in seed {seed}")
+
+    monkeypatch.setattr("chaos.sim.quorum.run_seed", fails)
+    code, out, err = run(monkeypatch, capsys, "chaos", "sim", "--seed", 5)
+    assert (code, out, err) == (6, "", "kvorum: two leaders in seed 5\n")

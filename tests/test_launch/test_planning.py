@@ -1,0 +1,191 @@
+"""Layout of a cluster, addresses, cluster.json, identity, requests to a launcher."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+
+import pytest
+
+from launch.broker_process import BrokerProcess
+from launch.cluster_file import read_cluster_file, write_cluster_file
+from launch.control import finish_restart, request_restart, take_restart_requests
+from launch.identity import check_owner, claim_directory, is_locked
+from launch.plan import Links, plan_cluster
+from launch.properties import broker_config, controller_config, parse_address
+from runtime.disk import OsDisk
+from runtime.errors import ConfigError
+from runtime.ids import new_uuid, uuid_text
+from tests.test_launch.test_dev_refusals import known_cluster
+
+CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
+BROKER = {
+    "node.id": 101,
+    "cluster.id": CLUSTER_ID,
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "controller.quorum.voters": "1@h:1,2@h:2,3@[::1]:3",
+    "log.dirs": "/nowhere",
+}
+
+
+def test_plan_gives_ids_ports_and_checked_properties(tmp_path):
+    plan = plan_cluster(
+        controllers=3, brokers=2, data_dir=str(tmp_path), port=9092, rng=random.Random(1)
+    )
+    assert [(n.name, n.node_id, n.role, n.port) for n in plan.nodes] == [
+        ("controller-1", 1, "controller", 9192),
+        ("controller-2", 2, "controller", 9193),
+        ("controller-3", 3, "controller", 9194),
+        ("broker-101", 101, "broker", 9092),
+        ("broker-102", 102, "broker", 9093),
+    ]
+    assert plan.is_new and plan.bootstrap == "127.0.0.1:9092,127.0.0.1:9093"
+    config, _ = broker_config(plan.nodes[-1].properties)
+    assert config.controllers == {i: ("127.0.0.1", 9191 + i) for i in (1, 2, 3)}
+    assert config.directory == str(tmp_path / "broker-102")
+    assert controller_config(plan.nodes[0].properties)[0].listen == ("127.0.0.1", 9192)
+
+
+def test_settings_reach_only_the_nodes_that_know_them(tmp_path):
+    plan = plan_cluster(
+        controllers=1,
+        brokers=1,
+        data_dir=str(tmp_path),
+        port=9092,
+        settings={"log.segment.bytes": "7", "broker.session.timeout.ms": "9"},
+    )
+    controller, broker = (node.properties for node in plan.nodes)
+    assert "log.segment.bytes" not in controller and broker["log.segment.bytes"] == "7"
+    assert controller["broker.session.timeout.ms"] == "9"
+    assert "broker.session.timeout.ms" not in broker
+
+
+def test_links_replace_what_is_advertised_and_where_peers_are_found(tmp_path):
+    links = Links(
+        advertised={"broker-101": "127.0.0.1:7000"},
+        peers={"broker-101": {"controller-1": "127.0.0.1:7001"}},
+    )
+    plan = plan_cluster(controllers=1, brokers=1, data_dir=str(tmp_path), port=9092, links=links)
+    assert plan.bootstrap == "127.0.0.1:7000"
+    config, _ = broker_config(plan.nodes[1].properties)
+    assert config.advertised == ("127.0.0.1", 7000) and config.listen == ("127.0.0.1", 9092)
+    assert config.controllers == {1: ("127.0.0.1", 7001)}
+    assert config.voter_addresses == {1: ("127.0.0.1", 9192)}
+
+
+def test_known_cluster_keeps_its_id_and_may_gain_brokers(tmp_path):
+    cluster_id = known_cluster(tmp_path)
+    plan = plan_cluster(controllers=3, brokers=4, data_dir=str(tmp_path), port=9092)
+    assert (plan.cluster_id, plan.is_new) == (cluster_id, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"listeners": "CONTROLLER://h:1"}, "must be one listener of the form PLAINTEXT://"),
+        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "must be one listener"),
+        ({"listeners": "PLAINTEXT://h:70000"}, "'h:70000' is not host:port"),
+        ({"controller.quorum.voters": "h:1"}, "must be of the form id@host:port"),
+        ({"controller.quorum.voters": "1@h:1,1@h:2"}, "names node 1 twice"),
+        ({"peer.address.overrides": "x=h:1"}, "must be of the form id=host:port"),
+        ({"controller.quorum.fetch.timeout.ms": 100}, "must hold, got 250, 800, 100"),
+        ({"cluster.id": "kvorum"}, "not a uuid: 'kvorum'"),
+    ],
+)
+def test_broker_properties_that_cannot_work_are_refused(change, words):
+    with pytest.raises(ConfigError, match=r".*") as error:
+        broker_config({**BROKER, **change})
+    assert words in str(error.value)
+
+
+def test_addresses_may_be_of_ipv6():
+    assert parse_address("x", "[::1]:9092") == ("::1", 9092)
+    assert broker_config(BROKER)[0].controllers[3] == ("::1", 3)
+
+
+def test_cluster_file_round_trips_and_finds_nodes_by_name_or_id(tmp_path):
+    assert read_cluster_file(str(tmp_path)) is None
+    known_cluster(tmp_path)
+    cluster = read_cluster_file(str(tmp_path))
+    assert cluster is not None
+    write_cluster_file(str(tmp_path), cluster)
+    assert read_cluster_file(str(tmp_path)) == cluster
+    assert cluster.node("broker-101") is cluster.node("101")
+    assert cluster.node("broker-104") is None
+
+
+def test_claimed_directory_keeps_its_id_and_knows_its_owner(tmp_path):
+    disk, directory = OsDisk(), str(tmp_path / "node")
+    identity = {"node_id": 1, "cluster_id": CLUSTER_ID}
+    assert check_owner(disk, directory, **identity) is None
+    claimed = claim_directory(disk, directory, **identity, rng=random.Random(1))
+    assert claim_directory(disk, directory, **identity, rng=random.Random(2)) == claimed
+    assert check_owner(disk, directory, **identity) == claimed
+    for other in ({"node_id": 2}, {"cluster_id": uuid_text(new_uuid(random.Random(3)))}):
+        with pytest.raises(ConfigError, match="belongs to"):
+            check_owner(disk, directory, **{**identity, **other})
+
+
+def test_lock_of_another_process_is_seen_until_it_dies(tmp_path):
+    assert not is_locked(str(tmp_path))
+    script = (
+        "import sys; from launch.identity import DirectoryLock; lock = DirectoryLock(sys.argv[1]);"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        assert is_locked(str(tmp_path))
+        holder.kill()
+        holder.wait()
+        assert not is_locked(str(tmp_path))
+
+
+def test_restart_requests_are_files_that_stay_until_dealt_with(tmp_path):
+    assert take_restart_requests(str(tmp_path)) == []
+    (tmp_path / "requests").mkdir()
+    for name in ("restart-broker-102", "restart-broker-101", "other"):
+        (tmp_path / "requests" / name).touch()
+    assert take_restart_requests(str(tmp_path)) == ["broker-101", "broker-102"]
+    finish_restart(str(tmp_path), "broker-101")
+    assert take_restart_requests(str(tmp_path)) == ["broker-102"]
+
+
+def test_restart_without_a_launcher_signals_nobody(tmp_path, monkeypatch):
+    known_cluster(tmp_path)
+    monkeypatch.setattr("os.kill", lambda *_: pytest.fail("a signal was sent"))
+    with pytest.raises(ConfigError, match="no launcher is running"):
+        request_restart(str(tmp_path), "broker-101")
+
+
+def test_image_that_changes_while_logs_close_opens_none_again(tmp_path):
+    """Bad sequence: 1. a broker stops and a thread closes its logs, 2. another broker is fenced,
+    3. the image is published, and the manager opens logs that are being closed.
+    """
+
+    async def stop() -> list[str]:
+        config, broker = broker_config({**BROKER, "log.dirs": str(tmp_path)})
+        process = BrokerProcess(config, broker, on_failure=pytest.fail)
+        happened: list[str] = []
+
+        class Replicas:
+            def publish(self, delta: object, image: object) -> None:
+                happened.append("published")
+
+            async def stop(self) -> None:
+                process._publish(None, None)
+                happened.append("closed")
+
+        process._replicas = Replicas()
+        process._is_publishing = True
+        process._publish(None, None)
+        await process._close_replicas()
+        await process._link.close()
+        return happened
+
+    assert asyncio.run(stop()) == ["published", "closed"]

@@ -1,0 +1,94 @@
+"""Properties bound to dataclasses: names, types, defaults, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from runtime.config import (
+    bind,
+    dump_properties,
+    load_properties,
+    parse_assignment,
+    property_names,
+    reject_unknown,
+)
+from runtime.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    node_id: int
+    session_timeout_ms: int = 5
+    rate: float = 0.5
+    is_enabled: bool = False
+    log_dirs: str = "here"
+
+
+def test_names_are_fields_with_dots():
+    assert property_names(Example) == [
+        "node.id", "session.timeout.ms", "rate", "is.enabled", "log.dirs",
+    ]  # fmt: skip
+
+
+def test_values_are_bound_and_defaults_fill_the_rest():
+    assert bind(Example, {"node.id": 7, "not.ours": 1}) == Example(node_id=7)
+    bound = bind(Example, {"node.id": "7", "rate": "2", "is.enabled": "TRUE", "log.dirs": 3})
+    assert bound == Example(node_id=7, rate=2.0, is_enabled=True, log_dirs="3")
+
+
+def test_missing_required_property_is_named():
+    with pytest.raises(ConfigError, match=r"property 'node\.id' is required"):
+        bind(Example, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("node.id", "x", "whole number"),
+        ("node.id", 1.5, "whole number"),
+        ("node.id", True, "whole number"),
+        ("rate", "fast", "number"),
+        ("rate", True, "number"),
+        ("is.enabled", "yes", "boolean (true or false)"),
+        ("is.enabled", 1, "boolean (true or false)"),
+    ],
+)
+def test_wrong_type_names_property_value_and_kind(name, value, kind):
+    with pytest.raises(ConfigError) as error:
+        bind(Example, {"node.id": 1, name: value})
+    assert str(error.value) == f"property {name!r} must be a {kind}, not {value!r}"
+
+
+def test_unknown_properties_are_all_named_with_the_nearest():
+    reject_unknown({"node.id": 1}, Example)
+    with pytest.raises(ConfigError) as error:
+        reject_unknown({"node.ids": 1, "zebra": 2}, Example)
+    assert str(error.value) == (
+        "unknown property 'node.ids' (did you mean 'node.id'?), unknown property 'zebra'"
+    )
+
+
+def test_toml_tables_are_joined_and_dumped_text_loads_again(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text('top = 1\n[log]\ndirs = "d"\n[log.segment]\nbytes = 2\n')
+    assert load_properties(str(path)) == {"top": 1, "log.dirs": "d", "log.segment.bytes": 2}
+    values = {"a.b": True, "c": 1.5, "d": 'quote " and \\ slash', "e": 3}
+    path.write_text(dump_properties(values))
+    assert load_properties(str(path)) == values
+
+
+@pytest.mark.parametrize("text", ["a = [1]", "a = 2020-01-01"])
+def test_values_that_are_no_property_are_refused(tmp_path, text):
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="'a' must be a string, a number or a boolean"):
+        load_properties(str(path))
+
+
+def test_assignment_is_split_at_its_first_equals_sign():
+    assert parse_assignment(" a.b = c=d ") == ("a.b", "c=d")
+    for text in ("novalue", "=value", " =x"):
+        with pytest.raises(ConfigError, match="is not of the form key=value"):
+            parse_assignment(text)

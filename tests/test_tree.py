@@ -1,0 +1,170 @@
+"""The tree as a whole: packaging, house rules, and the tools that check the rest."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+TOOL_TIMEOUT_S = 280
+
+#: A machine's own folders have no business in the tree. Written so that this file has none.
+FOREIGN_PATHS = tuple(f"/{name}/" for name in ("work", "farm"))
+
+
+@cache
+def pyproject() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def listed_packages() -> tuple[str, ...]:
+    return tuple(pyproject()["tool"]["setuptools"]["packages"])
+
+
+@cache
+def packages_on_disk() -> frozenset[str]:
+    """Packages below the top folders that pyproject names or that look like packages."""
+    found = set()
+    for top in sorted(path for path in ROOT.iterdir() if path.is_dir()):
+        if top.name.startswith(".") or top.name in ("tests", "build", "dist"):
+            continue
+        for folder, folders, files in os.walk(top):
+            folders[:] = [name for name in folders if not name.startswith((".", "__"))]
+            if any(name.endswith(".py") for name in files):
+                found.add(".".join(Path(folder).relative_to(ROOT).parts))
+    return frozenset(found)
+
+
+def sources(*, with_tests: bool) -> Iterator[tuple[str, str]]:
+    """(path below the root, text) of every Python file of ours; generated code is left out."""
+    names = [name.replace(".", "/") for name in packages_on_disk() if name != "kvorum.rpc"]
+    files = [path for name in names for path in (ROOT / name).glob("*.py")]
+    if with_tests:
+        files += (ROOT / "tests").rglob("*.py")
+    for path in sorted(files):
+        yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+def test_package_list_is_whole():
+    assert sorted(listed_packages()) == sorted(packages_on_disk())
+
+
+@pytest.mark.parametrize("name", listed_packages())
+def test_package_imports_from_this_tree(name):
+    module = importlib.import_module(name)
+    places = [module.__file__] if module.__file__ else list(module.__path__)
+    assert all(Path(place).is_relative_to(ROOT) for place in places)
+
+
+def test_package_data_is_there():
+    for package, patterns in pyproject()["tool"]["setuptools"]["package-data"].items():
+        for pattern in patterns:
+            assert list((ROOT / package.replace(".", "/")).glob(pattern)), (package, pattern)
+
+
+def test_console_script_is_there():
+    module_name, _, attribute = pyproject()["project"]["scripts"]["kvorum"].partition(":")
+    assert callable(getattr(importlib.import_module(module_name), attribute))
+
+
+def test_product_code_has_no_assert_and_prints_only_in_the_command_line():
+    wrong = []
+    for path, text in sources(with_tests=False):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Assert):
+                wrong.append(f"{path}:{node.lineno} assert")
+            elif _is_print(node) and not path.startswith(("kvorum/cli/", "bench/")):
+                wrong.append(f"{path}:{node.lineno} print")
+    assert wrong == []
+
+
+def _is_print(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("print", "pprint")
+    )
+
+
+def test_files_and_functions_are_not_too_long():
+    wrong = []
+    for path, text in sources(with_tests=True):
+        lines = len(text.splitlines())
+        if lines > FILE_LINES_MAX:
+            wrong.append(f"{path}: {lines} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > FUNCTION_LINES_MAX:
+                    wrong.append(f"{path}:{node.lineno} {node.name}: {length} lines")
+    assert wrong == []
+
+
+def test_nothing_is_caught_without_a_name():
+    wrong = [
+        f"{path}:{node.lineno}"
+        for path, text in sources(with_tests=True)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ExceptHandler) and node.type is None
+    ]
+    assert wrong == []
+
+
+def test_every_module_says_what_it_is():
+    silent = [
+        path
+        for path, text in sources(with_tests=False)
+        if text.strip() and not ast.get_docstring(ast.parse(text))
+    ]
+    assert silent == []
+
+
+def test_tracked_files_name_no_folder_of_a_machine():
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        [git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, check=True,
+    )  # fmt: skip
+    wrong = []
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        path = ROOT / name
+        if not path.is_file():
+            continue
+        text = path.read_bytes().decode("utf-8", errors="replace")
+        wrong += [f"{name}: {foreign}" for foreign in FOREIGN_PATHS if foreign in text]
+    assert wrong == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["-m", "ruff", "check", "."], "All checks passed!"),
+        (["-m", "ruff", "format", "--check", "."], "already formatted"),
+        (["-m", "mypy"], "Success: no issues found in "),
+        (["-c", "from importlinter.cli import lint_imports_command as run; run()"], " 0 broken."),
+    ],
+    ids=["ruff", "format", "mypy", "lint-imports"],
+)
+def test_tool_finds_nothing(command, words):
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
+    assert words in done.stdout
