@@ -44,11 +44,18 @@ class IsrLink:
         self._is_stopped = False
 
     def propose_expand(self, replica: Replica) -> None:
-        """Ask to add whoever has caught up, if anybody."""
+        """A fetch showed that a follower has caught up: ask to add it, if it is not in yet."""
+        self._propose(replica, None)
+
+    def reconsider(self, replica: Replica) -> None:
+        """An earlier proposal is settled: ask for whoever caught up while it was in flight."""
+        self._propose(replica, self._now_ms())
+
+    def _propose(self, replica: Replica, now_ms: int | None) -> None:
         key = (replica.core.topic_id, replica.core.partition_id)
         if self._not_before_ms and self._now_ms() < self._not_before_ms.get(key, 0):
             return
-        proposal = replica.core.propose_expand()
+        proposal = replica.core.propose_expand(now_ms)
         if proposal is not None:
             self._enqueue(key, replica, proposal)
 
@@ -61,7 +68,7 @@ class IsrLink:
             if not core.is_leader:
                 continue
             key = (core.topic_id, core.partition_id)
-            proposal = core.propose_shrink(now_ms) or core.propose_expand()
+            proposal = core.propose_shrink(now_ms) or core.propose_expand(now_ms)
             if proposal is None and key not in self._queue and key not in self._in_flight:
                 proposal = core.proposal_in_flight()
             if proposal is not None:
@@ -126,7 +133,7 @@ class IsrLink:
         if core.raise_high_watermark(self._now_ms()):
             replica.on_high_watermark()
         if reaction is Reaction.APPLIED:
-            self.propose_expand(replica)
+            self.reconsider(replica)
         elif reaction is Reaction.ROLLED_BACK:
             self._not_before_ms[key] = self._now_ms() + REFUSED_PAUSE_MS
             asyncio.get_running_loop().call_later(
@@ -136,4 +143,4 @@ class IsrLink:
 
     def _expand_if_open(self, replica: Replica) -> None:
         if not replica.is_closed and not self._is_stopped:
-            self.propose_expand(replica)
+            self.reconsider(replica)

@@ -300,14 +300,21 @@ class Partition:
         ]
         return self._propose(isr.shrink(self.isr_state, lagging))
 
-    def propose_expand(self) -> IsrProposal | None:
-        """Ask to add the followers that have caught up, if any; they count from now on."""
+    def propose_expand(self, now_ms: int | None = None) -> IsrProposal | None:
+        """Ask to add the followers that have caught up, if any; they count from now on.
+
+        now_ms: given when no fetch has just shown that they are alive. Then only those in sync
+        at that time are asked for: one that stopped at the high watermark would otherwise be
+        dropped for lagging and added again in turn.
+        """
         if self.role is not Role.LEADER or not isinstance(self.isr_state, isr.Committed):
             return None
         ready = [
             replica_id
             for replica_id, remote in self.remotes.items()
-            if replica_id not in self.isr_state.isr and self._may_join(replica_id, remote)
+            if replica_id not in self.isr_state.isr
+            and self._may_join(replica_id, remote)
+            and (now_ms is None or self._is_in_sync(remote, now_ms))
         ]
         return self._propose(isr.expand(self.isr_state, ready))
 

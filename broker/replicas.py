@@ -207,7 +207,7 @@ class ReplicaManager:
         # The image may settle a proposal before its answer comes. Whoever caught up while it was
         # in flight is not named in incremental fetches any more: nothing else would propose it
         # before the periodic check.
-        self.isr.propose_expand(replica)
+        self.isr.reconsider(replica)
 
     def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
         replica = self._ensure(key, topic)
@@ -282,7 +282,7 @@ class ReplicaManager:
 
     def _on_brokers_changed(self, replica: Replica) -> None:
         """A follower may be eligible now, or not any more: both move ISR and watermark."""
-        self.isr.propose_expand(replica)
+        self.isr.reconsider(replica)
         if replica.core.raise_high_watermark(monotonic_ms()):
             replica.on_high_watermark()
 

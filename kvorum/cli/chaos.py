@@ -6,7 +6,14 @@ import time
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, EXIT_USAGE, EXIT_VERDICT_FAILED, CommandFailed
+from kvorum.cli.common import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    EXIT_VERDICT_FAILED,
+    CommandFailed,
+    output_option,
+)
+from kvorum.cli.report import show_result
 
 
 @click.group()
@@ -23,7 +30,8 @@ def chaos() -> None:
     help="Folder of the run.  [default: ./chaos-runs/NAME-TIME]",
 )
 @click.option("--seed", type=int, default=None, help="In place of the file's own seed.")
-def run(file: str, out: str | None, seed: int | None) -> None:
+@output_option
+def run(file: str, out: str | None, seed: int | None, output: str) -> None:
     """Run the experiment in FILE on a fresh cluster behind toxiproxy; ends in a verdict."""
     import os
 
@@ -34,16 +42,14 @@ def run(file: str, out: str | None, seed: int | None) -> None:
     from runtime.errors import ConfigError, KvorumError
 
     try:
-        result = run_experiment(file, output_dir=out, progress=click.echo, seed=seed)
+        result = run_experiment(
+            file, output_dir=out, progress=lambda line: click.echo(line, err=True), seed=seed
+        )
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
     except KvorumError as error:
         raise CommandFailed(str(error), EXIT_FAILED) from error
-    click.echo(f"verdict: {result.verdict} - {result.summary}")
-    click.echo(f"report: {result.report_html}")
-    click.echo(f"rerun: {result.rerun}")
-    if result.verdict != "passed":
-        raise CommandFailed(f"the verdict is {result.verdict}", EXIT_VERDICT_FAILED)
+    show_result(result, output)
 
 
 @chaos.command()

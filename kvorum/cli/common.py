@@ -30,16 +30,19 @@ class CommandFailed(Exception):
         self.exit_code = exit_code
 
 
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="Form of the answer.",
+)
+
+
 def cluster_options(command: CommandT) -> CommandT:
     """How a command finds its cluster, and how it answers."""
     for option in (
-        click.option(
-            "-o",
-            "--output",
-            type=click.Choice(["table", "json"]),
-            default="table",
-            help="Form of the answer.",
-        ),
+        output_option,
         click.option(
             "--timeout",
             type=click.FloatRange(min=0.1),

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import click
 
-from kvorum.cli.common import EXIT_USAGE, EXIT_VERDICT_FAILED, CommandFailed
+from kvorum.cli.common import (
+    EXIT_USAGE,
+    EXIT_VERDICT_FAILED,
+    CommandFailed,
+    output_option,
+    show,
+)
 
 
 @click.command()
 @click.argument("run_dir", type=click.Path(exists=True, file_okay=False))
-def report(run_dir: str) -> None:
+@output_option
+def report(run_dir: str, output: str) -> None:
     """Check the history in RUN_DIR again and write report.html and report.json."""
     from chaos.live.runner import finish
     from runtime.errors import ConfigError
@@ -18,7 +28,16 @@ def report(run_dir: str) -> None:
         result = finish(run_dir)
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
-    click.echo(f"verdict: {result.verdict} - {result.summary}")
-    click.echo(f"report: {result.report_html}")
+    show_result(result, output)
+
+
+def show_result(result: Any, output: str) -> None:
+    """Print a run's outcome. Raises CommandFailed unless the verdict is `passed`."""
+    if output == "json":
+        show("json", dataclasses.asdict(result))
+    else:
+        click.echo(f"verdict: {result.verdict} - {result.summary}")
+        click.echo(f"report: {result.report_html}")
+        click.echo(f"rerun: {result.rerun}")
     if result.verdict != "passed":
         raise CommandFailed(f"the verdict is {result.verdict}", EXIT_VERDICT_FAILED)

@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from broker.config import BrokerConfig
+from broker.partition import LONG_AGO_MS
 from broker.replica import Replica
 from metadata.records import PartitionChange
 from runtime.disk import OsDiskFile
@@ -151,6 +152,8 @@ def test_an_isr_that_shrinks_after_the_append_is_told(harness: Harness) -> None:
 
     def shrink_and_relax() -> None:
         leader = replica(harness, 1)
+        for follower in leader.core.remotes.values():
+            follower.last_caught_up_ms = LONG_AGO_MS
         harness.cluster.controller.commit(PartitionChange(topic_id, 0, isr=(1,)))
         # A watermark that had already passed when the shrink arrived:
         leader.core.high_watermark = 1
