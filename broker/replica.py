@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.isr import Committed
 from broker.partition import Partition
 from broker.topic_config import TopicConfig
 from broker.waiters import PendingProduce, TurnEnd
@@ -259,10 +258,6 @@ class Replica:
             watched.state.dirty[watched] = None
             if watched.state.parked is not None:
                 self.turn.wake(watched.state.parked)
-
-    @property
-    def has_pending_isr(self) -> bool:
-        return not isinstance(self.core.isr_state, Committed)
 
     # --- follower ----------------------------------------------------------------------------
 

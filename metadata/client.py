@@ -40,10 +40,6 @@ class ControllerClient:
         self._elections: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
-    def controller_ids(self) -> list[int]:
-        return self._ids
-
-    @property
     def leader_id(self) -> int | None:
         """The controller last seen to be active."""
         return self._leader_id

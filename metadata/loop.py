@@ -33,9 +33,6 @@ RECORDS_PER_BATCH_MAX = 50_000
 PARKED_MAX = 20_000
 """Replies waiting for commitment; more requests are turned away, not queued."""
 
-STALL_MS = 100
-"""A session timer that fires so late says that this process stood still, not the brokers."""
-
 
 @dataclass(slots=True)
 class _Parked:
@@ -227,10 +224,7 @@ class ControllerLoop:
         if not self.controller.is_active:
             return
         now_ms = monotonic_ms()
-        late_ms = now_ms - self._session_timer_ms
-        if late_ms > STALL_MS:
-            # Heartbeats may lie unread in the sockets: read them before judging anybody.
-            self.controller.sessions.postpone(late_ms)
+        self.controller.sessions.on_timer(self._session_timer_ms, now_ms)
         while (fenced := self.controller.expire_session(now_ms)) is not None:
             broker_id, cause, records = fenced
             logger.warning("broker=%d is fenced: %s", broker_id, cause)

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runtime.errors import ErrorCode, Rejected
+from runtime.errors import ErrorCode, Rejected, invariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ def _place_one(racks: list[_Rack], start: int, replication_factor: int) -> tuple
             chosen = rack.next_unused(replicas, fenced=True)
         if chosen is None:
             misses += 1
-            if misses > 2 * rack_count:  # cannot happen: the factor is at most the brokers
-                raise AssertionError("ran out of brokers")
+            # The factor is at most the number of brokers, so a walk over all racks finds one.
+            invariant(misses <= 2 * rack_count, "ran out of brokers to place a replica on")
             continue
         misses = 0
         replicas.append(chosen)

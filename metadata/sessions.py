@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 _NEVER_MS = 1 << 62
 
+STALL_MS = 100
+"""A session timer that fires so late says that this process stood still, not the brokers."""
+
 
 @dataclass(slots=True)
 class _Session:
@@ -51,8 +54,17 @@ class BrokerSessions:
         if session is not None and session.broker_epoch == broker_epoch:
             session.stream_deadline_ms = now_ms + self._stream_grace_ms
 
-    def postpone(self, by_ms: int) -> None:
-        """This process itself stood still for so long: what it did not hear proves nothing."""
+    def on_timer(self, due_ms: int, now_ms: int) -> None:
+        """A timer that was due at due_ms fires now; call before `expired`.
+
+        If it is late by more than STALL_MS this process itself stood still: heartbeats may lie
+        unread in its sockets, and what it did not hear proves nothing. Every deadline moves.
+        """
+        late_ms = now_ms - due_ms
+        if late_ms > STALL_MS:
+            self._postpone(late_ms)
+
+    def _postpone(self, by_ms: int) -> None:
         for session in self._sessions.values():
             session.deadline_ms += by_ms
             if session.stream_deadline_ms != _NEVER_MS:

@@ -40,14 +40,6 @@ def leader_change_batch(
     )
 
 
-def control_record_type(key: bytes | None) -> int | None:
-    """Kafka's type number of a control record, None if the key is not one."""
-    if key is None or len(key) < 4:
-        return None
-    record_type: int = struct.unpack_from(">h", key, 2)[0]
-    return record_type
-
-
 def _voters(voter_ids: Sequence[int]) -> bytes:
     # A compact array: count + 1 (one byte up to 126 voters), then per voter its id and an empty
     # tagged-field section.

@@ -44,10 +44,6 @@ class Reader:
         self.position = position + length
         return position
 
-    def int8(self) -> int:
-        value = self.buffer[self.skip(1)]
-        return value - 256 if value > 127 else value
-
     def int16(self) -> int:
         value: int = INT16.unpack_from(self.buffer, self.skip(2))[0]
         return value

@@ -206,8 +206,9 @@ class _Session:
         else:
             self._note("the steady state did not hold before the method, which was not run")
         nemesis.heal()
-        nemesis.run(self._experiment.rollbacks)
-        nemesis.heal()
+        if self._experiment.rollbacks:
+            nemesis.run(self._experiment.rollbacks)
+            nemesis.heal()
         nemesis.wait(self._configuration.cool_down_ms)
         self._converge(watch, check)
         after = probes.measure_all(self._experiment.steady_state)

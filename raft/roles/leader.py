@@ -134,10 +134,6 @@ def on_caller_gone(role: Leader, token: int) -> None:
             del role.parked[parked.replica_id]
 
 
-def on_response(role: Leader, sender_id: int, now_ms: int) -> None:
-    """A voter took note of the epoch. (It counts for the quorum only once it fetches.)"""
-
-
 def resign(core: RaftCore, now_ms: int, reason: str) -> None:
     """Step down and hand over: the voter that holds most goes first (KIP-595, EndQuorumEpoch)."""
     role = core.role

@@ -85,8 +85,14 @@ def test_the_end_of_an_old_processs_stream_does_not_fence_the_new_one():
 
 def test_a_controller_that_stood_still_judges_nobody_by_it():
     world = World()
-    world.controller.sessions.postpone(5_000)
-    assert world.expire(5_000) == []
+    world.controller.sessions.on_timer(2_000, 7_000)
+    assert world.expire(6_999) == []
+
+
+def test_a_timer_a_little_late_is_no_stall():
+    world = World()
+    world.controller.sessions.on_timer(2_000, 2_100)
+    assert world.expire(2_100) == [101, 102, 103]
 
 
 def test_a_new_active_controller_gives_everybody_a_fresh_session():
