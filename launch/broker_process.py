@@ -56,6 +56,7 @@ class BrokerProcess:
         self._disk = OsDisk()
         self._on_failure = on_failure
         self._unfenced = asyncio.Event()
+        self._shown_active = asyncio.Event()
         self._rng = random.Random()
         self._tasks = TaskGroup(on_failure)
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
@@ -133,6 +134,10 @@ class BrokerProcess:
             raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         self._tasks.spawn(self._link.run_heartbeats(), "heartbeats")
         await self._unfenced.wait()
+        # What this broker tells clients comes from its image, which is a fetch behind the answer
+        # to its heartbeat: it would still call partitions leaderless that wait for this broker.
+        self._note_own_state(self._publisher.image)
+        await self._shown_active.wait()
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
 
@@ -178,8 +183,14 @@ class BrokerProcess:
     def _publish(self, delta: Delta, image: ClusterImage) -> None:
         if self._is_publishing:
             self._replicas.publish(delta, image)
+            self._note_own_state(image)
             if self._link.is_fenced:
                 self._link.wake()
+
+    def _note_own_state(self, image: ClusterImage) -> None:
+        own = image.brokers.get(self._config.node_id)
+        if own is not None and own.is_active and own.broker_epoch == self._link.broker_epoch:
+            self._shown_active.set()
 
     def _registration(self) -> RegisterBrokerRequest:
         host, port = self._config.advertised

@@ -191,14 +191,19 @@ def read_all(bootstrap: str, topic: str, partitions: int = 1) -> list[list[bytes
 
 
 def _end_offset(consumer: Consumer, partition: TopicPartition) -> int:
-    """The high watermark. A new leader may not know it yet and says so (KIP-207); ask again."""
+    """The high watermark. A new leader may not know it yet and says so (KIP-207); ask again.
+
+    librdkafka calls a partition unknown, for good, if the first answer it got showed no leader;
+    one broker may show an election a moment after another.
+    """
     known: list[int] = []
 
     def is_known() -> bool:
         try:
             known.append(consumer.get_watermark_offsets(partition, timeout=DEADLINE_S)[1])
         except KafkaException as error:
-            assert error.args[0].retriable() or error.args[0].code() == OFFSET_NOT_AVAILABLE, error
+            passing = (OFFSET_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION)
+            assert error.args[0].retriable() or error.args[0].code() in passing, error
             return False
         return True
 
