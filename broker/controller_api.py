@@ -46,6 +46,13 @@ class QuorumDescription:
     nodes: tuple[tuple[int, str, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NoQuorum(Rejected):
+    """No controller leads; nodes: (id, host, port) of all of them, for who wants to look."""
+
+    nodes: tuple[tuple[int, str, int], ...] = ()
+
+
 class Controller(Protocol):
     """The active controller, wherever it is."""
 
@@ -72,4 +79,7 @@ class Controller(Protocol):
         self, request: ElectLeaders
     ) -> tuple[ElectedLeader, ...] | Rejected: ...
 
-    async def describe_quorum(self) -> QuorumDescription | Rejected: ...
+    async def describe_quorum(self) -> QuorumDescription | NoQuorum | Rejected:
+        """The quorum as its leader sees it. NoQuorum's message also says how old the broker's
+        own view of the cluster may be."""
+        ...

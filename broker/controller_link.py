@@ -13,10 +13,9 @@ from typing import Any
 
 import grpc.aio
 
-from broker.controller_api import QuorumDescription, ReplicaState
-from kvorum.rpc import admin_pb2 as admin_pb
+from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
 from kvorum.rpc import controller_pb2 as pb
-from metadata import codec
+from metadata import codec, quorum_report
 from metadata.client import ControllerClient
 from metadata.publisher import MetadataPublisher
 from metadata.requests import (
@@ -39,8 +38,9 @@ from runtime.ids import UUID_ZERO
 logger = logging.getLogger("kvorum.broker")
 
 REQUEST_TIMEOUT_MS = 5_000
-DESCRIBE_TIMEOUT_MS = 900
-"""Who asks how the quorum is must hear within a second that there is none."""
+LEADER_WAIT_MS = quorum_report.LEADER_WAIT_MS
+"""Requests that a client waits for are refused after so long without a leader; the broker's own
+are sent again and again, nobody would do so for them."""
 
 REGISTRATION_TIMEOUT_MS = 60_000
 """Kafka: initial.broker.registration.timeout.ms."""
@@ -126,6 +126,10 @@ class ControllerLink:
             await asyncio.sleep(REGISTRATION_BACKOFF_MS / 1000)
         reason = reply.message if isinstance(reply, Rejected) else reply.status.message
         raise RegistrationFailed(f"cannot join the cluster: {reason}")
+
+    def on_voters(self, addresses: Mapping[int, str]) -> None:
+        """The controllers that vote are now at these addresses, by id."""
+        self._client.update_addresses(addresses)
 
     def on_election(self, leader_id: int, epoch: int) -> None:
         """The metadata log has another leader: whoever waits for the old one need not."""
@@ -222,6 +226,7 @@ class ControllerLink:
                 message, timeout=timeout
             ),
             timeout_ms,
+            leader_wait_ms=LEADER_WAIT_MS,
         )
         rejected = _rejected(reply)
         if rejected is not None:
@@ -238,6 +243,7 @@ class ControllerLink:
                 message, timeout=timeout
             ),
             timeout_ms,
+            leader_wait_ms=LEADER_WAIT_MS,
         )
         rejected = _rejected(reply)
         if rejected is not None:
@@ -267,6 +273,7 @@ class ControllerLink:
                 message, timeout=timeout
             ),
             REQUEST_TIMEOUT_MS,
+            leader_wait_ms=LEADER_WAIT_MS,
         )
         rejected = _rejected(reply)
         return rejected or ProducerIdBlock(start=reply.start, length=reply.length)
@@ -278,6 +285,7 @@ class ControllerLink:
                 message, timeout=timeout
             ),
             REQUEST_TIMEOUT_MS,
+            leader_wait_ms=LEADER_WAIT_MS,
         )
         rejected = _rejected(reply)
         if rejected is not None:
@@ -285,11 +293,12 @@ class ControllerLink:
         await self._publisher.wait_for(reply.end_offset, PUBLISH_WAIT_MS)
         return codec.decode_elected(reply.leaders)
 
-    async def describe_quorum(self) -> QuorumDescription | Rejected:
-        reply = await self._client.call(_describe_leader, DESCRIBE_TIMEOUT_MS)
-        rejected = _rejected(reply)
-        if rejected is not None:
-            return rejected
+    async def describe_quorum(self) -> QuorumDescription | NoQuorum:
+        reply = await self._client.describe(LEADER_WAIT_MS)
+        if isinstance(reply, Rejected):
+            who = f"Broker {self._registration.broker_id}"
+            message = quorum_report.with_age(reply.message, who, self._client.leader_age_ms)
+            return NoQuorum(reply.code, message, _nodes(self._client.addresses))
         return QuorumDescription(
             leader_id=reply.leader_id,
             leader_epoch=reply.leader_epoch,
@@ -300,22 +309,19 @@ class ControllerLink:
         )
 
 
-async def _describe_leader(client: ControllerClient, target: int, timeout: float) -> Any:
-    """DescribeQuorum, with an answer of anybody but the leader turned into NOT_CONTROLLER."""
-    reply = await client.admin_stub(target).DescribeQuorum(
-        admin_pb.DescribeQuorumRequest(), timeout=timeout
-    )
-    if reply.leader_id != reply.node_id:
-        reply.status.code = ErrorCode.NOT_CONTROLLER
-        reply.status.message = f"controller {target} does not lead"
-    return reply
+def _nodes(addresses: Mapping[int, str]) -> tuple[tuple[int, str, int], ...]:
+    found = []
+    for node_id, address in sorted(addresses.items()):
+        host, _, port = address.rpartition(":")
+        found.append((node_id, host, int(port)))
+    return tuple(found)
 
 
 def _replicas(messages: Any) -> tuple[ReplicaState, ...]:
     return tuple(
         ReplicaState(
             id=m.node_id,
-            directory_id=UUID_ZERO,
+            directory_id=m.directory_id or UUID_ZERO,
             log_end_offset=m.log_end_offset,
             last_fetch_timestamp_ms=m.last_fetch_timestamp_ms,
             last_caught_up_timestamp_ms=m.last_caught_up_timestamp_ms,

@@ -13,7 +13,7 @@ from broker.controller_link import ControllerLink, RegistrationFailed
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
 from launch.identity import DirectoryLock, claim_directory
-from launch.metadata_log import open_metadata_log
+from launch.metadata_log import open_log
 from launch.process import ended
 from launch.properties import Address, NodeConfig
 from metadata.delta import Delta
@@ -22,6 +22,7 @@ from metadata.publisher import MetadataPublisher
 from metadata.records import Endpoint
 from metadata.requests import RegisterBrokerRequest
 from raft.node import RaftNode
+from raft.voters import VoterSet
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import new_uuid
@@ -61,13 +62,14 @@ class BrokerProcess:
         self._tasks = TaskGroup(on_failure)
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
         self._link = ControllerLink(
-            {i: f"{host}:{port}" for i, (host, port) in config.controllers.items()},
+            _controllers(config),
             registration=self._registration(),
             publisher=self._publisher,
             heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
             on_unfenced=self._unfenced.set,
         )
         self._publisher.on_election = self._link.on_election
+        self._publisher.on_voters = self._on_voters
         self._replicas = ReplicaManager(
             broker_id=config.node_id,
             data_directory=config.directory,
@@ -92,7 +94,7 @@ class BrokerProcess:
 
     async def start(self) -> None:
         config = self._config
-        claim_directory(
+        directory_id = claim_directory(
             self._disk,
             config.directory,
             node_id=config.node_id,
@@ -102,15 +104,17 @@ class BrokerProcess:
         self._lock = DirectoryLock(config.directory)
         epoch_before = take_clean_shutdown(self._disk, config.directory)
         self._replicas.load(epoch_before is not None)
+        raft_config, metadata_log = await open_log(self._disk, config, directory_id)
         raft = self._raft = RaftNode(
-            config.raft,
-            open_metadata_log(self._disk, config.directory),
-            peer_address=self._controller_address,
+            raft_config,
+            metadata_log,
+            peer_address=config.address_of,
             listener=self._publisher,
             on_failure=self._on_failure,
             rng=self._rng,
         )
-        self._publisher.attach(raft.log)
+        self._publisher.attach(raft)
+        await self._publisher.load(metadata_log.newest)
         raft.start()
         try:
             await self._link.register()
@@ -180,7 +184,7 @@ class BrokerProcess:
             await asyncio.to_thread(warm_up, name, version)
             await asyncio.sleep(WARM_UP_PAUSE_S)
 
-    def _publish(self, delta: Delta, image: ClusterImage) -> None:
+    def _publish(self, delta: Delta | None, image: ClusterImage) -> None:
         if self._is_publishing:
             self._replicas.publish(delta, image)
             self._note_own_state(image)
@@ -192,6 +196,14 @@ class BrokerProcess:
         if own is not None and own.is_active and own.broker_epoch == self._link.broker_epoch:
             self._shown_active.set()
 
+    def _on_voters(self, voters: VoterSet) -> None:
+        if len(voters) and self._config.raft.is_dynamic:
+            overrides = self._config.overrides
+            addresses = {
+                v.node_id: overrides.get(v.node_id, (v.host, v.port)) for v in voters.voters
+            }
+            self._link.on_voters({i: f"{host}:{port}" for i, (host, port) in addresses.items()})
+
     def _registration(self) -> RegisterBrokerRequest:
         host, port = self._config.advertised
         return RegisterBrokerRequest(
@@ -202,13 +214,17 @@ class BrokerProcess:
             rack=self._config.rack,
         )
 
-    def _controller_address(self, node_id: int) -> str | None:
-        address = self._config.controllers.get(node_id)
-        return None if address is None else f"{address[0]}:{address[1]}"
-
     def _peer_address(self, broker_id: int) -> Address | None:
         override = self._config.overrides.get(broker_id)
         if override is not None:
             return override
         broker = self._publisher.image.brokers.get(broker_id)
         return None if broker is None else (broker.endpoint.host, broker.endpoint.port)
+
+
+def _controllers(config: NodeConfig) -> dict[int, str]:
+    """Where to look for the active controller at first; with dynamic voters their own ids are not
+    known yet."""
+    ids = config.raft.bootstrap_ids if config.raft.is_dynamic else tuple(config.controllers)
+    found = {i: config.address_of(i) for i in ids}
+    return {i: f"{a[0]}:{a[1]}" for i, a in found.items() if a is not None}

@@ -10,8 +10,8 @@ from typing import Any
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
-from launch.identity import DirectoryLock, claim_directory
-from launch.metadata_log import open_metadata_log
+from launch.identity import DirectoryLock, claim_directory, require_formatted
+from launch.metadata_log import open_log
 from launch.properties import NodeConfig
 from metadata.controller import Controller, ControllerConfig
 from metadata.loop import ControllerLoop
@@ -47,7 +47,8 @@ class ControllerProcess:
 
     async def start(self) -> None:
         config = self._config
-        claim_directory(
+        claim = require_formatted if config.raft.is_dynamic else claim_directory
+        directory_id = claim(
             self._disk,
             config.directory,
             node_id=config.node_id,
@@ -59,15 +60,17 @@ class ControllerProcess:
             Controller(self._controller_config, cluster_id=config.cluster_id, rng=self._rng),
             on_failure=self._on_failure,
         )
+        raft_config, metadata_log = await open_log(self._disk, config, directory_id)
         node = self._node = RaftNode(
-            config.raft,
-            open_metadata_log(self._disk, config.directory),
-            peer_address=self._peer_address,
+            raft_config,
+            metadata_log,
+            peer_address=config.address_of,
             listener=loop,
             on_failure=self._on_failure,
             rng=self._rng,
         )
         loop.attach(node)
+        await loop.load(metadata_log.newest)
         await self._serve(loop, node)
         node.start()
         logger.info("controller=%d %s", config.node_id, node.core.summary())
@@ -99,7 +102,3 @@ class ControllerProcess:
         if bound == 0:
             raise ConfigError(f"cannot listen on {host}:{port}: the address is in use or not ours")
         await server.start()
-
-    def _peer_address(self, node_id: int) -> str | None:
-        address = self._config.controllers.get(node_id)
-        return None if address is None else f"{address[0]}:{address[1]}"

@@ -86,6 +86,23 @@ def claim_directory(
     return directory_id
 
 
+def require_formatted(
+    disk: Disk, directory: str, *, node_id: int, cluster_id: str, rng: random.Random
+) -> bytes:
+    """The directory id of a directory that `kvorum init` has prepared for this node.
+
+    A controller whose disk was wiped gets no new identity by itself: its vote is bound to the
+    old one (KIP-853). Raises ConfigError; makes nothing (rng is not used).
+    """
+    owned = check_owner(disk, directory, node_id=node_id, cluster_id=cluster_id)
+    if owned is None:
+        raise ConfigError(
+            f"{directory} is not prepared for a controller with dynamic voters; kvorum init does "
+            "that, for a new cluster or, with --add, for one more controller"
+        )
+    return owned
+
+
 def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) -> bytes | None:
     """The directory id if the directory is this node's, None if it is nobody's. Changes nothing.
 

@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
-from raft.replica_log import ReplicaLog
-from raft.vote_store import VoteStore
+import dataclasses
+import logging
+
+from launch.properties import NodeConfig
+from raft.metadata_log import MetadataLog, open_metadata_log
+from raft.model import RaftConfig
+from raft.snapshot_files import SnapshotFiles
+from runtime.async_disk import OsAsyncDisk
 from runtime.clock import wall_ms
 from runtime.disk import Disk
-from storage.log import Log, LogConfig
+from runtime.errors import ConfigError
+from snapshots.store import SnapshotStore
+
+logger = logging.getLogger("kvorum.raft")
 
 DIRECTORY_NAME = "__cluster_metadata-0"
 
 
-def open_metadata_log(disk: Disk, directory: str) -> ReplicaLog:
-    """Recover the log and flush it, so that the node may vouch for all it holds.
+def metadata_directory(directory: str) -> str:
+    """Where in a data directory the metadata log lies."""
+    return f"{directory}/{DIRECTORY_NAME}"
 
-    The clean-shutdown shortcut is never taken (kraft.md section 3): what a voter acknowledged
-    must be proven whole before it votes or fetches again. Raises CorruptData for damage that is
-    not a torn tail.
+
+async def open_log(
+    disk: Disk, config: NodeConfig, directory_id: bytes
+) -> tuple[RaftConfig, MetadataLog]:
+    """Recover a node's metadata log; with it, the node's configuration for the quorum.
+
+    Raises CorruptData for damage that is not a torn tail, ConfigError for a directory that was
+    made for another kind of voter set than the configuration has.
     """
-    path = f"{directory}/{DIRECTORY_NAME}"
+    path = metadata_directory(config.directory)
     disk.make_dirs(path)
-    disk.sync_dir(directory)
-    config = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=1 << 30)
-    log = Log.open(disk, path, config, now_ms=wall_ms())
-    log.flush()
-    return ReplicaLog(log, VoteStore(disk, path))
+    disk.sync_dir(config.directory)
+    files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), path), config.snapshots)
+    is_dynamic = config.raft.is_dynamic
+    opened = await open_metadata_log(disk, path, files, is_dynamic=is_dynamic, now_ms=wall_ms())
+    for damage in opened.damaged:
+        logger.error("node=%d refuses a snapshot: %s", config.node_id, damage)
+    if opened.was_dynamic is not None and opened.was_dynamic != is_dynamic:
+        _refuse_mix(config, opened.was_dynamic)
+    return dataclasses.replace(config.raft, directory_id=directory_id), opened
+
+
+def _refuse_mix(config: NodeConfig, was_dynamic: bool) -> None:
+    if was_dynamic:
+        raise ConfigError(
+            f"{config.directory} belongs to a quorum with dynamic voters, but the configuration "
+            f"has controller.quorum.voters={config.node.controller_quorum_voters}; give "
+            "controller.quorum.bootstrap.servers instead"
+        )
+    raise ConfigError(
+        f"{config.directory} belongs to a quorum with static voters, but the configuration has "
+        f"controller.quorum.bootstrap.servers={config.node.controller_quorum_bootstrap_servers}; "
+        "give controller.quorum.voters as before"
+    )

@@ -10,11 +10,17 @@ from typing import Any
 from broker.config import BrokerConfig
 from metadata.controller import ControllerConfig
 from raft.model import RaftConfig
+from raft.snapshot_files import SnapshotPolicy
 from runtime.config import bind, reject_unknown
 from runtime.errors import ConfigError
 from runtime.ids import uuid_from_text
 
 Address = tuple[str, int]
+SEGMENT_BYTES_MIN = 8 << 20
+"""As in Kafka; no batch of metadata may be larger than a segment."""
+
+CONTROLLER = "CONTROLLER"
+"""Name of a controller's listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +29,9 @@ class NodeProperties:
 
     listeners: `PLAINTEXT://host:port` (brokers, for Kafka clients) or `CONTROLLER://host:port`.
     advertised_listeners: what brokers tell clients instead; empty means listeners.
-    controller_quorum_voters: `1@host:port,2@host:port,...`, the same set on every node.
+    controller_quorum_voters: `1@host:port,2@host:port,...`, a static voter set, the same on every
+    node. controller_quorum_bootstrap_servers: `host:port,...`, where some controllers of a quorum
+    with dynamic voters are. Exactly one of both must be given.
     log_dirs: the node's data directory. peer_address_overrides: `id=host:port,...` where this
     node finds a peer, if not where the peer says it is: a proxy, a tunnel, an address behind NAT.
     """
@@ -31,8 +39,9 @@ class NodeProperties:
     node_id: int
     cluster_id: str
     listeners: str
-    controller_quorum_voters: str
     log_dirs: str
+    controller_quorum_voters: str = ""
+    controller_quorum_bootstrap_servers: str = ""
     advertised_listeners: str = ""
     broker_rack: str = ""
     peer_address_overrides: str = ""
@@ -52,8 +61,8 @@ class QuorumProperties:
     controller_quorum_leader_loss_grace_ms: int = 30
 
 
-CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, ControllerConfig)
-BROKER_CLASSES = (NodeProperties, QuorumProperties, BrokerConfig)
+CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, ControllerConfig)
+BROKER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, BrokerConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,8 @@ class NodeConfig:
     """A node's configuration, checked.
 
     controllers: where this node finds each controller, overrides applied; voter_addresses: where
-    the configuration says they are, for others to use.
+    the configuration says they are, for others to use. Both are empty if the voters are dynamic.
+    bootstrap_servers: then, where to ask first.
     """
 
     node_id: int
@@ -73,15 +83,28 @@ class NodeConfig:
     controllers: dict[int, Address]
     voter_addresses: dict[int, Address]
     overrides: dict[int, Address]
+    bootstrap_servers: tuple[Address, ...]
     raft: RaftConfig
+    snapshots: SnapshotPolicy
     node: NodeProperties
+
+    def address_of(self, node_id: int) -> Address | None:
+        """Where the configuration says that a controller, or a bootstrap server, is.
+
+        node_id: of a controller, or a stand-in of `raft.bootstrap_ids`.
+        """
+        if node_id in self.raft.bootstrap_ids:
+            return self.bootstrap_servers[self.raft.bootstrap_ids.index(node_id)]
+        if node_id in self.overrides:
+            return self.overrides[node_id]
+        return self.controllers.get(node_id)
 
 
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
     """Check a controller's properties. Raises ConfigError for anything that cannot work."""
     reject_unknown(properties, *CONTROLLER_CLASSES)
-    config = _node_config(properties, "CONTROLLER")
-    if config.node_id not in config.controllers:
+    config = _node_config(properties, CONTROLLER)
+    if not config.raft.is_dynamic and config.node_id not in config.controllers:
         raise ConfigError(
             f"node.id={config.node_id} is not in controller.quorum.voters "
             f"({config.node.controller_quorum_voters}); a controller must be one of them"
@@ -110,7 +133,14 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         uuid_from_text(node.cluster_id)
     except ValueError as error:
         raise ConfigError(f"cluster.id: {error}") from error
-    controllers = _voters(node.controller_quorum_voters)
+    if bool(node.controller_quorum_voters) == bool(node.controller_quorum_bootstrap_servers):
+        raise ConfigError(
+            "give either controller.quorum.voters (a static voter set) or "
+            "controller.quorum.bootstrap.servers (dynamic voters), and not both: got "
+            f"{node.controller_quorum_voters!r} and {node.controller_quorum_bootstrap_servers!r}"
+        )
+    controllers = _voters(node.controller_quorum_voters) if node.controller_quorum_voters else {}
+    bootstrap_servers = _bootstrap_servers(node.controller_quorum_bootstrap_servers)
     overrides = _overrides(node.peer_address_overrides)
     listen = _listener("listeners", node.listeners, listener_name)
     advertised = listen
@@ -126,13 +156,27 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         controllers={i: overrides.get(i, address) for i, address in controllers.items()},
         voter_addresses=controllers,
         overrides=overrides,
-        raft=_raft_config(node, quorum, tuple(sorted(controllers))),
+        bootstrap_servers=bootstrap_servers,
+        raft=_raft_config(
+            node,
+            quorum,
+            voters=tuple(sorted(controllers)),
+            address=advertised if listener_name == CONTROLLER else None,
+            # Ids as Apache Kafka gives them to servers whose own it does not know yet.
+            bootstrap_ids=tuple(-2 - i for i in range(len(bootstrap_servers))),
+        ),
+        snapshots=_snapshot_policy(properties),
         node=node,
     )
 
 
 def _raft_config(
-    node: NodeProperties, quorum: QuorumProperties, voters: tuple[int, ...]
+    node: NodeProperties,
+    quorum: QuorumProperties,
+    *,
+    voters: tuple[int, ...],
+    address: Address | None,
+    bootstrap_ids: tuple[int, ...],
 ) -> RaftConfig:
     fetch_timeout_ms = quorum.controller_quorum_fetch_timeout_ms
     wait_ms = quorum.controller_quorum_fetch_wait_max_ms
@@ -147,6 +191,8 @@ def _raft_config(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
         voters=voters,
+        address=address,
+        bootstrap_ids=bootstrap_ids,
         election_timeout_ms=quorum.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=fetch_timeout_ms,
         check_quorum_timeout_ms=fetch_timeout_ms * 3 // 2,
@@ -155,6 +201,18 @@ def _raft_config(
         retry_backoff_ms=quorum.controller_quorum_retry_backoff_ms,
         request_timeout_ms=request_timeout_ms,
     )
+
+
+def _snapshot_policy(properties: Mapping[str, Any]) -> SnapshotPolicy:
+    policy = bind(SnapshotPolicy, properties)
+    if policy.metadata_log_segment_bytes < SEGMENT_BYTES_MIN:
+        raise ConfigError(
+            f"metadata.log.segment.bytes={policy.metadata_log_segment_bytes} must be at least "
+            f"{SEGMENT_BYTES_MIN}: one decision of the controller goes into one batch"
+        )
+    if policy.metadata_log_max_record_bytes_between_snapshots <= 0:
+        raise ConfigError("metadata.log.max.record.bytes.between.snapshots must be positive")
+    return policy
 
 
 def _listener(property_name: str, text: str, listener_name: str) -> Address:
@@ -186,6 +244,11 @@ def _voters(text: str) -> dict[int, Address]:
             raise ConfigError(f"controller.quorum.voters={text!r} names node {node_id} twice")
         voters[int(node_id)] = parse_address("controller.quorum.voters", address)
     return voters
+
+
+def _bootstrap_servers(text: str) -> tuple[Address, ...]:
+    name = "controller.quorum.bootstrap.servers"
+    return tuple(parse_address(name, part.strip()) for part in text.split(",") if part.strip())
 
 
 def _overrides(text: str) -> dict[int, Address]:

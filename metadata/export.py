@@ -15,7 +15,7 @@ from metadata.image import ClusterImage
 from metadata.loader import committed_records
 from metadata.record_codec import record_to_dict
 from metadata.records import Record
-from metadata.snapshot_view import image_of
+from metadata.snapshot_view import MetadataCopy, base_image, image_of
 from runtime.ids import uuid_text
 
 SCHEMA_VERSION = 1
@@ -73,15 +73,18 @@ def schemas() -> dict[str, Any]:
     return {name: pa.schema(fields, metadata=metadata) for name, fields in tables.items()}
 
 
-def export_metadata(data: bytes, directory: str) -> dict[str, int]:
-    """Write the Parquet files for metadata batches from offset 0 on; rows by file name."""
+def export_metadata(copy: MetadataCopy, directory: str) -> dict[str, int]:
+    """Write the Parquet files of a copy of the metadata; rows by file name.
+
+    The records table begins where the copy's snapshot ends; the others are whole.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     os.makedirs(directory, exist_ok=True)
-    image = image_of(data)
+    image = image_of(copy)
     rows = {
-        "metadata_records": _record_rows(data),
+        "metadata_records": _record_rows(copy),
         "partitions": _partition_rows(image),
         "topics": _topic_rows(image),
         "brokers": _broker_rows(image),
@@ -92,11 +95,11 @@ def export_metadata(data: bytes, directory: str) -> dict[str, int]:
     return {name: len(table) for name, table in rows.items()}
 
 
-def _record_rows(data: bytes) -> list[dict[str, Any]]:
-    names: dict[bytes, str] = {}
+def _record_rows(copy: MetadataCopy) -> list[dict[str, Any]]:
+    names = {topic.topic_id: topic.name for topic in base_image(copy).topics.values()}
     epochs: dict[tuple[bytes, int], list[int]] = {}
     rows = []
-    for offset, epoch, timestamp_ms, record in committed_records(data):
+    for offset, epoch, timestamp_ms, record in committed_records(copy.records):
         row: dict[str, Any] = {
             "offset": offset,
             "epoch": epoch,

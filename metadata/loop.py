@@ -19,10 +19,15 @@ from metadata.image import ClusterImage
 from metadata.loader import advance
 from metadata.record_codec import encode_records
 from metadata.records import Record
+from metadata.snapshotter import ImageLoader, Snapshotter, load_newest
 from raft.effects import LeaderChanged
+from raft.model import OffsetAndEpoch
 from raft.node import RaftNode
+from raft.roles.states import Follower
+from raft.voters import VoterSet
 from runtime.clock import monotonic_ms, wall_ms
-from runtime.errors import ErrorCode, Rejected, invariant
+from runtime.errors import ErrorCode, Rejected, invariant, required
+from runtime.ids import NO_NODE
 from storage.batch import build_batch
 
 logger = logging.getLogger("kvorum.controller")
@@ -51,17 +56,27 @@ class ControllerLoop:
         self.controller = controller
         self._on_failure = on_failure
         self._node: RaftNode | None = None
+        self._snapshotter: Snapshotter | None = None
+        self._loader: ImageLoader | None = None
         self._loop = asyncio.get_running_loop()
         self._parked: deque[_Parked] = deque()
         self._high_watermark = 0
         self._leadership: LeaderChanged | None = None
+        self._leaderless_since_ms: int | None = monotonic_ms()
         self._is_catching_up = False
         self._session_timer: asyncio.TimerHandle | None = None
         self._session_timer_ms = 0
 
     def attach(self, node: RaftNode) -> None:
-        """Give the loop its log; once, before the node starts."""
+        """Give the loop its node; once, before the node starts."""
         self._node = node
+        self._snapshotter = Snapshotter(node)
+        self._loader = ImageLoader(node, on_loaded=self._on_loaded, on_failure=self._on_failure)
+
+    async def load(self, snapshot: OffsetAndEpoch | None) -> None:
+        """Begin with the state of this node's newest snapshot; before the node starts."""
+        if snapshot is not None:
+            self._on_loaded(await load_newest(self.node, snapshot))
 
     @property
     def node(self) -> RaftNode:
@@ -70,7 +85,19 @@ class ControllerLoop:
 
     @property
     def leader_id(self) -> int:
-        return self.node.core.leader_id
+        """Who leads; NO_NODE if this node has no leader, or has lost the one it had."""
+        core = self.node.core
+        if isinstance(core.role, Follower) and core.role.is_leader_lost:
+            return NO_NODE
+        return core.leader_id
+
+    @property
+    def leaderless_ms(self) -> int:
+        """For how long there has been no leader, as far as noticed; 0 if there is one."""
+        self._note_leader()
+        if self._leaderless_since_ms is None:
+            return 0
+        return monotonic_ms() - self._leaderless_since_ms
 
     async def submit(self, request: Request, timeout_ms: int) -> Reply:
         """Decide a request and wait until its outcome is committed.
@@ -116,19 +143,21 @@ class ControllerLoop:
     def on_committed(self, high_watermark: int) -> None:
         """Release what is committed now."""
         self._high_watermark = high_watermark
+        self._note_leader()
         if not self.controller.is_active:
             self._catch_up()
             return
         while self._parked and self._parked[0].end_offset <= high_watermark:
             parked = self._parked.popleft()
             if parked.image is not None:
-                self.controller.note_committed(parked.image)
+                self._note_committed(parked.image)
             if parked.future is not None and not parked.future.done():
                 parked.future.set_result(parked.reply)  # type: ignore[arg-type]
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
         """Claim later, when the epoch's first record is committed, or renounce now."""
         self._leadership = change
+        self._note_leader()
         if self.controller.is_active:
             logger.info("node=%d renounces epoch=%d", self._node_id, self.controller.epoch)
             self.controller.renounce()
@@ -139,11 +168,35 @@ class ControllerLoop:
             self._catch_up()
         self._maybe_claim()
 
+    def on_voters_changed(self, voters: VoterSet) -> None:
+        """Nothing here depends on who votes; `metadata.service` asks the core."""
+        logger.info("node=%d voters=%s", self._node_id, voters)
+
+    def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        """The leader sent a snapshot: the log up to its end is not here."""
+        required(self._loader, "the controller loop has no node yet").load(snapshot)
+
     # Inside.
+
+    def _on_loaded(self, image: ClusterImage) -> None:
+        self.controller.note_committed(image)
+        required(self._snapshotter, "attached with the node").note_loaded(image)
+        self._catch_up()
+
+    def _note_committed(self, image: ClusterImage) -> None:
+        self.controller.note_committed(image)
+        required(self._snapshotter, "attached with the node").on_image(image)
 
     @property
     def _node_id(self) -> int:
         return self.node.config.node_id
+
+    def _note_leader(self) -> None:
+        # A voter that returns to a dead leader for want of votes has not got it back.
+        if self.leader_id != NO_NODE:
+            self._leaderless_since_ms = None
+        elif self._leaderless_since_ms is None:
+            self._leaderless_since_ms = monotonic_ms()
 
     def _not_controller(self) -> Rejected:
         leader_id = self.leader_id
@@ -154,12 +207,12 @@ class ControllerLoop:
 
     def _catch_up(self) -> None:
         """Apply committed records in chunks, giving way to the loop in between."""
-        if self._is_catching_up:
+        if self._is_catching_up or required(self._loader, "attached with the node").is_loading:
             return
         controller = self.controller
         if controller.committed.end_offset < self._high_watermark:
             _, image = advance(self.node.log, controller.committed, self._high_watermark)
-            controller.note_committed(image)
+            self._note_committed(image)
         if controller.committed.end_offset < self._high_watermark:
             self._is_catching_up = True
             self._loop.call_soon(self._continue_catch_up)
@@ -180,6 +233,7 @@ class ControllerLoop:
             or change.leader_id != self._node_id
             or self.controller.is_active
             or self._high_watermark <= change.epoch_start_offset
+            or required(self._loader, "attached with the node").is_loading
             or self.controller.committed.end_offset < self._high_watermark
         ):
             return

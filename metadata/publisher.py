@@ -8,18 +8,23 @@ from collections.abc import Callable
 from metadata.delta import Delta
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.loader import advance
+from metadata.snapshotter import ImageLoader, Snapshotter, load_newest
 from raft.effects import LeaderChanged
+from raft.model import OffsetAndEpoch
+from raft.node import RaftNode
+from raft.voters import VoterSet
 from runtime.errors import required
 from runtime.ids import NO_NODE
-from storage.log import Log
 
-Publish = Callable[[Delta, ClusterImage], None]
+Publish = Callable[[Delta | None, ClusterImage], None]
+"""Given no delta when the image came from a snapshot: compare with the one before."""
 
 
 class MetadataPublisher:
     """Turns commitment into (delta, image) for the broker's parts; a `raft.node.RaftListener`.
 
-    `image` is what was last published; `on_election` is told each leader and its epoch;
+    `image` is what was last published; `on_election` is told each leader and its epoch, `on_voters`
+    each voter set;
     wait_for(offset) lets a caller see its own writes.
     """
 
@@ -27,25 +32,42 @@ class MetadataPublisher:
         self.image: ClusterImage = EMPTY_IMAGE
         self._publish = publish
         self.on_election: Callable[[int, int], None] = lambda leader_id, epoch: None
+        self.on_voters: Callable[[VoterSet], None] = lambda voters: None
         self._on_failure = on_failure
-        self._log: Log | None = None
+        self._node: RaftNode | None = None
+        self._snapshotter: Snapshotter | None = None
+        self._loader: ImageLoader | None = None
         self._high_watermark = 0
         self._is_running = False
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
-    def attach(self, log: Log) -> None:
-        """Give the publisher its log; once, before the node starts."""
-        self._log = log
+    def attach(self, node: RaftNode) -> None:
+        """Give the publisher its node; once, before the node starts."""
+        self._node = node
+        self._snapshotter = Snapshotter(node)
+        self._loader = ImageLoader(node, on_loaded=self._on_loaded, on_failure=self._on_failure)
+
+    async def load(self, snapshot: OffsetAndEpoch | None) -> None:
+        """Begin with the state of this node's newest snapshot; before the node starts."""
+        if snapshot is not None:
+            node = required(self._node, "the publisher has no node yet")
+            self._on_loaded(await load_newest(node, snapshot))
 
     def on_committed(self, high_watermark: int) -> None:
         self._high_watermark = high_watermark
-        if not self._is_running:
+        if not self._is_running and not self._is_loading:
             self._run()
+
+    def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        required(self._loader, "the publisher has no node yet").load(snapshot)
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
         """Who leads is nothing to the image, but to those who ask the leader things."""
         if change.leader_id != NO_NODE:
             self.on_election(change.leader_id, change.epoch)
+
+    def on_voters_changed(self, voters: VoterSet) -> None:
+        self.on_voters(voters)
 
     async def wait_for(self, end_offset: int, timeout_ms: int) -> bool:
         """Wait until the published image reaches end_offset; False after timeout_ms."""
@@ -61,14 +83,27 @@ class MetadataPublisher:
             return False
         return True
 
+    @property
+    def _is_loading(self) -> bool:
+        return self._loader is not None and self._loader.is_loading
+
+    def _on_loaded(self, image: ClusterImage) -> None:
+        self.image = image
+        required(self._snapshotter, "the publisher has no node yet").note_loaded(image)
+        self._publish(None, image)
+        self._run()
+
     def _run(self) -> None:
         """Publish a chunk; the rest in the next turn of the loop."""
         self._is_running = False
+        if self._is_loading:
+            return  # the log before the snapshot is gone
         try:
             if self.image.end_offset < self._high_watermark:
-                log = required(self._log, "the publisher has no log yet")
-                delta, self.image = advance(log, self.image, self._high_watermark)
+                node = required(self._node, "the publisher has no node yet")
+                delta, self.image = advance(node.log, self.image, self._high_watermark)
                 self._publish(delta, self.image)
+                required(self._snapshotter, "attached with the node").on_image(self.image)
         except Exception as error:  # noqa: BLE001 - unreadable metadata: the broker must exit
             self._on_failure(error)
             return

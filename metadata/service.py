@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+
+import grpc
 
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2 as pb
 from kvorum.rpc import controller_pb2_grpc as pb_grpc
-from metadata import codec
+from metadata import codec, quorum_description
 from metadata import requests as r
 from metadata.loop import ControllerLoop
-from raft.progress import ReplicaProgress
-from raft.roles.states import Leader
-from runtime.clock import monotonic_ms, wall_ms
+from raft.flight_recorder import FlightRecorder
+from raft.model import OffsetAndEpoch
 from runtime.errors import Rejected
+from snapshots.format import SnapshotId
+from snapshots.store import SnapshotNotFound
 
 COMMIT_TIMEOUT_MS = 10_000
 """How long a request may wait for commitment; the caller's own deadline is usually shorter."""
 
 READ_CHUNK_BYTES = 1 << 20
+
+RECORD_CHUNK_BYTES = 16 << 10
+"""Of a flight record: encoded on the loop, which must not stand still for long."""
 
 
 class ControllerServicer(pb_grpc.ControllerServicer):
@@ -114,39 +121,65 @@ class AdminServicer(admin_grpc.AdminServicer):
         message = admin_pb.DescribeQuorumReply(
             cluster_id=self._cluster_id,
             node_id=node.config.node_id,
-            leader_id=core.leader_id,
+            leader_id=self._loop.leader_id,
             leader_epoch=core.epoch,
             high_watermark=core.high_watermark,
             role=type(core.role).__name__.lower(),
+            leaderless_ms=self._loop.leaderless_ms,
         )
         message.status.SetInParent()
-        for node_id, (host, port) in sorted(self._nodes.items()):
-            message.nodes.add(node_id=node_id, host=host, port=port)
-        role = core.role
-        now_wall_ms = wall_ms()
-        if isinstance(role, Leader):
-            message.voters.add(
-                node_id=node.config.node_id,
-                log_end_offset=core.log.end_offset,
-                last_fetch_timestamp_ms=now_wall_ms,
-                last_caught_up_timestamp_ms=now_wall_ms,
-            )
-            message.voters.extend(_replica(p, now_wall_ms) for p in role.voters.values())
-            message.observers.extend(_replica(p, now_wall_ms) for p in role.observers.values())
-        else:
-            message.voters.extend(
-                _replica(ReplicaProgress(voter), now_wall_ms) for voter in node.config.voters
-            )
+        quorum_description.fill(message, node, self._nodes)
         return message
+
+    async def ReadElectionTimeline(
+        self, request: admin_pb.ReadElectionTimelineRequest, context: Any
+    ) -> Any:
+        node = self._loop.node
+        message = admin_pb.ReadElectionTimelineReply(node_id=node.config.node_id)
+        message.status.SetInParent()
+        for line in node.timeline:
+            timestamp_ms, _, text = line.partition(" ")
+            message.lines.add(timestamp_ms=int(timestamp_ms), text=text)
+        return message
+
+    async def ReadFlightRecord(
+        self, request: admin_pb.ReadFlightRecordRequest, context: Any
+    ) -> AsyncIterator[Any]:
+        """The ring as it is when asked, encoded chunk by chunk."""
+        recorder: FlightRecorder | None = getattr(self._loop.node, "recorder", None)
+        if recorder is None:
+            await context.abort(
+                grpc.StatusCode.UNIMPLEMENTED,
+                f"node {self._loop.node.config.node_id} keeps no flight record",
+            )
+            return
+        chunk = bytearray()
+        for line in recorder.lines():
+            chunk += line.encode()
+            chunk += b"\n"
+            if len(chunk) >= RECORD_CHUNK_BYTES:
+                yield admin_pb.FlightRecordChunk(lines=bytes(chunk))
+                chunk.clear()
+                # A caller that reads fast must not keep the node from its own work.
+                await asyncio.sleep(0)
+        yield admin_pb.FlightRecordChunk(lines=bytes(chunk))
 
     async def ReadMetadataLog(
         self, request: admin_pb.ReadMetadataLogRequest, context: Any
     ) -> AsyncIterator[Any]:
         """Everything committed from from_offset on, then end."""
         node = self._loop.node
-        offset = max(request.from_offset, node.log.start_offset)
         high_watermark = max(node.core.high_watermark, 0)
         epoch = node.core.log.last_epoch
+        base = node.core.log.base
+        offset = max(request.from_offset, base.offset)
+        if request.from_offset < base.offset:
+            async for piece in self._pieces_of(base, context):
+                yield admin_pb.MetadataLogChunk(
+                    snapshot=piece, high_watermark=high_watermark, epoch=epoch
+                )
+        if offset < node.core.log.start_offset:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the log was trimmed; ask again")
         while offset < high_watermark:
             piece = node.log.read(
                 offset, bytes_max=READ_CHUNK_BYTES, end_offset=high_watermark
@@ -158,20 +191,18 @@ class AdminServicer(admin_grpc.AdminServicer):
             )
             offset = codec.end_offset_of(piece)
 
-
-def _replica(progress: ReplicaProgress, now_wall_ms: int) -> admin_pb.QuorumReplica:
-    # Progress is kept on the monotonic clock; people and tools read the wall clock.
-    shift_ms = now_wall_ms - monotonic_ms()
-    return admin_pb.QuorumReplica(
-        node_id=progress.node_id,
-        log_end_offset=progress.end_offset,
-        last_fetch_timestamp_ms=_wall(progress.last_fetch_ms, shift_ms),
-        last_caught_up_timestamp_ms=_wall(progress.last_caught_up_ms, shift_ms),
-    )
-
-
-def _wall(at_ms: int, shift_ms: int) -> int:
-    return -1 if at_ms < 0 else at_ms + shift_ms
+    async def _pieces_of(self, snapshot: OffsetAndEpoch, context: Any) -> AsyncIterator[bytes]:
+        store = self._loop.node.files.store
+        id = SnapshotId(snapshot.offset, snapshot.epoch)
+        position, size = 0, 1
+        while position < size:
+            try:
+                piece, size = await store.read_chunk(id, position, READ_CHUNK_BYTES)
+            except SnapshotNotFound as error:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, f"{error}; ask again")
+                return
+            yield piece
+            position += len(piece)
 
 
 def _with_status(message: Any, reply: Any) -> Any:

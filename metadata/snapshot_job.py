@@ -11,7 +11,7 @@ import msgpack
 
 from metadata.delta import Delta
 from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.record_codec import decode_record, encode_record
+from metadata.record_codec import UnreadableRecord, decode_record, encode_record
 from metadata.records import (
     BrokerRegistrationChange,
     Config,
@@ -22,8 +22,10 @@ from metadata.records import (
     RegisterBroker,
     Topic,
 )
-from snapshots.format import SnapshotHeader
+from runtime.async_disk import AsyncDisk
+from snapshots.format import SnapshotHeader, Voter, iter_payloads, read_header
 from snapshots.store import Snapshot
+from storage.batch import iter_headers, iter_records
 
 RECORDS_PER_FRAME = 1_000
 
@@ -64,8 +66,30 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
         yield ProducerIds(-1, -1, image.next_producer_id)
 
 
-def header_of(image: ClusterImage, *, timestamp_ms: int) -> SnapshotHeader:
-    return SnapshotHeader(end_offset=image.end_offset, epoch=image.epoch, timestamp_ms=timestamp_ms)
+def header_of(
+    image: ClusterImage,
+    *,
+    timestamp_ms: int,
+    kraft_version: int = 0,
+    voters: tuple[Voter, ...] = (),
+) -> SnapshotHeader:
+    """timestamp_ms: that of the image's last record, so that equal images give equal bytes."""
+    return SnapshotHeader(
+        end_offset=image.end_offset,
+        epoch=image.epoch,
+        timestamp_ms=timestamp_ms,
+        kraft_version=kraft_version,
+        voters=voters,
+    )
+
+
+def last_timestamp_ms(data: bytes) -> int:
+    """Timestamp of the last record in a run of batches; 0 if there is none."""
+    timestamp_ms = 0
+    for position, header in iter_headers(data):
+        for record in iter_records(data, position, header):
+            timestamp_ms = record.timestamp_ms
+    return timestamp_ms
 
 
 def payloads_of(image: ClusterImage) -> Iterator[bytes]:
@@ -80,10 +104,34 @@ def payloads_of(image: ClusterImage) -> Iterator[bytes]:
         yield msgpack.packb(frame)
 
 
+def records_in(payload: bytes) -> Iterator[Record]:
+    """Records of one data frame. Raises UnreadableRecord."""
+    try:
+        values = msgpack.unpackb(payload)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise UnreadableRecord(f"a snapshot frame is not msgpack: {error}") from error
+    if not isinstance(values, list):
+        raise UnreadableRecord("a snapshot frame is not an array of metadata records")
+    return map(decode_record, values)
+
+
 def image_of_snapshot(snapshot: Snapshot) -> ClusterImage:
     """The image a snapshot holds. Raises UnreadableRecord for records of a newer build."""
     delta = Delta(EMPTY_IMAGE)
     for payload in snapshot.payloads:
-        for value in msgpack.unpackb(payload):
-            delta.replay(decode_record(value))
+        for record in records_in(payload):
+            delta.replay(record)
     return delta.apply(end_offset=snapshot.header.end_offset, epoch=snapshot.header.epoch)
+
+
+async def load_image(disk: AsyncDisk, path: str) -> tuple[SnapshotHeader, ClusterImage]:
+    """The same frame by frame: between two frames the loop runs.
+
+    Raises CorruptData, UnreadableRecord, OSError; there is no image before the footer has held.
+    """
+    header = await read_header(disk, path)
+    delta = Delta(EMPTY_IMAGE)
+    async for payload in iter_payloads(disk, path):
+        for record in records_in(payload):
+            delta.replay(record)
+    return header, delta.apply(end_offset=header.end_offset, epoch=header.epoch)

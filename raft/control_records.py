@@ -1,6 +1,6 @@
 """Control records of the quorum, in Kafka's own format (kraft.md section 8).
 
-A control batch holds one record: key int16 version, int16 type; value a flexible struct.
+A control record has the key int16 version, int16 type and as value a flexible struct.
 """
 
 from __future__ import annotations
@@ -9,30 +9,46 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runtime.errors import invariant
+from raft.voters import Voter, VoterSet
+from runtime.errors import WireError, invariant
 from storage.batch import build_batch
 
 LEADER_CHANGE = 2
+KRAFT_VERSION = 5
+KRAFT_VOTERS = 6
+
+VOTERS_MAX = 126
+"""So that the count of a compact array stays in one byte."""
+
+LISTENER_NAME = "CONTROLLER"
+_KEY = struct.Struct(">hh")
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """The first record of an epoch: who leads it and who voted for it."""
+    """The first record of an epoch: who leads it, the voters, and who of them voted for it."""
 
     leader_id: int
-    voters: tuple[int, ...]
+    voters: VoterSet
     granting_voters: tuple[int, ...]
 
 
 def leader_change_batch(
-    change: LeaderChange, *, base_offset: int, epoch: int, timestamp_ms: int
+    change: LeaderChange,
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    has_voter_set: bool = False,
 ) -> bytearray:
-    """The control batch that opens an epoch (LeaderChangeMessage version 0)."""
-    value = struct.pack(">hi", 0, change.leader_id)
-    value += _voters(change.voters) + _voters(change.granting_voters) + b"\x00"
-    key = struct.pack(">hh", 0, LEADER_CHANGE)
+    """The control batch that opens an epoch; with has_voter_set, kraft.version and voters too."""
+    records = [(_KEY.pack(0, LEADER_CHANGE), _leader_change(change))]
+    if has_voter_set:
+        # KRaftVersionRecord version 0: kraft.version 1.
+        records.append((_KEY.pack(0, KRAFT_VERSION), struct.pack(">hh", 0, 1) + b"\x00"))
+        records.append((_KEY.pack(0, KRAFT_VOTERS), _voters_record(change.voters)))
     return build_batch(
-        [(key, value)],
+        records,
         base_offset=base_offset,
         leader_epoch=epoch,
         timestamp_ms=timestamp_ms,
@@ -40,9 +56,110 @@ def leader_change_batch(
     )
 
 
-def _voters(voter_ids: Sequence[int]) -> bytes:
-    # A compact array: count + 1 (one byte up to 126 voters), then per voter its id and an empty
-    # tagged-field section.
-    invariant(len(voter_ids) < 127, f"{len(voter_ids)} voters are more than a quorum has")
-    entries = b"".join(struct.pack(">i", voter_id) + b"\x00" for voter_id in voter_ids)
-    return bytes((len(voter_ids) + 1,)) + entries
+def voters_batch(voters: VoterSet, *, base_offset: int, epoch: int, timestamp_ms: int) -> bytearray:
+    """The control batch that changes the voter set."""
+    return build_batch(
+        [(_KEY.pack(0, KRAFT_VOTERS), _voters_record(voters))],
+        base_offset=base_offset,
+        leader_epoch=epoch,
+        timestamp_ms=timestamp_ms,
+        is_control=True,
+    )
+
+
+def parse_voters(key: bytes, value: bytes) -> VoterSet | None:
+    """The voter set of a VotersRecord, None for any other control record. Raises WireError."""
+    if len(key) != _KEY.size or _KEY.unpack(key)[1] != KRAFT_VOTERS:
+        return None
+    try:
+        return _Reader(value).voters()
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise WireError(f"a VotersRecord that cannot be read: {error}") from error
+
+
+def _leader_change(change: LeaderChange) -> bytes:
+    # LeaderChangeMessage version 0, without directory ids, for dynamic voters too: Apache Kafka
+    # 4.1 writes and reads no other. The directory ids stand in the VotersRecord.
+    granting = [change.voters.get(i) or Voter(i) for i in change.granting_voters]
+    return (
+        struct.pack(">hi", 0, change.leader_id)
+        + _ids(change.voters.voters)
+        + _ids(granting)
+        + b"\x00"
+    )
+
+
+def _ids(voters: Sequence[Voter]) -> bytes:
+    # A compact array: count + 1, then per voter its id and an empty tagged-field section.
+    invariant(len(voters) <= VOTERS_MAX, f"{len(voters)} voters are more than a quorum has")
+    entries = b"".join(struct.pack(">i", voter.node_id) + b"\x00" for voter in voters)
+    return bytes((len(voters) + 1,)) + entries
+
+
+def _voters_record(voters: VoterSet) -> bytes:
+    invariant(len(voters) <= VOTERS_MAX, f"{len(voters)} voters are more than a quorum has")
+    out = struct.pack(">h", 0) + bytes((len(voters) + 1,))
+    for voter in voters.voters:
+        out += struct.pack(">i", voter.node_id) + voter.directory_id
+        # One endpoint (name, host, port, no tags), then kraft.version 0 to 1 (KRaftVersionFeature).
+        out += b"\x02" + _text(LISTENER_NAME) + _text(voter.host)
+        out += struct.pack(">H", voter.port) + b"\x00"
+        out += struct.pack(">hh", 0, 1) + b"\x00\x00"
+    return out + b"\x00"
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    invariant(len(data) < 127, f"{text!r} is too long for a listener")
+    return bytes((len(data) + 1,)) + data
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def voters(self) -> VoterSet:
+        (version,) = self._unpack(">h")
+        if version != 0:
+            raise WireError(f"a VotersRecord of version {version}; this build reads version 0")
+        found = []
+        for _ in range(self._count()):
+            (node_id,) = self._unpack(">i")
+            directory_id = self._bytes(16)
+            endpoints = [self._endpoint() for _ in range(self._count())]
+            host, port = endpoints[0] if endpoints else ("", 0)
+            self._unpack(">hh")
+            self._tags()
+            self._tags()
+            found.append(Voter(node_id, directory_id, host, port))
+        self._tags()
+        return VoterSet.of(found)
+
+    def _endpoint(self) -> tuple[str, int]:
+        self._bytes(self._count())  # the listener's name
+        host = self._bytes(self._count()).decode()
+        (port,) = self._unpack(">H")
+        self._tags()
+        return host, port
+
+    def _count(self) -> int:
+        """A compact length below 127: one byte that holds it plus one."""
+        length = self._bytes(1)[0] - 1
+        if not 0 <= length <= VOTERS_MAX:
+            raise WireError(f"a compact length of {length}")
+        return length
+
+    def _tags(self) -> None:
+        if self._bytes(1) != b"\x00":
+            raise WireError("a VotersRecord with tagged fields that this build does not know")
+
+    def _unpack(self, form: str) -> tuple[int, ...]:
+        return struct.unpack(form, self._bytes(struct.calcsize(form)))
+
+    def _bytes(self, count: int) -> bytes:
+        piece = self._data[self._at : self._at + count]
+        if len(piece) != count:
+            raise WireError("a VotersRecord that is cut off")
+        self._at += count
+        return piece

@@ -25,6 +25,10 @@ from raft.events import (
     RequestReceived,
     Resign,
     ResponseReceived,
+    SnapshotChunkWritten,
+    SnapshotReceived,
+    SnapshotsExpired,
+    SnapshotTaken,
     Tick,
 )
 from raft.log_tail import LogTail
@@ -33,14 +37,19 @@ from raft.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     QuorumEpochResponse,
     Request,
     Response,
+    VoterChangeRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
 from raft.model import RaftConfig, VoteState
-from raft.roles import election, follower, leader
+from raft.progress import SnapshotFetch
+from raft.roles import election, follower, leader, snapshots, voter_changes
 from raft.roles.states import (
     NEVER_MS,
     Candidate,
@@ -52,8 +61,9 @@ from raft.roles.states import (
     Unattached,
 )
 from raft.transitions import become_follower, become_unattached
+from raft.voters import Voter, VoterSet
 from runtime.errors import ErrorCode, invariant
-from runtime.ids import NO_NODE
+from runtime.ids import NO_NODE, UUID_ZERO
 
 
 class RaftCore:
@@ -75,12 +85,16 @@ class RaftCore:
         self.config = config
         self.log = log
         self.rng = rng
-        self.high_watermark = -1
+        # What a snapshot holds was committed when it was made.
+        self.high_watermark = log.snapshots[-1].offset if log.snapshots else -1
+        if log.last_epoch > vote_state.epoch:
+            vote_state = VoteState(epoch=log.last_epoch)
         self.epoch = vote_state.epoch
         self.voted_id = vote_state.voted_id
+        self.voted_directory_id = vote_state.voted_directory_id
         self.persisted_leader_id = vote_state.leader_id
-        if log.last_epoch > self.epoch:
-            self.epoch, self.voted_id, self.persisted_leader_id = log.last_epoch, NO_NODE, NO_NODE
+        self.snapshot_fetch: SnapshotFetch | None = None
+        self._static_voters = VoterSet.static(config.voters)
         self._correlation_id = 0
         self._effects: list[Effect] = []
         self._leadership = LeaderChanged(self.epoch, NO_NODE)
@@ -96,6 +110,40 @@ class RaftCore:
     @property
     def is_leader(self) -> bool:
         return isinstance(self.role, Leader)
+
+    @property
+    def voter_set(self) -> VoterSet:
+        """The voters in force here: of the configuration, or of the log, committed or not."""
+        return self.log.voters.last if self.config.is_dynamic else self._static_voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node, with this disk, is in the voter set it knows."""
+        return self.voter_set.has(self.config.node_id, self.config.directory_id)
+
+    @property
+    def own_voter(self) -> Voter | None:
+        """This node as a voter entry, None for a broker."""
+        config = self.config
+        if config.address is None:
+            return None
+        return Voter(config.node_id, config.directory_id, *config.address)
+
+    @property
+    def is_voter_entry_stale(self) -> bool:
+        """The voter set names another listener for this voter than it has."""
+        if not self.config.is_dynamic or self.own_voter is None or not self.is_voter:
+            return False
+        return self.voter_set.get(self.config.node_id) != self.own_voter
+
+    def is_own(self, voter: Voter) -> bool:
+        """Whether a voter entry means this node and this disk."""
+        return voter.is_key(self.config.node_id, self.config.directory_id)
+
+    def is_meant(self, voter_id: int, voter_directory_id: bytes) -> bool:
+        """Whether a request for this voter is meant for this node and this disk."""
+        own = self.config
+        return voter_id == own.node_id and voter_directory_id in (UUID_ZERO, own.directory_id)
 
     def next_deadline_ms(self) -> int | None:
         """When a Tick is due if nothing else happens, None for never."""
@@ -121,6 +169,14 @@ class RaftCore:
                 self._on_response(sender_id, correlation_id, response, now_ms)
             case LogFlushed(end_offset, generation):
                 self._on_log_flushed(end_offset, generation, now_ms)
+            case SnapshotTaken():
+                snapshots.on_taken(self, event)
+            case SnapshotsExpired(count):
+                snapshots.on_expired(self, count)
+            case SnapshotChunkWritten(snapshot, end_position):
+                snapshots.on_chunk_written(self, snapshot, end_position, now_ms)
+            case SnapshotReceived():
+                snapshots.on_received(self, event, now_ms)
             case Propose():
                 invariant(isinstance(self.role, Leader), "only a leader appends")
                 if isinstance(self.role, Leader):
@@ -184,7 +240,7 @@ class RaftCore:
 
     def _hasten_election(self, now_ms: int) -> None:
         """Stand soon: the first question is a pre-vote, which harms nobody."""
-        if isinstance(self.role, Unattached) and self.config.is_voter:
+        if isinstance(self.role, Unattached) and self.is_voter:
             self.role.election_deadline_ms = self._startup_deadline_ms(now_ms)
 
     def _startup_deadline_ms(self, now_ms: int) -> int:
@@ -194,19 +250,20 @@ class RaftCore:
         """The role after a restart (kraft.md section 1). A node never starts as leader."""
         config = self.config
         deadline_ms = self._startup_deadline_ms(now_ms)
-        if not config.is_voter:
+        if not self.is_voter:
             return Unattached(discover_at_ms=now_ms)
         if self.persisted_leader_id == config.node_id:
             # It may have appended in this epoch what it no longer has: it must not lead it again,
             # or one (offset, epoch) could name two records.
             return Resigned(leader_id=config.node_id, election_deadline_ms=deadline_ms)
-        if len(config.voters) == 1:
+        if len(self.voter_set) == 1:
             return Unattached(election_deadline_ms=now_ms)
-        if self.persisted_leader_id in config.voters:
+        if self.persisted_leader_id in self.voter_set.ids:
             return Follower(
                 leader_id=self.persisted_leader_id,
                 fetch_deadline_ms=self.random_fetch_deadline_ms(now_ms),
                 retry_at_ms=now_ms,
+                update_voter_at_ms=now_ms if self.is_voter_entry_stale else NEVER_MS,
             )
         return Unattached(election_deadline_ms=deadline_ms)
 
@@ -243,24 +300,45 @@ class RaftCore:
                 self._on_begin_quorum_epoch(request, token, now_ms)
             case EndQuorumEpochRequest():
                 self._on_end_quorum_epoch(request, token, now_ms)
+            case FetchSnapshotRequest():
+                if isinstance(self.role, Leader):
+                    leader.on_fetch_snapshot(self, self.role, request, token, now_ms)
+                else:
+                    self._refuse(request, token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            case _:
+                if isinstance(self.role, Leader):
+                    voter_changes.on_request(self, self.role, request, token, now_ms)
+                else:
+                    self._refuse(request, token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _refuse(self, request: Request, token: int, error: ErrorCode) -> None:
         epoch, leader_id = self.epoch, self.role.leader_id
         if isinstance(self.role, Resigned):
             leader_id = NO_NODE
+        response: Response
         if isinstance(request, FetchRequest):
-            self.emit(Reply(token, FetchResponse(epoch=epoch, leader_id=leader_id, error=error)))
+            response = FetchResponse(epoch=epoch, leader_id=leader_id, error=error)
+        elif isinstance(request, FetchSnapshotRequest):
+            response = FetchSnapshotResponse(epoch=epoch, leader_id=leader_id, error=error)
         elif isinstance(request, VoteRequest):
-            reason = error.name.lower()
-            self.emit(Reply(token, VoteResponse(epoch=epoch, error=error, reason=reason)))
+            response = VoteResponse(epoch=epoch, error=error, reason=error.name.lower())
+        elif isinstance(request, VoterChangeRequest):
+            message = f"node {self.config.node_id} does not lead the quorum ({error.name})"
+            response = VoterChangeResponse(
+                epoch=epoch,
+                leader_id=leader_id,
+                error=error,
+                message=message,
+                voters=self.voter_set,
+            )
         else:
             response = QuorumEpochResponse(epoch=epoch, leader_id=leader_id, error=error)
-            self.emit(Reply(token, response))
+        self.emit(Reply(token, response))
 
     def _on_begin_quorum_epoch(
         self, request: BeginQuorumEpochRequest, token: int, now_ms: int
     ) -> None:
-        if request.voter_id != self.config.node_id:
+        if not self.is_meant(request.voter_id, request.voter_directory_id):
             self._refuse(request, token, ErrorCode.INVALID_VOTER_KEY)
         elif request.epoch < self.epoch:
             self._refuse(request, token, ErrorCode.FENCED_LEADER_EPOCH)
@@ -276,7 +354,7 @@ class RaftCore:
             return
         self._learn_leader(request.epoch, request.leader_id, now_ms)
         role = self.role
-        if isinstance(role, Follower) and self.config.is_voter:
+        if isinstance(role, Follower) and self.is_voter:
             # The leader itself says it is gone. The best successor stands at once; each one
             # after it waits twice as long (kraft.md section 4, EndQuorumEpoch).
             role.is_leader_lost = True
@@ -336,6 +414,10 @@ class RaftCore:
                 election.on_vote_response(self, role, correlation_id, response, now_ms)
             case FetchResponse(), Follower() as role:
                 follower.on_fetch_response(self, role, correlation_id, response, now_ms)
+            case FetchSnapshotResponse(), Follower() as role:
+                snapshots.on_response(self, role, correlation_id, response, now_ms)
+            case VoterChangeResponse(), Follower():
+                follower.on_update_response(self, response)
             case FetchResponse(), Unattached() as role if role.correlation_id == correlation_id:
                 follower.on_discovery_response(self, role, sender_id, response, now_ms)
             case _:
@@ -360,7 +442,7 @@ class RaftCore:
             return
         match self.role:
             case Leader() as role:
-                leader.on_log_flushed(self, role)
+                leader.on_log_flushed(self, role, now_ms)
             case Follower() as role:
                 follower.on_log_flushed(self, role, now_ms)
             case _:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raft.messages import Request, Response
-from raft.model import VoteState
+from raft.model import OffsetAndEpoch, VoteState
+from raft.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,26 @@ class AppendProposed:
 
 @dataclass(frozen=True, slots=True)
 class AppendLeaderChange:
-    """Append the control record that opens an epoch (KIP-595)."""
+    """Append the control batch that opens an epoch (KIP-595).
+
+    has_voter_set: KRaftVersion and VotersRecord follow the LeaderChange record in it (KIP-853).
+    """
 
     base_offset: int
     epoch: int
     leader_id: int
-    voters: tuple[int, ...]
+    voters: VoterSet
     granting_voters: tuple[int, ...]
+    has_voter_set: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AppendVoters:
+    """Append a VotersRecord; the set is in force from now on."""
+
+    base_offset: int
+    epoch: int
+    voters: VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +111,59 @@ class ReplyWithRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyWithSnapshot:
+    """Answer a FetchSnapshot with bytes of that file, or with SNAPSHOT_NOT_FOUND or
+    POSITION_OUT_OF_RANGE."""
+
+    token: int
+    epoch: int
+    leader_id: int
+    snapshot: OffsetAndEpoch
+    position: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSnapshotChunk:
+    """Append to the part file of a snapshot being fetched; SnapshotChunkWritten follows.
+
+    position 0 begins a new part file; one of another snapshot is dropped.
+    """
+
+    snapshot: OffsetAndEpoch
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FinishSnapshot:
+    """The part file is complete: check it, fsync it, name it; SnapshotReceived follows."""
+
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceLog:
+    """Begin the log anew at the end of a received snapshot, and load the state from it.
+
+    Older snapshots go with the old log.
+    """
+
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class DropSnapshots:
+    """Remove these snapshot files, then the log below start_offset, where the next one ends.
+
+    In this order: a crash in between leaves too much log and never a gap behind a snapshot.
+    """
+
+    snapshots: tuple[OffsetAndEpoch, ...]
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class HighWatermarkAdvanced:
     """Everything below high_watermark is committed and will never change."""
 
@@ -127,12 +194,18 @@ Effect = (
     PersistVoteState
     | AppendProposed
     | AppendLeaderChange
+    | AppendVoters
     | AppendFetched
     | TruncateLog
     | FlushLog
     | SendRequest
     | Reply
     | ReplyWithRecords
+    | ReplyWithSnapshot
+    | WriteSnapshotChunk
+    | FinishSnapshot
+    | ReplaceLog
+    | DropSnapshots
     | HighWatermarkAdvanced
     | LeaderChanged
     | Noted

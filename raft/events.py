@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raft.messages import Request, Response
+from raft.model import OffsetAndEpoch
+from raft.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,41 @@ class LogFlushed:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """The state machine's own snapshot of a committed prefix is on disk, under its final name."""
+
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsExpired:
+    """Retention lets the oldest `count` snapshots go, and the log up to the next one with them."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChunkWritten:
+    """The answer to WriteSnapshotChunk: everything below end_position lies in the part file."""
+
+    snapshot: OffsetAndEpoch
+    end_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReceived:
+    """The answer to FinishSnapshot.
+
+    is_good: it passed every check and is on disk under its final name; otherwise its bytes are
+    gone. voters: the voter set it holds, if any.
+    """
+
+    snapshot: OffsetAndEpoch
+    is_good: bool
+    voters: VoterSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Propose:
     """The state machine has batches to append; record_counts: records in each batch."""
 
@@ -76,6 +113,10 @@ Event = (
     | ResponseReceived
     | RequestFailed
     | LogFlushed
+    | SnapshotTaken
+    | SnapshotsExpired
+    | SnapshotChunkWritten
+    | SnapshotReceived
     | Propose
     | Resign
 )

@@ -7,38 +7,55 @@ asks nobody else, so a recorded run replays without a disk.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from raft.model import BatchSpan, OffsetAndEpoch
+from raft.voters import VoterHistory, VoterSet
 from runtime.errors import invariant
+
+NO_SNAPSHOT = OffsetAndEpoch(0, 0)
 
 
 class LogTail:
     """epochs: (epoch, start offset) pairs, both ascending. end_offset is exclusive.
 
     flushed_end_offset: what this node may vouch for; never above end_offset.
-    generation: how often the log was truncated.
+    generation: how often the log was cut or replaced.
+    snapshots: what this node has on disk, ascending. The log begins where the oldest of them
+        ends, so that each of them and the log behind it give the same state.
+    voters: the voter sets of the log; see `raft.voters`.
     """
 
     def __init__(
         self,
         *,
         epochs: Sequence[tuple[int, int]] = (),
-        start_offset: int = 0,
         end_offset: int = 0,
         flushed_end_offset: int = 0,
+        snapshots: Sequence[OffsetAndEpoch] = (),
+        voter_sets: Iterable[tuple[int, VoterSet]] = (),
     ) -> None:
-        self.start_offset = start_offset
         self.end_offset = end_offset
         self.flushed_end_offset = flushed_end_offset
         self.generation = 0
+        self.snapshots = list(snapshots)
+        self.voters = VoterHistory(voter_sets)
         self._epochs = [epoch for epoch, _ in epochs]
         self._starts = [start for _, start in epochs]
 
     @property
+    def base(self) -> OffsetAndEpoch:
+        """Where the log begins, and the epoch of the record before that."""
+        return self.snapshots[0] if self.snapshots else NO_SNAPSHOT
+
+    @property
+    def start_offset(self) -> int:
+        return self.base.offset
+
+    @property
     def last_epoch(self) -> int:
         """Epoch of the last record, 0 for an empty log."""
-        return self._epochs[-1] if self._epochs else 0
+        return self._epochs[-1] if self._epochs else self.base.epoch
 
     @property
     def epochs(self) -> list[tuple[int, int]]:
@@ -50,20 +67,63 @@ class LogTail:
             span.base_offset == self.end_offset and span.last_offset >= span.base_offset,
             f"batch {span} does not continue the log at {self.end_offset}",
         )
+        invariant(span.epoch >= self.last_epoch, f"epoch of {span} below {self.last_epoch}")
         if not self._epochs or span.epoch > self._epochs[-1]:
             self._epochs.append(span.epoch)
             self._starts.append(span.base_offset)
-        invariant(span.epoch == self._epochs[-1], f"epoch of {span} below {self.last_epoch}")
+        if span.voters is not None:
+            self.voters.append(span.voters_offset, span.voters)
         self.end_offset = span.last_offset + 1
 
     def truncate(self, end_offset: int) -> None:
         """Drop everything at and above end_offset."""
+        invariant(
+            end_offset >= self.start_offset,
+            f"cannot truncate to {end_offset}, the log begins at {self.start_offset}",
+        )
         while self._starts and self._starts[-1] >= end_offset:
             self._starts.pop()
             self._epochs.pop()
+        self.voters.truncate(end_offset)
         self.end_offset = min(self.end_offset, end_offset)
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         self.generation += 1
+
+    def add_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        """This node has made a snapshot of a prefix of its log; nothing below goes yet."""
+        invariant(
+            self.is_prefix(snapshot), f"{snapshot} names no prefix of the log at {self.end_offset}"
+        )
+        first = not self.snapshots
+        self.snapshots.append(snapshot)
+        if first:
+            self._trim()
+
+    def drop_snapshots(self, count: int) -> None:
+        """Forget the oldest `count` snapshots; the log begins at the next one."""
+        invariant(0 < count < len(self.snapshots), f"cannot drop {count} of {self.snapshots}")
+        del self.snapshots[:count]
+        self._trim()
+
+    def replace(self, snapshot: OffsetAndEpoch, voters: VoterSet | None) -> None:
+        """Begin anew behind a snapshot that another node made."""
+        invariant(
+            snapshot.offset > self.start_offset, f"{snapshot} is not ahead of {self.snapshots}"
+        )
+        in_force = voters if voters is not None else self.voters.at(self.end_offset)
+        self.snapshots = [snapshot]
+        self._epochs.clear()
+        self._starts.clear()
+        self.voters = VoterHistory([(snapshot.offset - 1, in_force)] if len(in_force) else [])
+        self.end_offset = self.flushed_end_offset = snapshot.offset
+        self.generation += 1
+
+    def is_prefix(self, snapshot: OffsetAndEpoch) -> bool:
+        """Whether the log holds the record before snapshot.offset, with that epoch."""
+        if not self.start_offset < snapshot.offset <= self.end_offset:
+            return False
+        index = bisect_right(self._starts, snapshot.offset - 1)
+        return index > 0 and self._epochs[index - 1] == snapshot.epoch
 
     def flushed(self, end_offset: int, generation: int) -> bool:
         """Note a finished flush; False if it says nothing new.
@@ -80,13 +140,24 @@ class LogTail:
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The largest epoch held that is not above `epoch`, and where it ends (exclusive).
 
-        (start of the log, 0) if all epochs held are above it.
+        The base counts as held. (start of the log, 0) if all epochs held are above it.
         """
         index = bisect_right(self._epochs, epoch)
         if index == 0:
-            return OffsetAndEpoch(self.start_offset, 0)
+            base = self.base
+            return base if base.epoch <= epoch else OffsetAndEpoch(base.offset, 0)
         end = self._starts[index] if index < len(self._starts) else self.end_offset
         return OffsetAndEpoch(end, self._epochs[index - 1])
+
+    def snapshot_for(self, fetch_offset: int, last_fetched_epoch: int) -> OffsetAndEpoch | None:
+        """The newest snapshot, if a log ending there can no longer be continued from this log.
+
+        Its next record, or the one to compare its last with, went with the trimmed prefix
+        (kraft.md section 5, step 2).
+        """
+        base = self.base
+        behind = fetch_offset < base.offset or last_fetched_epoch < base.epoch
+        return self.snapshots[-1] if behind and self.snapshots else None
 
     def divergence(self, fetch_offset: int, last_fetched_epoch: int) -> OffsetAndEpoch | None:
         """None if a log ending at (fetch_offset, last_fetched_epoch) is a prefix of this one.
@@ -109,3 +180,14 @@ class LogTail:
         if own.epoch == diverging.epoch:
             return min(own.offset, diverging.offset)
         return own.offset
+
+    def _trim(self) -> None:
+        start_offset = self.start_offset
+        drop = max(bisect_right(self._starts, start_offset) - 1, 0)
+        if self._starts and self.end_offset <= start_offset:
+            drop = len(self._starts)
+        del self._starts[:drop]
+        del self._epochs[:drop]
+        if self._starts:
+            self._starts[0] = max(self._starts[0], start_offset)
+        self.voters.trim(start_offset)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raft.voters import VoterSet
 from runtime.errors import invariant
-from runtime.ids import NO_NODE
+from runtime.ids import NO_NODE, UUID_ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,16 @@ class OffsetAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """What the core may know of a batch: its offsets (both inclusive) and its leader's epoch."""
+    """What the core may know of a batch: its offsets (both inclusive) and its leader's epoch.
+
+    voters: the voter set of the VotersRecord in it, if there is one, and voters_offset where.
+    """
 
     base_offset: int
     last_offset: int
     epoch: int
+    voters: VoterSet | None = None
+    voters_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +36,27 @@ class VoteState:
     """What a node must remember over a crash (KRaft's quorum-state file).
 
     leader_id: leader of `epoch` if known; voted_id: whom this node voted for in `epoch`.
-    Both may be NO_NODE. Written and fsynced before any answer that rests on it.
+    Both may be NO_NODE. voted_directory_id: the disk voted for, zero if it was not named.
+    Written and fsynced before any answer that rests on it.
     """
 
     epoch: int = 0
     leader_id: int = NO_NODE
     voted_id: int = NO_NODE
+    voted_directory_id: bytes = UUID_ZERO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
     """Who this node is and how patient it is. All times in milliseconds.
 
-    voters: ids of the voter set; a node that is not among them is an observer.
+    voters: ids of a static voter set; a node that is not among them is an observer. Empty: the
+        voter set is dynamic and comes from the log (KIP-853).
+    directory_id: names this node's disk; zero only in tests.
+    address: (host, port) of this node's controller listener, None for a broker. Only a node with
+        one may become a voter; it fsyncs before each fetch, as voters do.
+    bootstrap_ids: stand-ins (-2, -3, ...) for the bootstrap servers, whom a node asks that knows
+        no voter yet.
     election_timeout_ms: base of the randomised election timeout, drawn from [base, 2 * base).
     startup_election_timeout_ms: upper bound of the first timeout after start; a pre-vote harms
         nobody, so a fresh quorum need not wait a whole timeout for its first leader.
@@ -57,7 +71,10 @@ class RaftConfig:
 
     node_id: int
     cluster_id: str
-    voters: tuple[int, ...]
+    voters: tuple[int, ...] = ()
+    directory_id: bytes = UUID_ZERO
+    address: tuple[str, int] | None = None
+    bootstrap_ids: tuple[int, ...] = ()
     election_timeout_ms: int = 300
     startup_election_timeout_ms: int = 100
     fetch_timeout_ms: int = 900
@@ -65,15 +82,17 @@ class RaftConfig:
     leader_loss_grace_ms: int = 30
     fetch_wait_max_ms: int = 250
     fetch_bytes_max: int = 8 << 20
+    snapshot_chunk_bytes: int = 1 << 20
     retry_backoff_ms: int = 20
     request_timeout_ms: int = 800
 
     @property
-    def is_voter(self) -> bool:
-        return self.node_id in self.voters
+    def is_dynamic(self) -> bool:
+        """The voter set comes from the log: kraft.version 1, else 0."""
+        return not self.voters
 
     def __post_init__(self) -> None:
-        invariant(len(set(self.voters)) == len(self.voters) > 0, f"bad voter set {self.voters}")
+        invariant(len(set(self.voters)) == len(self.voters), f"bad voter set {self.voters}")
         invariant(
             self.fetch_wait_max_ms < self.request_timeout_ms < self.fetch_timeout_ms,
             "a parked fetch must be answered before its request times out, "

@@ -8,33 +8,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol
 
 from raft.core import RaftCore
 from raft.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
+    AppendVoters,
+    DropSnapshots,
     Effect,
+    FinishSnapshot,
     FlushLog,
     HighWatermarkAdvanced,
     LeaderChanged,
     Noted,
     PersistVoteState,
+    ReplaceLog,
     Reply,
     ReplyWithRecords,
+    ReplyWithSnapshot,
     SendRequest,
     TruncateLog,
+    WriteSnapshotChunk,
 )
-from raft.events import Event, LogFlushed, Propose, Resign, Tick
-from raft.model import RaftConfig
-from raft.replica_log import ReplicaLog
-from raft.transport import PeerAddress, RaftServicer, RaftTransport
+from raft.events import Event, LogFlushed, Propose, Resign, SnapshotsExpired, Tick
+from raft.flight_recorder import FlightRecorder
+from raft.metadata_log import MetadataLog
+from raft.model import OffsetAndEpoch, RaftConfig
+from raft.snapshot_files import header_voters
+from raft.transport import Address, PeerAddress, RaftServicer, RaftTransport
+from raft.voters import NO_VOTERS, VoterSet
 from runtime.clock import monotonic_ms, wall_ms
 from runtime.tasks import TaskGroup, Worker
+from snapshots.format import SnapshotHeader
 from storage.flush import FlushTicket
 
 logger = logging.getLogger("kvorum.raft")
@@ -58,6 +69,15 @@ class RaftListener(Protocol):
     def on_leader_changed(self, change: LeaderChanged) -> None:
         """Another leader or epoch."""
 
+    def on_voters_changed(self, voters: VoterSet) -> None:
+        """Another voter set is in force, committed or not. Dynamic voters only."""
+
+    def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        """The log begins anew behind this snapshot, which the leader sent: load the state from it.
+
+        Never on the leader. What `on_committed` names from now on lies behind it.
+        """
+
 
 class RaftNode:
     """One voter or observer of the metadata quorum."""
@@ -65,24 +85,34 @@ class RaftNode:
     def __init__(
         self,
         config: RaftConfig,
-        replica_log: ReplicaLog,
+        metadata_log: MetadataLog,
         *,
         peer_address: PeerAddress,
         listener: RaftListener,
         on_failure: Callable[[BaseException], None],
         rng: random.Random,
     ) -> None:
+        """peer_address: where the configuration says that a node is, None if it does not."""
         self.config = config
-        self.replica_log = replica_log
+        replica_log = self.replica_log = metadata_log.replica_log
         self.log = replica_log.log
+        self.files = metadata_log.files
+        self._configured_address = peer_address
+        # Beside the log's folder, where nothing else reads.
+        self._record_directory = os.path.dirname(self.log.directory)
+        self._learnt_addresses: dict[int, Address] = {}
         self.timeline: deque[str] = deque(maxlen=TIMELINE_LINES)
-        self.servicer = RaftServicer(self._deliver)
+        self.servicer = RaftServicer(
+            self._deliver, peer_address=self.address_of, note_address=self._note_address
+        )
         self._listener = listener
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskGroup(on_failure)
         self._transport = RaftTransport(
-            peer_address=peer_address,
+            peer_address=self.address_of,
+            note_address=self._note_address,
+            own_address=config.address,
             request_timeout_ms=config.request_timeout_ms,
             deliver=self._deliver,
             tasks=self._tasks,
@@ -96,6 +126,8 @@ class RaftNode:
         self._proposals: list[tuple[bytes | bytearray, int]] = []
         self._proposed_records = 0
         self._is_stopped = False
+        self._snapshot_work: deque[Coroutine[Any, Any, Event | None]] = deque()
+        self._is_working = False
         self.core = RaftCore(
             config,
             vote_state=replica_log.vote_store.load(),
@@ -103,6 +135,8 @@ class RaftNode:
             rng=rng,
             now_ms=monotonic_ms(),
         )
+        self._voters = NO_VOTERS
+        self.recorder = FlightRecorder(self.core)
 
     # What the state machine uses.
 
@@ -133,6 +167,56 @@ class RaftNode:
         self._proposed_records += record_count
         return base_offset
 
+    def take_snapshot(
+        self,
+        end_offset: int,
+        epoch: int,
+        payloads: Iterable[bytes],
+        on_done: Callable[[bool], None],
+    ) -> None:
+        """Write the state at end_offset, which is committed and held by this log, as a snapshot.
+
+        In the background; payloads are taken one at a time, the loop runs in between. on_done
+        hears whether it is durable. The log before it goes as retention says.
+        """
+        voters = self.core.log.voters.at(end_offset)
+        header = SnapshotHeader(
+            end_offset=end_offset,
+            epoch=epoch,
+            timestamp_ms=self.replica_log.timestamp_before(end_offset),
+            kraft_version=int(self.config.is_dynamic),
+            voters=header_voters(voters) if self.config.is_dynamic else (),
+        )
+        self._queue_work(self._take_snapshot(header, payloads, on_done))
+
+    async def _take_snapshot(
+        self, header: SnapshotHeader, payloads: Iterable[bytes], on_done: Callable[[bool], None]
+    ) -> None:
+        try:
+            taken = await self.files.take(header, payloads)
+        except OSError as error:
+            # Nothing rests on a snapshot that is not there; the log just stays longer.
+            logger.error("node=%d cannot write a snapshot: %s", self.config.node_id, error)
+            on_done(False)
+            return
+        self._deliver(taken)
+        count = self.files.expired(log_bytes=self.log.size_bytes, now_ms=wall_ms())
+        if count:
+            self._deliver(SnapshotsExpired(count))
+        on_done(True)
+
+    def address_of(self, node_id: int) -> Address | None:
+        """Where a node listens, by the configuration, else by the voter set, else by hearsay."""
+        if node_id == self.config.node_id:
+            return self.config.address
+        configured = self._configured_address(node_id)
+        if configured is not None:
+            return configured
+        voter = self.core.voter_set.get(node_id)
+        if voter is not None and voter.host:
+            return voter.host, voter.port
+        return self._learnt_addresses.get(node_id)
+
     def resign(self) -> None:
         """Hand leadership over, if this node has it."""
         self._deliver(Resign())
@@ -147,6 +231,8 @@ class RaftNode:
         if self._timer is not None:
             self._timer.cancel()
         await self._tasks.stop()
+        while self._snapshot_work:
+            self._snapshot_work.popleft().close()
         await self._transport.stop()
         self._flusher.stop()
 
@@ -162,15 +248,54 @@ class RaftNode:
         self._is_stepping = True
         try:
             while self._events:
-                for effect in self.core.step(self._events.popleft(), monotonic_ms()):
+                for effect in self._step(self._events.popleft()):
                     self._carry_out(effect)
+                if self.core.voter_set is not self._voters:
+                    self._voters = self.core.voter_set
+                    self._listener.on_voters_changed(self._voters)
         except Exception as error:  # noqa: BLE001 - a bug or a failed disk: the node must exit
-            self._is_stopped = True
-            self._on_failure(error)
+            self._fail(error)
             return
         finally:
             self._is_stepping = False
         self._arm_timer()
+
+    def _step(self, event: Event) -> list[Effect]:
+        now_ms = monotonic_ms()
+        try:
+            effects = self.core.step(event, now_ms)
+        except Exception as error:
+            self.recorder.note_failure(now_ms, event, error)
+            raise
+        self.recorder.note(now_ms, event, effects)
+        return effects
+
+    def _fail(self, error: BaseException) -> None:
+        """The end of this node; its flight record stays, to be replayed."""
+        self._is_stopped = True
+        try:
+            path = self.recorder.dump_to(self._record_directory, f"{type(error).__name__}: {error}")
+            logger.critical("node=%d flight record: %s", self.config.node_id, path)
+        except OSError as disk_error:
+            logger.critical("node=%d no flight record: %s", self.config.node_id, disk_error)
+        self._on_failure(error)
+
+    def _note_address(self, node_id: int, address: Address) -> None:
+        self._learnt_addresses[node_id] = address
+
+    def _queue_work(self, work: Coroutine[Any, Any, Event | None]) -> None:
+        """Let a piece of work on snapshot files run behind those before it."""
+        self._snapshot_work.append(work)
+        if not self._is_working:
+            self._is_working = True
+            self._tasks.spawn(self._work(), f"snapshots-{self.config.node_id}")
+
+    async def _work(self) -> None:
+        while self._snapshot_work:
+            event = await self._snapshot_work.popleft()
+            if event is not None:
+                self._deliver(event)
+        self._is_working = False
 
     def _arm_timer(self) -> None:
         if self._timer is not None:
@@ -207,6 +332,8 @@ class RaftNode:
                 self.servicer.reply(effect.token, self.replica_log.fetch_response(effect))
             case Reply(token, response):
                 self.servicer.reply(token, response)
+            case ReplyWithSnapshot():
+                self._tasks.spawn(self._reply_with_snapshot(effect), "snapshot-read")
             case SendRequest(receiver_id, correlation_id, request):
                 self._transport.send(receiver_id, correlation_id, request)
             case FlushLog():
@@ -219,14 +346,32 @@ class RaftNode:
             case Noted(text):
                 self.timeline.append(f"{wall_ms()} {text}")
                 logger.info("node=%d %s", self.config.node_id, text)
+            case WriteSnapshotChunk():
+                self._queue_work(self.files.write_chunk(effect))
+            case FinishSnapshot():
+                self._queue_work(self.files.finish(effect))
+            case DropSnapshots():
+                self._queue_work(self._drop_snapshots(effect))
+            case ReplaceLog(snapshot):
+                self.replica_log.carry_out(effect, wall_ms=wall_ms())
+                self._queue_work(self.files.remove_older(snapshot))
+                self._listener.on_snapshot(snapshot)
             case (
                 PersistVoteState()
                 | AppendProposed()
                 | AppendLeaderChange()
+                | AppendVoters()
                 | AppendFetched()
                 | TruncateLog()
             ):
                 self.replica_log.carry_out(effect, wall_ms=wall_ms())
+
+    async def _reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
+        self.servicer.reply(effect.token, await self.files.read(effect))
+
+    async def _drop_snapshots(self, effect: DropSnapshots) -> None:
+        await self.files.remove(effect.snapshots)
+        self.replica_log.trim(effect.start_offset, wall_ms=wall_ms())
 
     def _flush(self) -> None:
         if self._is_flushing or self._flush_wanted is None:
@@ -245,8 +390,7 @@ class RaftNode:
         if error is not None:
             # A failed fsync may have dropped the pages it could not write; trying again would
             # vouch for what is not on disk. The process ends and recovers from what is there.
-            self._is_stopped = True
-            self._on_failure(error)
+            self._fail(error)
             return
         self.log.complete_flush(ticket)
         self._deliver(LogFlushed(ticket.end_offset, generation))

@@ -1,8 +1,14 @@
-"""What a leader knows of one replica, and the fetches it has parked."""
+"""What a leader knows of one replica, the fetches it has parked, and a snapshot on its way."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from raft.model import OffsetAndEpoch
+from runtime.ids import UUID_ZERO
+
+ReplicaKey = tuple[int, bytes]
+"""(node id, directory id): one disk that follows the log."""
 
 
 @dataclass(slots=True)
@@ -12,10 +18,16 @@ class ReplicaProgress:
     end_offset: everything below is on the replica's disk; -1 before its first valid fetch.
     last_caught_up_ms: the last time at which it had all that the leader had then
     (KIP-595: lastCaughtUpTimestamp).
+    last_contact_ms: the last request of any kind in this epoch; check-quorum goes by it, as a
+    replica that fetches a snapshot is alive though its log does not move.
+    address: its controller listener, None for a broker.
     """
 
     node_id: int
+    directory_id: bytes = UUID_ZERO
+    address: tuple[str, int] | None = None
     end_offset: int = -1
+    last_contact_ms: int = -1
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     leader_end_at_last_fetch: int = -1
@@ -36,7 +48,33 @@ class ParkedFetch:
     """A fetch with nothing to return yet; answered by an append, a commit or its deadline."""
 
     token: int
-    replica_id: int
+    replica: ReplicaKey
     fetch_offset: int
     high_watermark: int
     deadline_ms: int
+
+
+@dataclass(slots=True)
+class PendingChange:
+    """A change of the voter set that waits for its commit at end_offset (exclusive)."""
+
+    token: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class SnapshotFetch:
+    """A snapshot being fetched; it outlives a lost connection, a role and a leader.
+
+    position: bytes asked for and received so far. is_writing: the disk still works on the last
+    piece, or on the final check.
+    """
+
+    snapshot: OffsetAndEpoch
+    position: int = 0
+    size: int = -1
+    is_writing: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        return self.position == self.size

@@ -5,52 +5,117 @@ Holds no rule. The driver and the simulator share it, so that both move the same
 
 from __future__ import annotations
 
-from raft.control_records import LeaderChange, leader_change_batch
+from collections.abc import Sequence
+
+from raft.control_records import LeaderChange, leader_change_batch, parse_voters, voters_batch
 from raft.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
+    AppendVoters,
     PersistVoteState,
+    ReplaceLog,
     ReplyWithRecords,
     TruncateLog,
 )
 from raft.log_tail import LogTail
 from raft.messages import FetchResponse
-from raft.model import BatchSpan
+from raft.model import BatchSpan, OffsetAndEpoch
 from raft.vote_store import VoteStore
+from raft.voters import VoterSet
 from runtime.errors import invariant
-from storage.batch import iter_headers
+from storage.batch import BatchHeader, iter_headers, iter_records
 from storage.log import Log
 
-DiskEffect = PersistVoteState | AppendProposed | AppendLeaderChange | AppendFetched | TruncateLog
+DiskEffect = (
+    PersistVoteState
+    | AppendProposed
+    | AppendLeaderChange
+    | AppendVoters
+    | AppendFetched
+    | TruncateLog
+    | ReplaceLog
+)
+
+_SCAN_BYTES = 1 << 20
 
 
 def spans_of(records: bytes) -> tuple[BatchSpan, ...]:
     """The batches in `records`, which must be whole."""
-    return tuple(
-        BatchSpan(header.base_offset, header.last_offset, header.leader_epoch)
-        for _, header in iter_headers(records)
-    )
+    return tuple(_span(records, position, header) for position, header in iter_headers(records))
+
+
+def _span(records: bytes, position: int, header: BatchHeader) -> BatchSpan:
+    if header.is_control:
+        for record in iter_records(records, position, header):
+            voters = parse_voters(record.key or b"", record.value or b"")
+            if voters is not None:
+                return BatchSpan(
+                    header.base_offset,
+                    header.last_offset,
+                    header.leader_epoch,
+                    voters,
+                    record.offset,
+                )
+    return BatchSpan(header.base_offset, header.last_offset, header.leader_epoch)
+
+
+def voter_sets_in(log: Log) -> list[tuple[int, VoterSet]]:
+    """Every voter set in a log, with the offset of its record."""
+    found = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read(offset, bytes_max=_SCAN_BYTES, end_offset=log.end_offset).read()
+        for span in spans_of(data):
+            if span.voters is not None and span.voters_offset >= log.start_offset:
+                found.append((span.voters_offset, span.voters))
+            offset = span.last_offset + 1
+    return found
 
 
 class ReplicaLog:
     """One node's metadata log and vote, and how effects act on them."""
 
-    def __init__(self, log: Log, vote_store: VoteStore) -> None:
+    def __init__(
+        self,
+        log: Log,
+        vote_store: VoteStore,
+        *,
+        snapshots: Sequence[OffsetAndEpoch] = (),
+        base_voters: VoterSet | None = None,
+    ) -> None:
+        """snapshots: the good ones on disk, ascending; the log must begin where the first ends.
+
+        base_voters: the set before the log's first record, of the oldest snapshot or the bootstrap
+        checkpoint; None for static voters.
+        """
         self.log = log
         self.vote_store = vote_store
+        self.snapshots = tuple(snapshots)
+        self.base_voters = base_voters
+        #: Bytes appended since the node started; what a snapshot is due by.
+        self.appended_bytes = log.size_bytes
 
     def tail(self) -> LogTail:
         """The core's view of the log as it is now; all of it must be flushed already."""
+        log = self.log
         invariant(
-            self.log.durable_end_offset == self.log.end_offset,
+            log.durable_end_offset == log.end_offset,
             "the log must be flushed before the core may vouch for it",
         )
+        base = self.snapshots[0].offset if self.snapshots else 0
+        invariant(
+            log.start_offset == base, f"the log begins at {log.start_offset}, its base is {base}"
+        )
+        voter_sets: list[tuple[int, VoterSet]] = []
+        if self.base_voters is not None:
+            voter_sets = [(base - 1, self.base_voters), *voter_sets_in(log)]
         return LogTail(
-            epochs=self.log.epochs.entries,
-            start_offset=self.log.start_offset,
-            end_offset=self.log.end_offset,
-            flushed_end_offset=self.log.end_offset,
+            epochs=log.epochs.entries,
+            end_offset=log.end_offset,
+            flushed_end_offset=log.end_offset,
+            snapshots=self.snapshots,
+            voter_sets=voter_sets,
         )
 
     def carry_out(self, effect: DiskEffect, *, wall_ms: int) -> None:
@@ -61,19 +126,29 @@ class ReplicaLog:
             case AppendProposed(base_offset, epoch, batches):
                 data = batches[0] if len(batches) == 1 else b"".join(batches)
                 self._append_as_leader(bytearray(data), base_offset, epoch, wall_ms)
-            case AppendLeaderChange(base_offset, epoch, leader_id, voters, granting):
+            case AppendLeaderChange(base_offset, epoch):
                 batch = leader_change_batch(
-                    LeaderChange(leader_id, voters, granting),
+                    LeaderChange(effect.leader_id, effect.voters, effect.granting_voters),
                     base_offset=base_offset,
                     epoch=epoch,
                     timestamp_ms=wall_ms,
+                    has_voter_set=effect.has_voter_set,
+                )
+                self._append_as_leader(batch, base_offset, epoch, wall_ms)
+            case AppendVoters(base_offset, epoch, voters):
+                batch = voters_batch(
+                    voters, base_offset=base_offset, epoch=epoch, timestamp_ms=wall_ms
                 )
                 self._append_as_leader(batch, base_offset, epoch, wall_ms)
             case AppendFetched(base_offset, records):
                 appended = self.log.append_as_follower(records, now_ms=wall_ms)
+                self.appended_bytes += len(records)
                 invariant(appended.base_offset == base_offset, "the log and its mirror differ")
             case TruncateLog(end_offset):
                 self.log.truncate_to(end_offset)
+            case ReplaceLog(snapshot):
+                # The snapshot is on disk under its final name, fsynced: the old log may go.
+                self.log.truncate_fully_and_start_at(snapshot.offset, now_ms=wall_ms)
 
     def fetch_response(self, effect: ReplyWithRecords) -> FetchResponse:
         """The fetch answer with its bytes read from the log."""
@@ -89,8 +164,22 @@ class ReplicaLog:
             records=records,
         )
 
+    def trim(self, start_offset: int, *, wall_ms: int) -> None:
+        """Drop whole segments below start_offset, which a snapshot on disk covers."""
+        if start_offset > self.log.end_offset:
+            return  # the log was replaced meanwhile by one that begins later
+        self.log.advance_start_offset(start_offset)
+        self.log.apply_retention(now_ms=wall_ms, high_watermark=start_offset)
+        self.log.remove_deleted(wall_ms)
+
+    def timestamp_before(self, end_offset: int) -> int:
+        """Timestamp of the last record below end_offset, which the log holds."""
+        data = self.log.read(end_offset - 1, bytes_max=1, end_offset=end_offset).read()
+        return max(header.max_timestamp_ms for _, header in iter_headers(data))
+
     def _append_as_leader(
         self, data: bytearray, base_offset: int, epoch: int, wall_ms: int
     ) -> None:
+        self.appended_bytes += len(data)
         appended = self.log.append_as_leader(data, leader_epoch=epoch, now_ms=wall_ms)
         invariant(appended.base_offset == base_offset, "the log and its mirror differ")

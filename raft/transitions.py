@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raft.effects import LeaderChanged, Noted, PersistVoteState, Reply
-from raft.messages import FetchResponse
+from raft.messages import FetchResponse, VoterChangeResponse
 from raft.model import VoteState
 from raft.roles.states import (
     NEVER_MS,
@@ -24,20 +24,26 @@ from raft.roles.states import (
     Unattached,
 )
 from runtime.errors import ErrorCode, invariant
-from runtime.ids import NO_NODE
+from runtime.ids import NO_NODE, UUID_ZERO
 
 if TYPE_CHECKING:
     from raft.core import RaftCore
 
 
 def become_unattached(
-    core: RaftCore, epoch: int, now_ms: int, *, voted_id: int = NO_NODE, leader_id: int = NO_NODE
+    core: RaftCore,
+    epoch: int,
+    now_ms: int,
+    *,
+    voted_id: int = NO_NODE,
+    voted_directory_id: bytes = UUID_ZERO,
+    leader_id: int = NO_NODE,
 ) -> None:
     """A higher epoch was seen, or a vote was granted in this one (voted_id)."""
     invariant(epoch >= core.epoch, f"epoch would fall from {core.epoch} to {epoch}")
     election_deadline_ms = NEVER_MS
     discover_at_ms = NEVER_MS
-    if core.config.is_voter:
+    if core.is_voter:
         # A node that only saw a higher epoch keeps the time it had left, so that a stream of
         # would-be candidates cannot put off its own election for ever.
         if voted_id == NO_NODE and isinstance(core.role, Unattached | Prospective | Candidate):
@@ -47,9 +53,9 @@ def become_unattached(
     else:
         discover_at_ms = now_ms
     if epoch == core.epoch and voted_id == NO_NODE:
-        voted_id = core.voted_id
+        voted_id, voted_directory_id = core.voted_id, core.voted_directory_id
     if (epoch, leader_id, voted_id) != (core.epoch, core.persisted_leader_id, core.voted_id):
-        _persist(core, epoch, leader_id, voted_id)
+        _persist(core, epoch, leader_id, voted_id, voted_directory_id)
     _enter(
         core,
         Unattached(
@@ -64,15 +70,18 @@ def become_follower(core: RaftCore, epoch: int, leader_id: int, now_ms: int) -> 
     """The leader of `epoch` is known: fetch from it."""
     invariant(epoch >= core.epoch, f"epoch would fall from {core.epoch} to {epoch}")
     invariant(leader_id != core.config.node_id, "a node cannot follow itself")
-    voted_id = core.voted_id if epoch == core.epoch else NO_NODE
+    is_same = epoch == core.epoch
+    voted_id = core.voted_id if is_same else NO_NODE
+    voted_directory_id = core.voted_directory_id if is_same else UUID_ZERO
     if (epoch, leader_id) != (core.epoch, core.persisted_leader_id):
-        _persist(core, epoch, leader_id, voted_id)
+        _persist(core, epoch, leader_id, voted_id, voted_directory_id)
     _enter(
         core,
         Follower(
             leader_id=leader_id,
             fetch_deadline_ms=core.random_fetch_deadline_ms(now_ms),
             retry_at_ms=now_ms,
+            update_voter_at_ms=now_ms if core.is_voter_entry_stale else NEVER_MS,
         ),
     )
 
@@ -90,7 +99,7 @@ def become_prospective(core: RaftCore, now_ms: int) -> Prospective:
 
 def become_candidate(core: RaftCore, now_ms: int) -> Candidate:
     """A majority would vote for this node: raise the epoch and vote for itself, on disk."""
-    _persist(core, core.epoch + 1, NO_NODE, core.config.node_id)
+    _persist(core, core.epoch + 1, NO_NODE, core.config.node_id, core.config.directory_id)
     role = Candidate(
         election_deadline_ms=core.random_election_deadline_ms(now_ms),
         granted={core.config.node_id},
@@ -101,7 +110,8 @@ def become_candidate(core: RaftCore, now_ms: int) -> Candidate:
 
 def become_leader(core: RaftCore, role: Leader) -> None:
     """A majority voted for this node in this epoch."""
-    _persist(core, core.epoch, core.config.node_id, core.config.node_id)
+    config = core.config
+    _persist(core, core.epoch, config.node_id, config.node_id, config.directory_id)
     _enter(core, role)
 
 
@@ -136,21 +146,26 @@ def _acknowledged_leader(role: Role) -> int:
 
 
 def _turn_away_parked(core: RaftCore, leader: Leader) -> None:
+    epoch, leader_id = core.epoch, core.role.leader_id
+    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     for parked in leader.parked.values():
-        core.emit(
-            Reply(
-                parked.token,
-                FetchResponse(
-                    epoch=core.epoch,
-                    leader_id=core.role.leader_id,
-                    error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                ),
-            )
+        core.emit(Reply(parked.token, FetchResponse(epoch=epoch, leader_id=leader_id, error=error)))
+    if leader.pending_change is not None:
+        response = VoterChangeResponse(
+            epoch=epoch,
+            leader_id=leader_id,
+            error=error,
+            message="the leader stepped down before the change was committed; it may still be",
+            voters=core.voter_set,
         )
+        core.emit(Reply(leader.pending_change.token, response))
 
 
-def _persist(core: RaftCore, epoch: int, leader_id: int, voted_id: int) -> None:
+def _persist(
+    core: RaftCore, epoch: int, leader_id: int, voted_id: int, voted_directory_id: bytes
+) -> None:
     core.epoch = epoch
     core.voted_id = voted_id
+    core.voted_directory_id = voted_directory_id
     core.persisted_leader_id = leader_id
-    core.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id)))
+    core.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))

@@ -20,8 +20,21 @@ from raft.events import CallerGone, Event, RequestFailed, RequestReceived, Respo
 from runtime.rpc import open_channel
 from runtime.tasks import TaskGroup
 
-PeerAddress = Callable[[int], str | None]
-"""Address `host:port` of a node id, None if unknown."""
+Address = tuple[str, int]
+PeerAddress = Callable[[int], Address | None]
+"""(host, port) of a node id, None if unknown."""
+
+NoteAddress = Callable[[int, Address], None]
+"""Told where a message says that the leader with this id listens."""
+
+_CALLS: dict[type, tuple[str, Callable[[Any], m.Response]]] = {
+    m.VoteRequest: ("Vote", codec.decode_vote_response),
+    m.BeginQuorumEpochRequest: ("BeginQuorumEpoch", codec.decode_quorum_epoch_response),
+    m.EndQuorumEpochRequest: ("EndQuorumEpoch", codec.decode_quorum_epoch_response),
+    m.FetchSnapshotRequest: ("FetchSnapshot", codec.decode_fetch_snapshot_response),
+    m.UpdateVoterRequest: ("UpdateVoter", codec.decode_voter_change_response),
+}
+"""Unary calls between nodes: method and decoder of the answer."""
 
 
 class RaftTransport:
@@ -31,11 +44,15 @@ class RaftTransport:
         self,
         *,
         peer_address: PeerAddress,
+        note_address: NoteAddress,
+        own_address: Address | None,
         request_timeout_ms: int,
         deliver: Callable[[Event], None],
         tasks: TaskGroup,
     ) -> None:
         self._peer_address = peer_address
+        self._note_address = note_address
+        self._own_address = own_address
         self._timeout_s = request_timeout_ms / 1000
         self._deliver = deliver
         self._tasks = tasks
@@ -44,14 +61,11 @@ class RaftTransport:
 
     def send(self, receiver_id: int, correlation_id: int, request: m.Request) -> None:
         """Send; ResponseReceived or RequestFailed follows, or silence for a fetch."""
-        peer = self._peers.get(receiver_id)
+        peer = self._peer(receiver_id)
         if peer is None:
-            address = self._peer_address(receiver_id)
-            if address is None:
-                failed = RequestFailed(receiver_id, correlation_id)
-                asyncio.get_running_loop().call_soon(self._deliver, failed)
-                return
-            peer = self._peers[receiver_id] = _Peer(receiver_id, address)
+            failed = RequestFailed(receiver_id, correlation_id)
+            asyncio.get_running_loop().call_soon(self._deliver, failed)
+            return
         if isinstance(request, m.FetchRequest):
             if peer.fetch_task is not None:
                 # The core gave the earlier fetch up; its stream may hang, so it goes too.
@@ -64,6 +78,22 @@ class RaftTransport:
             call = self._tasks.spawn(coroutine, f"raft-call-{receiver_id}")
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
+
+    def _peer(self, node_id: int) -> _Peer | None:
+        """The channel to where a node is now; None if nobody knows."""
+        address = self._peer_address(node_id)
+        peer = self._peers.get(node_id)
+        if peer is not None and peer.address == address:
+            return peer
+        if peer is not None:
+            # The node has moved. Calls under way on the old channel end as failed.
+            del self._peers[node_id]
+            peer.close_stream()
+            self._tasks.spawn(peer.channel.close(), f"raft-close-{node_id}")
+        if address is None:
+            return None
+        self._peers[node_id] = _Peer(node_id, address)
+        return self._peers[node_id]
 
     async def drain(self, timeout_ms: int) -> None:
         """Wait until the unary calls under way have ended, at most timeout_ms."""
@@ -85,6 +115,7 @@ class RaftTransport:
             message = await stream.read()
             if message is grpc.aio.EOF:
                 raise grpc.aio.UsageError("the peer closed the stream")
+            self._learn(message)
             response = codec.decode_fetch_response(message)
             event = ResponseReceived(peer.node_id, message.correlation_id, response)
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
@@ -94,32 +125,30 @@ class RaftTransport:
         self._deliver(event)
 
     async def _call(self, peer: _Peer, correlation_id: int, request: m.Request) -> None:
-        message: Any = codec.encode_request(request)
+        message = codec.encode_request(request, leader_address=self._own_address)
+        method, decode = _CALLS[type(request)]
         event: Event
         try:
-            response: m.Response
-            match request:
-                case m.VoteRequest():
-                    reply = await peer.stub.Vote(message, timeout=self._timeout_s)
-                    response = codec.decode_vote_response(reply)
-                case m.BeginQuorumEpochRequest():
-                    reply = await peer.stub.BeginQuorumEpoch(message, timeout=self._timeout_s)
-                    response = codec.decode_quorum_epoch_response(reply)
-                case _:
-                    reply = await peer.stub.EndQuorumEpoch(message, timeout=self._timeout_s)
-                    response = codec.decode_quorum_epoch_response(reply)
-            event = ResponseReceived(peer.node_id, correlation_id, response)
-        except grpc.aio.AioRpcError:
+            reply = await getattr(peer.stub, method)(message, timeout=self._timeout_s)
+            self._learn(reply)
+            event = ResponseReceived(peer.node_id, correlation_id, decode(reply))
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError):
             event = RequestFailed(peer.node_id, correlation_id)
         self._deliver(event)
+
+    def _learn(self, message: Any) -> None:
+        address = codec.decode_address(message, "leader_address")
+        if address is not None and message.leader_id >= 0:
+            self._note_address(message.leader_id, address)
 
 
 class _Peer:
     """The channel to one node, its fetch stream and the fetch in flight on it."""
 
-    def __init__(self, node_id: int, address: str) -> None:
+    def __init__(self, node_id: int, address: Address) -> None:
         self.node_id = node_id
-        self.channel = open_channel(address)
+        self.address = address
+        self.channel = open_channel(f"{address[0]}:{address[1]}")
         self.stub = pb_grpc.RaftStub(self.channel)
         self.stream: Any = None
         self.fetch_task: asyncio.Task[Any] | None = None
@@ -133,8 +162,16 @@ class _Peer:
 class RaftServicer(pb_grpc.RaftServicer):
     """Hands requests to the node and waits for its reply."""
 
-    def __init__(self, deliver: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        deliver: Callable[[Event], None],
+        *,
+        peer_address: PeerAddress,
+        note_address: NoteAddress,
+    ) -> None:
         self._deliver = deliver
+        self._peer_address = peer_address
+        self._note_address = note_address
         self._next_token = 0
         self._is_stopped = False
         self._waiting: dict[int, asyncio.Future[m.Response]] = {}
@@ -157,10 +194,25 @@ class RaftServicer(pb_grpc.RaftServicer):
         return await self._answer(codec.decode_vote_request(request), context)
 
     async def BeginQuorumEpoch(self, request: pb.BeginQuorumEpochRequest, context: Any) -> Any:
+        address = codec.decode_address(request, "leader_address")
+        if address is not None:
+            self._note_address(request.leader_id, address)
         return await self._answer(codec.decode_begin_request(request), context)
 
     async def EndQuorumEpoch(self, request: pb.EndQuorumEpochRequest, context: Any) -> Any:
         return await self._answer(codec.decode_end_request(request), context)
+
+    async def FetchSnapshot(self, request: pb.FetchSnapshotRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_fetch_snapshot_request(request), context)
+
+    async def AddVoter(self, request: pb.AddVoterRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_add_voter(request), context)
+
+    async def RemoveVoter(self, request: pb.RemoveVoterRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_remove_voter(request), context)
+
+    async def UpdateVoter(self, request: pb.UpdateVoterRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_update_voter(request), context)
 
     async def Fetch(
         self, request_iterator: AsyncIterator[pb.FetchRequest], context: Any
@@ -172,7 +224,11 @@ class RaftServicer(pb_grpc.RaftServicer):
 
     async def _answer(self, request: m.Request, context: Any, correlation_id: int = 0) -> Any:
         try:
-            return codec.encode_response(await self._ask(request), correlation_id)
+            response = await self._ask(request)
+            leader_address = None
+            if response.leader_id >= 0:
+                leader_address = self._peer_address(response.leader_id)
+            return codec.encode_response(response, correlation_id, leader_address)
         except _Stopping:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is stopping")
 

@@ -1,5 +1,7 @@
 """The quorum-state file: epoch, leader and vote, one JSON line (kraft.md section 3).
 
+Version 0 belongs to static voters; version 1, with the voted directory id, to dynamic ones.
+
 The write is atomic and fsynced before `save` returns: no answer that rests on a vote or an epoch
 leaves the node before that.
 """
@@ -11,16 +13,30 @@ import json
 from raft.model import VoteState
 from runtime.disk import Disk
 from runtime.errors import CorruptData
+from runtime.ids import UUID_ZERO, uuid_from_text, uuid_text
 
 FILE_NAME = "quorum-state"
 
 
 class VoteStore:
-    """Keeps one VoteState in `directory`/quorum-state."""
+    """Keeps one VoteState in `directory`/quorum-state.
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    version: of the file it writes, 0 or 1; both are read.
+    """
+
+    def __init__(self, disk: Disk, directory: str, *, version: int = 0) -> None:
         self._disk = disk
+        self._version = version
         self._path = f"{directory}/{FILE_NAME}"
+
+    def stored_version(self) -> int | None:
+        """Version of the file on disk, None if there is none. Raises CorruptData."""
+        if not self._disk.exists(self._path):
+            return None
+        try:
+            return int(json.loads(self._disk.read_bytes(self._path))["data_version"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptData(self._path, 0, f"not a quorum-state file: {error}") from error
 
     def load(self) -> VoteState:
         """The state last saved; that of a new node if there is none.
@@ -32,22 +48,29 @@ class VoteStore:
         raw = self._disk.read_bytes(self._path)
         try:
             fields = json.loads(raw)
-            if fields["data_version"] != 0:
-                raise ValueError(f"data_version {fields['data_version']} is not known")
+            version = fields["data_version"]
+            if version not in (0, 1):
+                raise ValueError(f"data_version {version}; this build reads 0 and 1")
+            directory_id = UUID_ZERO
+            if version == 1:
+                directory_id = uuid_from_text(fields["votedDirectoryId"])
             return VoteState(
                 epoch=int(fields["leaderEpoch"]),
                 leader_id=int(fields["leaderId"]),
                 voted_id=int(fields["votedId"]),
+                voted_directory_id=directory_id,
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptData(self._path, 0, f"not a quorum-state file: {error}") from error
 
     def save(self, state: VoteState) -> None:
         """Return only when `state` is on disk, fsynced, under its final name."""
-        fields = {
+        fields: dict[str, int | str] = {
             "leaderId": state.leader_id,
             "leaderEpoch": state.epoch,
             "votedId": state.voted_id,
-            "data_version": 0,
         }
+        if self._version == 1:
+            fields["votedDirectoryId"] = uuid_text(state.voted_directory_id)
+        fields["data_version"] = self._version
         self._disk.write_atomic(self._path, json.dumps(fields).encode("ascii"))

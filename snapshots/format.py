@@ -3,60 +3,99 @@
     file   = magic "KVSN" | version u16 | header frame | data frame * | footer frame
     frame  = kind u8 | length u32 | CRC-32C u32 over kind, length and payload | payload
 
-Integers are big-endian. The header frame holds msgpack {end_offset, epoch, timestamp_ms}: what
-log prefix the snapshot stands for. The footer holds msgpack {frames, bytes}: a file without a
-footer, or with another count, was not finished and is refused. Payloads of data frames are opaque
-here.
+Integers are big-endian. The header frame holds msgpack {end_offset, epoch, timestamp_ms} and,
+only where they are not the defaults, {kraft_version, voters}: what log prefix the snapshot stands
+for. The footer holds msgpack {frames, bytes}: a file without a footer, or with another count, was
+not finished and is refused. Payloads of data frames are opaque here.
+
+Equal state must give equal bytes on every node: no clock, no random number, no map whose order is
+not fixed may enter a file.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 from crc32c import crc32c
 
 from runtime.errors import CorruptData
 
+if TYPE_CHECKING:
+    from runtime.async_disk import AsyncDisk
+
 MAGIC = b"KVSN"
 VERSION = 1
 FRAME_BYTES_MAX = 64 << 20
+"""A length above it is damage, not a frame: nobody allocates gigabytes for a flipped bit."""
+
+ENDING = "checkpoint"
 
 _PREAMBLE = struct.Struct(">4sH")
 _FRAME = struct.Struct(">BI")
 _CRC = struct.Struct(">I")
+PREAMBLE_BYTES = _PREAMBLE.size
 FRAME_OVERHEAD = _FRAME.size + _CRC.size
 
 HEADER = 1
 DATA = 2
 FOOTER = 3
 
+#: (node id, directory id as text, host, port); raft gives them their meaning.
+Voter = tuple[int, str, str, int]
+
+
+class UnsupportedVersion(CorruptData):
+    """A file that may be whole, but that this build cannot read: it was written by a newer one."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SnapshotId:
+    """What a snapshot is called: the log prefix below end_offset, whose last record has `epoch`."""
+
+    end_offset: int
+    epoch: int
+
+
+#: The initial voters a directory was formatted with (KIP-853). Not a state to load or to serve.
+BOOTSTRAP_ID = SnapshotId(0, 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotHeader:
     """The log prefix a snapshot stands for: everything below end_offset, whose last record has
-    `epoch` and was written at timestamp_ms."""
+    `epoch`.
+
+    timestamp_ms: that of the last record contained, never a clock's: see the top of the file.
+    kraft_version, voters: the quorum's own state at end_offset; opaque here.
+    """
 
     end_offset: int
     epoch: int
     timestamp_ms: int
+    kraft_version: int = 0
+    voters: tuple[Voter, ...] = ()
+
+    @property
+    def id(self) -> SnapshotId:
+        return SnapshotId(self.end_offset, self.epoch)
 
 
 def file_name(end_offset: int, epoch: int) -> str:
     """KRaft's name of a snapshot: `%020d-%010d.checkpoint`."""
-    return f"{end_offset:020d}-{epoch:010d}.checkpoint"
+    return f"{end_offset:020d}-{epoch:010d}.{ENDING}"
 
 
 def parse_file_name(name: str) -> tuple[int, int] | None:
     """(end offset, epoch) of a snapshot's name, None for any other file."""
     stem, dot, ending = name.partition(".")
     offset, dash, epoch = stem.partition("-")
-    if not (dot and dash and ending == "checkpoint" and len(offset) == 20 and len(epoch) == 10):
+    if not (dot and dash and ending == ENDING and len(offset) == 20 and len(epoch) == 10):
         return None
-    if not (offset.isdigit() and epoch.isdigit()):
+    if not (stem.isascii() and offset.isdigit() and epoch.isdigit()):
         return None
     return int(offset), int(epoch)
 
@@ -75,11 +114,15 @@ def encode_frame(kind: int, payload: bytes) -> bytes:
 
 
 def encode_header(header: SnapshotHeader) -> bytes:
-    fields = {
+    fields: dict[str, Any] = {
         "end_offset": header.end_offset,
         "epoch": header.epoch,
         "timestamp_ms": header.timestamp_ms,
     }
+    if header.kraft_version:
+        fields["kraft_version"] = header.kraft_version
+    if header.voters:
+        fields["voters"] = header.voters
     return encode_frame(HEADER, msgpack.packb(fields))
 
 
@@ -88,57 +131,172 @@ def encode_footer(*, frames: int, data_bytes: int) -> bytes:
     return encode_frame(FOOTER, msgpack.packb({"frames": frames, "bytes": data_bytes}))
 
 
-def decode_file(path: str, data: bytes) -> tuple[SnapshotHeader, list[bytes]]:
-    """Header and data payloads of a whole file.
+class SnapshotDecoder:
+    """Takes a file piece by piece and checks everything; does no reading itself.
 
-    Raises CorruptData naming path, position and what does not hold; nothing is ever skipped.
+    While `needs_more(size)`, whoever has the bytes hands over `wanted` of them from `position` on
+    (fewer only where the file ends); then `finish`. Every refusal is a CorruptData naming path,
+    position of the frame and what does not hold; nothing is ever skipped.
     """
-    if data[: _PREAMBLE.size] != preamble():
-        raise CorruptData(path, 0, "not a snapshot of a version this build can read")
-    header: SnapshotHeader | None = None
-    payloads: list[bytes] = []
-    is_finished = False
-    for position, kind, payload in _frames(path, data):
-        if is_finished:
-            raise CorruptData(path, position, "bytes after the footer")
-        if header is None:
-            if kind != HEADER:
-                raise CorruptData(path, position, "the first frame is not a header")
-            header = SnapshotHeader(**_fields(path, position, payload))
-        elif kind == DATA:
-            payloads.append(payload)
-        elif kind == FOOTER:
-            counts = _fields(path, position, payload)
-            have = {"frames": len(payloads), "bytes": sum(map(len, payloads))}
-            if counts != have:
-                raise CorruptData(path, position, f"the footer says {counts}, the file has {have}")
-            is_finished = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.position = 0
+        self.wanted = PREAMBLE_BYTES
+        self.header: SnapshotHeader | None = None
+        self.frames = 0
+        self.data_bytes = 0
+        self._frame_position = 0
+        self._head: bytes | None = None
+        self._is_finished = False
+
+    def needs_more(self, size: int) -> bool:
+        """Is there another piece to take from a file of `size` bytes?"""
+        # The first piece is always asked for: a file of no bytes is no snapshot. A payload of no
+        # bytes is a piece too.
+        return self.position < size or self.position == 0 or self.wanted == 0
+
+    def accept(self, data: bytes) -> bytes | None:
+        """Take the next piece; the payload of a data frame if it completes one."""
+        if self._head is None:
+            self._frame_position = self.position
+        if len(data) != self.wanted:
+            raise self._corrupt("the file is cut off here")
+        payload = None
+        wanted = FRAME_OVERHEAD
+        if self.position == 0:
+            self._check_preamble(data)
+        elif self._head is None:
+            self._head = data
+            wanted = self._payload_length(data)
         else:
-            raise CorruptData(path, position, f"a frame of unknown kind {kind}")
-    if header is None or not is_finished:
-        raise CorruptData(path, len(data), "the file ends without a footer")
-    return header, payloads
+            payload = self._take_frame(self._head, data)
+            self._head = None
+        self.position += len(data)
+        self.wanted = wanted
+        return payload
+
+    def finish(self) -> SnapshotHeader:
+        """The end of the file is reached: its header, if the file is whole."""
+        if self.header is None or not self._is_finished or self._head is not None:
+            raise CorruptData(self.path, self.position, "the file ends without a footer")
+        return self.header
+
+    def _check_preamble(self, data: bytes) -> None:
+        magic, version = _PREAMBLE.unpack(data)
+        if magic != MAGIC:
+            raise self._corrupt(f"not a Kvorum snapshot, it begins with {magic!r}")
+        if version != VERSION:
+            reason = f"snapshot version {version}, this build reads version {VERSION}"
+            raise UnsupportedVersion(self.path, len(MAGIC), reason)
+
+    def _payload_length(self, head: bytes) -> int:
+        if self._is_finished:
+            raise self._corrupt("bytes after the footer")
+        length: int = _FRAME.unpack_from(head)[1]
+        if length > FRAME_BYTES_MAX:
+            raise self._corrupt(f"a frame of {length} bytes is above {FRAME_BYTES_MAX}")
+        return length
+
+    def _take_frame(self, head: bytes, payload: bytes) -> bytes | None:
+        (crc,) = _CRC.unpack_from(head, _FRAME.size)
+        if crc32c(payload, crc32c(head[: _FRAME.size])) != crc:
+            raise self._corrupt("a frame fails its checksum")
+        kind = head[0]
+        if self.header is None:
+            if kind != HEADER:
+                raise self._corrupt("the first frame is not a header")
+            self.header = _header_of(self.path, self._frame_position, payload)
+            return None
+        if kind == DATA:
+            self.frames += 1
+            self.data_bytes += len(payload)
+            return payload
+        if kind != FOOTER:
+            raise self._corrupt(f"a frame of unknown kind {kind}")
+        counts = _unpack(self.path, self._frame_position, payload)
+        have = {"frames": self.frames, "bytes": self.data_bytes}
+        if counts != have:
+            raise self._corrupt(f"the footer says {counts}, the file has {have}")
+        self._is_finished = True
+        return None
+
+    def _corrupt(self, reason: str) -> CorruptData:
+        return CorruptData(self.path, self._frame_position, reason)
 
 
-def _frames(path: str, data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    position = _PREAMBLE.size
-    while position < len(data):
-        start = position + FRAME_OVERHEAD
-        if start > len(data):
-            raise CorruptData(path, position, "a frame is cut off")
-        kind, length = _FRAME.unpack_from(data, position)
-        if length > FRAME_BYTES_MAX or start + length > len(data):
-            raise CorruptData(path, position, f"a frame of {length} bytes is cut off")
-        payload = data[start : start + length]
-        head = data[position : position + _FRAME.size]
-        (crc,) = _CRC.unpack_from(data, position + _FRAME.size)
-        if crc32c(payload, crc32c(head)) != crc:
-            raise CorruptData(path, position, "a frame fails its checksum")
-        yield position, kind, payload
-        position = start + length
+async def read_header(disk: AsyncDisk, path: str) -> SnapshotHeader:
+    """Only the header of a file, checked; says nothing about the rest.
+
+    Raises CorruptData, OSError.
+    """
+    decoder = SnapshotDecoder(path)
+    while decoder.header is None:
+        decoder.accept(await disk.read_range(path, decoder.position, decoder.wanted))
+    return decoder.header
 
 
-def _fields(path: str, position: int, payload: bytes) -> Any:
+async def iter_payloads(disk: AsyncDisk, path: str) -> AsyncIterator[bytes]:
+    """Data payloads of a file, frame by frame, one frame in memory at a time.
+
+    Each payload has passed its own checksum when it comes; that the file is whole is known only
+    when the iteration ends without CorruptData, so whoever builds on payloads throws the work
+    away if it is raised. Every frame is a disk call, in which the caller's loop runs.
+    """
+    decoder = SnapshotDecoder(path)
+    size = await disk.size(path)
+    while decoder.needs_more(size):
+        data = await disk.read_range(path, decoder.position, decoder.wanted)
+        payload = decoder.accept(data)
+        if payload is not None:
+            yield payload
+    decoder.finish()
+
+
+async def verify_file(disk: AsyncDisk, path: str) -> SnapshotHeader:
+    """Read a whole file, check everything and keep nothing but its header.
+
+    Raises CorruptData, OSError.
+    """
+    decoder = SnapshotDecoder(path)
+    size = await disk.size(path)
+    while decoder.needs_more(size):
+        decoder.accept(await disk.read_range(path, decoder.position, decoder.wanted))
+    return decoder.finish()
+
+
+def _header_of(path: str, position: int, payload: bytes) -> SnapshotHeader:
+    fields = _unpack(path, position, payload)
+    if not isinstance(fields, dict):
+        raise CorruptData(path, position, "the header is not a map")
+    unknown = sorted(str(key) for key in fields.keys() - _HEADER_KEYS)
+    if unknown:
+        # Left out silently, a fact that a newer build thought worth a field would be lost.
+        raise UnsupportedVersion(
+            path, position, f"header fields {', '.join(unknown)} are unknown to this build"
+        )
+    numbers = {key: value for key, value in fields.items() if key != "voters"}
+    missing = [key for key in _NUMBERS_NEEDED if key not in numbers]
+    if missing:
+        raise CorruptData(path, position, f"the header lacks {', '.join(missing)}")
+    for key, value in numbers.items():
+        if type(value) is not int or (value < 0 and key != "timestamp_ms"):
+            raise CorruptData(path, position, f"the header's {key} is {value!r}")
+    voters = fields.get("voters", [])
+    if not isinstance(voters, list) or not all(map(_is_voter, voters)):
+        raise CorruptData(path, position, f"the header's voters are {voters!r}")
+    return SnapshotHeader(**numbers, voters=tuple(tuple(voter) for voter in voters))
+
+
+_NUMBERS_NEEDED = ("end_offset", "epoch", "timestamp_ms")
+_HEADER_KEYS = {*_NUMBERS_NEEDED, "kraft_version", "voters"}
+
+
+def _is_voter(value: Any) -> bool:
+    return isinstance(value, list) and [type(part) for part in value] == [int, str, str, int]
+
+
+def _unpack(path: str, position: int, payload: bytes) -> Any:
     try:
         return msgpack.unpackb(payload)
     except (ValueError, msgpack.UnpackException) as error:

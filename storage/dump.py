@@ -7,7 +7,7 @@ so and stops. Values print as UTF-8. `.snapshot` and `.txnindex` files are not s
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from runtime.disk import Disk, DiskFile
 from runtime.errors import KvorumError
@@ -31,11 +31,21 @@ class DumpError(KvorumError):
     """A file that cannot be dumped; the message says which can."""
 
 
+ControlText = Callable[[bytes, bytes], str | None]
+"""What to print for a control record, given its key and value; None if it does not know it."""
+
+
 def dump_lines(
-    disk: Disk, path: str, *, deep_iteration: bool = False, print_data_log: bool = False
+    disk: Disk,
+    path: str,
+    *,
+    deep_iteration: bool = False,
+    print_data_log: bool = False,
+    control_text: ControlText = lambda key, value: None,
 ) -> Iterator[str]:
     """Lines of text without newline. `print_data_log` adds keys and values to `deep_iteration`.
 
+    control_text: names control records that mean nothing to storage, those of the quorum.
     Raises DumpError on a missing file or another kind of file, OSError.
     """
     if not disk.exists(path):
@@ -57,7 +67,9 @@ def dump_lines(
     yield f"Log starting offset: {int(base)}"
     file = disk.open(path)
     try:
-        yield from _log_lines(file, deep_iteration or print_data_log, print_data_log)
+        is_deep = deep_iteration or print_data_log
+        for line, control in _log_lines(file, is_deep, print_data_log):
+            yield line if control is None else line + _control_text(control, control_text)
     finally:
         file.close()
 
@@ -71,7 +83,10 @@ def _entries(disk: Disk, path: str, entry_bytes: int) -> bytes:
     return data[: kept * entry_bytes]
 
 
-def _log_lines(file: DiskFile, deep_iteration: bool, print_data_log: bool) -> Iterator[str]:
+def _log_lines(
+    file: DiskFile, deep_iteration: bool, print_data_log: bool
+) -> Iterator[tuple[str, Record | None]]:
+    """Lines, each with the control record whose meaning is to follow."""
     position, size = 0, file.size()
     while position < size:
         prefix = file.pread(HEADER_BYTES, position)
@@ -82,16 +97,18 @@ def _log_lines(file: DiskFile, deep_iteration: bool, print_data_log: bool) -> It
             break
         batch = file.pread(header.size_bytes, position)
         is_valid = check_crc(batch, 0, header)
-        yield _batch_line(header, position, is_valid)
+        yield _batch_line(header, position, is_valid), None
         if deep_iteration and is_valid:
             try:
                 for record in iter_records(batch, 0, header):
-                    yield _record_line(header, record, print_data_log)
+                    line = _record_line(header, record, print_data_log)
+                    yield line, record if header.is_control else None
             except BatchError as error:
-                yield f"| not readable: {error.reason}"
+                yield f"| not readable: {error.reason}", None
         position += header.size_bytes
     if position < size:
-        yield f"Found {size - position} invalid bytes at the end of {file.path.rpartition('/')[2]}"
+        name = file.path.rpartition("/")[2]
+        yield f"Found {size - position} invalid bytes at the end of {name}", None
 
 
 def _timestamp_type(header: BatchHeader) -> str:
@@ -130,9 +147,7 @@ def _record_line(header: BatchHeader, record: Record, print_data_log: bool) -> s
         f" keySize: {key_size} valueSize: {value_size} sequence: {sequence}"
         f" headerKeys: [{header_keys}]"
     )
-    if header.is_control:
-        return line + _control_text(record)
-    if print_data_log:
+    if print_data_log and not header.is_control:
         if record.key is not None:
             line += f" key: {record.key.decode('utf-8', 'replace')}"
         if record.value is not None:
@@ -140,9 +155,12 @@ def _record_line(header: BatchHeader, record: Record, print_data_log: bool) -> s
     return line
 
 
-def _control_text(record: Record) -> str:
+def _control_text(record: Record, control_text: ControlText) -> str:
     if record.key is None or len(record.key) < 4:
         return ""
+    known = control_text(record.key, record.value or b"")
+    if known is not None:
+        return f" {known}"
     kind = int.from_bytes(record.key[2:4], "big", signed=True)
     if kind in _CONTROL_NAMES and record.value is not None and len(record.value) >= 6:
         epoch = int.from_bytes(record.value[2:6], "big", signed=True)

@@ -1,5 +1,6 @@
 """DescribeQuorum (55). Served: v0-2, for `__cluster_metadata` partition 0; asked of the active
-controller, wherever it is. Listeners of nodes are named CONTROLLER.
+controller, wherever it is. Listeners of nodes are named CONTROLLER. Without a leader the answer is
+7 REQUEST_TIMED_OUT within a second; its message says who is missing, its nodes where they are.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import RequestContext
-from broker.controller_api import QuorumDescription, ReplicaState
+from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
@@ -23,7 +24,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             "error_code": described.code,
             "error_message": described.message or None,
             "topics": (),
-            "nodes": (),
+            "nodes": _nodes(described.nodes) if isinstance(described, NoQuorum) else (),
         }
     topics = [
         {
@@ -35,11 +36,14 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         }
         for topic in request.topics
     ]
-    nodes = [
+    return {"error_code": ErrorCode.NONE, "topics": topics, "nodes": _nodes(described.nodes)}
+
+
+def _nodes(nodes: tuple[tuple[int, str, int], ...]) -> list[dict[str, Any]]:
+    return [
         {"node_id": node_id, "listeners": [{"name": "CONTROLLER", "host": host, "port": port}]}
-        for node_id, host, port in described.nodes
+        for node_id, host, port in nodes
     ]
-    return {"error_code": ErrorCode.NONE, "topics": topics, "nodes": nodes}
 
 
 def _partition(topic: str, partition_id: int, quorum: QuorumDescription) -> dict[str, Any]:

@@ -70,6 +70,10 @@ class SimNode:
         return self.config.node_id
 
     @property
+    def is_voter(self) -> bool:
+        return self.node_id in self.config.voters
+
+    @property
     def core(self) -> RaftCore:
         return required(self._core, f"node {self.node_id} is down")
 

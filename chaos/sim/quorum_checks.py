@@ -125,7 +125,7 @@ class QuorumChecks:
         holders = [
             node.node_id
             for node in self.nodes
-            if node.config.is_voter
+            if node.is_voter
             and node.durable_end_offset > offset
             and node.entries[offset : offset + 1] == [entry]
         ]

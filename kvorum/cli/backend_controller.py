@@ -91,8 +91,7 @@ class ControllerBackend:
         }
 
     def _image(self) -> ClusterImage:
-        data, _ = self._client.read_metadata_log()
-        return image_of(data)
+        return image_of(self._client.read_metadata_log())
 
 
 def _topic_row(topic: TopicImage) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def _topic_row(topic: TopicImage) -> dict[str, Any]:
 def _replica(replica: pb.QuorumReplica) -> Row:
     return {
         "node_id": replica.node_id,
-        "directory_id": uuid_text(UUID_ZERO),
+        "directory_id": uuid_text(replica.directory_id or UUID_ZERO),
         "log_end_offset": replica.log_end_offset,
         "last_fetch_timestamp": replica.last_fetch_timestamp_ms,
         "last_caught_up_timestamp": replica.last_caught_up_timestamp_ms,

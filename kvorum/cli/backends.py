@@ -5,7 +5,7 @@ Both give the commands the same plain values: dictionaries with the keys that `-
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -13,9 +13,14 @@ from kvorum.cli.common import (
     EXIT_NO_QUORUM,
     CommandFailed,
     bootstrap_of,
+    warn,
 )
+from metadata import quorum_report
 from runtime.errors import ErrorCode
 from runtime.ids import UUID_ZERO, uuid_text
+
+if TYPE_CHECKING:
+    from kvorum.cli.controller_client import ControllerClient
 
 Row = dict[str, Any]
 
@@ -57,10 +62,29 @@ def open_backend(
     return backend
 
 
+def open_controllers(
+    bootstrap_server: str | None, bootstrap_controller: str | None, timeout_s: float
+) -> ControllerClient:
+    """A client of the controllers themselves; a broker, if that is given, names them."""
+    from kvorum.cli.controller_client import ControllerClient
+
+    kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)
+    no_quorum = None
+    if kind == "broker":
+        backend = KafkaBackend(addresses, timeout_s)
+        try:
+            addresses, no_quorum = backend.controllers()
+        finally:
+            backend.close()
+    return ControllerClient(addresses, timeout_s, no_quorum=no_quorum)
+
+
 def check(code: int, message: str | None, what: str) -> None:
     """Raise CommandFailed for an error code of the cluster."""
     if code == ErrorCode.NONE:
         return
+    if message and quorum_report.is_sentence(message):
+        raise CommandFailed(quorum_report.without_age(message), EXIT_NO_QUORUM)
     try:
         name = ErrorCode(code).name
     except ValueError:
@@ -80,6 +104,7 @@ class KafkaBackend:
         self._connection = KafkaConnection(addresses, timeout_s)
         # The broker must give up, and say why, before this end does.
         self._timeout_ms = int(timeout_s * 1000 * BROKER_SHARE)
+        self._has_warned = False
 
     def close(self) -> None:
         self._connection.close()
@@ -99,6 +124,7 @@ class KafkaBackend:
             },
             flexible=True,
         )
+        self._warn_without_leader()
         rows = []
         for topic in reply.topics:
             check(topic.error_code, None, f"topic {topic.name}")
@@ -155,6 +181,9 @@ class KafkaBackend:
             },
             flexible=True,
         )
+        for gone in reply.responses:
+            if gone.error_code == ErrorCode.REQUEST_TIMED_OUT:
+                check(gone.error_code, gone.error_message, f"topic {gone.name}")
         return [
             {
                 "topic": gone.name,
@@ -177,6 +206,7 @@ class KafkaBackend:
             flexible=True,
         )
         check(reply.error_code, reply.error_message, "describe cluster")
+        self._warn_without_leader()
         return [
             {
                 "broker_id": b.broker_id,
@@ -189,17 +219,7 @@ class KafkaBackend:
         ]
 
     def quorum(self) -> Row:
-        reply = self._connection.call(
-            "describe_quorum",
-            55,
-            2,
-            {
-                "topics": [
-                    {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
-                ]
-            },
-            flexible=True,
-        )
+        reply = self._describe_quorum()
         check(reply.error_code, reply.error_message, "no quorum")
         partition = reply.topics[0].partitions[0]
         check(partition.error_code, partition.error_message, "describe quorum")
@@ -222,6 +242,46 @@ class KafkaBackend:
                 for n in reply.nodes
             ],
         }
+
+    def controllers(self) -> tuple[list[tuple[str, int]], str | None]:
+        """The controllers' addresses, and what is wrong with their quorum, if anything is."""
+        reply = self._describe_quorum()
+        message = reply.error_message or ""
+        no_quorum = quorum_report.without_age(message) if _is_no_quorum(reply) else None
+        if no_quorum is None:
+            check(reply.error_code, message, "describe quorum")
+        return [(n.listeners[0].host, n.listeners[0].port) for n in reply.nodes], no_quorum
+
+    def _describe_quorum(self) -> Any:
+        return self._connection.call(
+            "describe_quorum",
+            55,
+            2,
+            {
+                "topics": [
+                    {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+                ]
+            },
+            flexible=True,
+        )
+
+    def _warn_without_leader(self) -> None:
+        """Brokers answer from their own image; without a leader it may be an old one."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        try:
+            reply = self._describe_quorum()
+        except CommandFailed:
+            return  # a broker that cannot say it; the answer itself has come
+        if _is_no_quorum(reply):
+            warn(f"{reply.error_message}: this is its view")
+
+
+def _is_no_quorum(reply: Any) -> bool:
+    return reply.error_code != ErrorCode.NONE and quorum_report.is_sentence(
+        reply.error_message or ""
+    )
 
 
 def _replica(replica: Any) -> Row:

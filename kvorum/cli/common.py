@@ -30,6 +30,11 @@ class CommandFailed(Exception):
         self.exit_code = exit_code
 
 
+def warn(text: str) -> None:
+    """A line on stderr of a command that answers all the same."""
+    click.echo(f"kvorum: {text}", err=True)
+
+
 output_option = click.option(
     "-o",
     "--output",

@@ -2,144 +2,244 @@
 
 from __future__ import annotations
 
+import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 
-from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed
+from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, warn
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.rpc import admin_pb2_grpc as pb_grpc
-from raft.quorum import majority
+from metadata import quorum_report
+from metadata.snapshot_view import MetadataCopy
 from runtime.errors import ErrorCode
 
-PROBE_TIMEOUT_S = 1.0
+UNREACHABLE_AFTER_S = 1.0
+"""Silence of every controller for so long; a refused connection needs no waiting."""
+
+LEADER_WAIT_S = quorum_report.LEADER_WAIT_MS / 1000
+PROBE_TIMEOUT_S = quorum_report.PROBE_TIMEOUT_MS / 1000
 RETRY_PAUSE_S = 0.02
+
+#: gRPC's own pause before it connects again is a second and more.
+_CHANNEL_OPTIONS = [
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 20),
+    ("grpc.max_reconnect_backoff_ms", 200),
+]
+
+Replies = dict[int, pb.DescribeQuorumReply]
 
 
 class ControllerClient:
-    """Finds the leader from any controller; says what is missing if there is none."""
+    """Finds the leader from any controller; says what is missing if there is none.
 
-    def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
+    no_quorum: what a broker that named these controllers said of their quorum; the answer if
+    none of them can be reached from here either.
+    """
+
+    def __init__(
+        self, addresses: list[tuple[str, int]], timeout_s: float, *, no_quorum: str | None = None
+    ) -> None:
         self._timeout_s = timeout_s
+        self._no_quorum = no_quorum
         self._addresses = [f"{host}:{port}" for host, port in addresses]
+        self._address_by_id: dict[int, str] = {}
         self._channels: dict[str, grpc.Channel] = {}
+        self._has_warned = False
 
     def describe(self) -> pb.DescribeQuorumReply:
         """The leader's description of the quorum.
 
         Raises CommandFailed: unreachable if no controller answers, no quorum if none leads.
         """
-        deadline = time.monotonic() + min(self._timeout_s, PROBE_TIMEOUT_S)
-        while True:
-            replies = self._probe_all()
-            for reply in replies:
-                if reply.leader_id == reply.node_id:
-                    return reply
-            if time.monotonic() > deadline:
-                raise _no_quorum(replies)
-            time.sleep(RETRY_PAUSE_S)
+        return self._leader_within(time.monotonic() + LEADER_WAIT_S)
+
+    def address_of(self, node_id: int) -> str:
+        """host:port at which a controller answered or that another one named. Raises CommandFailed
+        if neither has happened."""
+        address = self._address_by_id.get(node_id)
+        if address is None:
+            known = ", ".join(map(str, sorted(self._address_by_id)))
+            raise CommandFailed(f"no controller has the id {node_id}; there are {known}")
+        return address
 
     def call(self, invoke: Callable[[Any, float], Any]) -> Any:
         """`invoke(stub, timeout s)` on the active controller; its reply, which has a status."""
-        deadline = time.monotonic() + self._timeout_s
+        start = time.monotonic()
+        deadline = start + self._timeout_s
         while True:
-            description = self.describe()
-            address = _address_of(description, description.leader_id)
+            leader_id = self._leader_within(start + LEADER_WAIT_S).node_id
+            address = self._address_by_id[leader_id]
             try:
                 reply = invoke(self._stub(address), max(deadline - time.monotonic(), 0.1))
             except grpc.RpcError as error:
                 raise CommandFailed(
-                    f"controller {description.leader_id} at {address}: {_details(error)}",
-                    EXIT_UNREACHABLE,
+                    f"controller {leader_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
                 ) from error
             if reply.status.code != ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
                 return reply
             time.sleep(RETRY_PAUSE_S)
 
-    def read_metadata_log(self) -> tuple[bytes, int]:
-        """All committed metadata batches, and the end.
+    def read_metadata_log(self) -> MetadataCopy:
+        """All committed metadata.
 
-        Of the leader if one is known, so that what was just acknowledged is among them; else of
-        the first controller that answers.
+        Of the leader, so that what was just acknowledged is among them. Without one it is what
+        some controller has committed, the most that any has; stderr says so and how old it is.
         """
-        problems = []
-        replies = self._probe_all()
-        leader = [
-            _address_of(reply, reply.leader_id)
-            for reply in replies
-            if reply.leader_id == reply.node_id
-        ]
-        for address in dict.fromkeys([*leader, *self._addresses]):
+        replies, leader = self._await_leader(time.monotonic() + LEADER_WAIT_S)
+        source = leader or max(replies.values(), key=lambda reply: reply.high_watermark)
+        if leader is None and not self._has_warned:
+            self._has_warned = True
+            who = f"Controller {source.node_id}"
+            sentence = self._sentence(replies)
+            text = quorum_report.with_age(sentence, who, source.leaderless_ms)
+            warn(f"{text}: this is its view")
+        address = self._address_by_id[source.node_id]
+        try:
+            chunks = list(
+                self._stub(address).ReadMetadataLog(
+                    pb.ReadMetadataLogRequest(from_offset=0), timeout=self._timeout_s
+                )
+            )
+        except grpc.RpcError as error:
+            raise CommandFailed(
+                f"controller {source.node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
+            ) from error
+        return MetadataCopy(
+            snapshot=b"".join(chunk.snapshot for chunk in chunks),
+            records=b"".join(chunk.records for chunk in chunks),
+            high_watermark=chunks[-1].high_watermark if chunks else 0,
+        )
+
+    def read_timelines(self) -> list[tuple[int, int, str]]:
+        """(milliseconds since 1970, node, text) of every reachable controller, by time.
+
+        stderr names those that could not be asked.
+        """
+        lines: list[tuple[int, int, str]] = []
+        replies = self._probe(is_leader_enough=False)
+        missing = {node.node_id for reply in replies.values() for node in reply.nodes}
+        for node_id in replies:
+            address = self._address_by_id[node_id]
             try:
-                chunks = list(
-                    self._stub(address).ReadMetadataLog(
-                        pb.ReadMetadataLogRequest(from_offset=0), timeout=self._timeout_s
-                    )
+                reply = self._stub(address).ReadElectionTimeline(
+                    pb.ReadElectionTimelineRequest(), timeout=self._timeout_s
                 )
             except grpc.RpcError as error:
-                problems.append(f"{address} ({_details(error)})")
-                continue
-            end = chunks[-1].high_watermark if chunks else 0
-            return b"".join(chunk.records for chunk in chunks), end
+                raise CommandFailed(
+                    f"controller {node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
+                ) from error
+            lines += [(line.timestamp_ms, node_id, line.text) for line in reply.lines]
+            missing.discard(node_id)
+        for node_id in sorted(missing):
+            at = self._address_by_id.get(node_id, "an unknown address")
+            warn(f"controller {node_id} at {at} is not reachable: its lines are missing")
+        # By time only: lines of one node keep their order within a millisecond.
+        return sorted(lines, key=lambda line: line[0])
+
+    def read_flight_record(self, node_id: int) -> Iterator[bytes]:
+        """The flight record of one controller, in pieces. Raises CommandFailed."""
+        self._probe(is_leader_enough=False)
+        address = self.address_of(node_id)
+        try:
+            for chunk in self._stub(address).ReadFlightRecord(
+                pb.ReadFlightRecordRequest(), timeout=self._timeout_s
+            ):
+                yield chunk.lines
+        except grpc.RpcError as error:
+            raise CommandFailed(
+                f"controller {node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
+            ) from error
+
+    def _leader_within(self, deadline: float) -> pb.DescribeQuorumReply:
+        replies, leader = self._await_leader(deadline)
+        if leader is None:
+            raise CommandFailed(self._sentence(replies), EXIT_NO_QUORUM)
+        return leader
+
+    def _await_leader(self, deadline: float) -> tuple[Replies, pb.DescribeQuorumReply | None]:
+        """Who answered, and the leader if there is one by then; an outage is not waited for."""
+        answered: Replies = {}
+        while True:
+            replies = self._probe()
+            answered |= replies
+            now = list(replies.values())
+            leader: pb.DescribeQuorumReply | None = quorum_report.leader_of(now)
+            is_over = time.monotonic() >= deadline or quorum_report.is_outage(now)
+            if leader is not None or is_over:
+                return answered, leader
+            time.sleep(RETRY_PAUSE_S)
+
+    def _probe(self, *, is_leader_enough: bool = True) -> Replies:
+        """Answers of the given controllers and of those they name. Raises CommandFailed if none."""
+        start = time.monotonic()
+        while True:
+            replies, problems, is_silent = self._probe_round(is_leader_enough)
+            if replies:
+                return replies
+            if not is_silent or time.monotonic() - start > min(
+                self._timeout_s, UNREACHABLE_AFTER_S
+            ):
+                break
+        if self._no_quorum is not None:
+            raise CommandFailed(self._no_quorum, EXIT_NO_QUORUM)
         raise CommandFailed(f"no controller reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
 
-    def _probe_all(self) -> list[pb.DescribeQuorumReply]:
-        """Answers of the given controllers and of those they name."""
-        replies: dict[int, pb.DescribeQuorumReply] = {}
-        problems = []
-        todo = list(self._addresses)
-        seen = set(todo)
-        while todo:
-            address = todo.pop(0)
+    def _probe_round(self, is_leader_enough: bool) -> tuple[Replies, list[str], bool]:
+        """All at once: (answers, who failed and why, whether somebody was merely silent)."""
+        replies: Replies = {}
+        problems: list[str] = []
+        is_silent = False
+        done: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        pending: dict[str, Any] = {}
+
+        def ask(address: str) -> None:
+            call = self._stub(address).DescribeQuorum.future(
+                pb.DescribeQuorumRequest(), timeout=min(self._timeout_s, PROBE_TIMEOUT_S)
+            )
+            pending[address] = call
+            call.add_done_callback(lambda ended: done.put((address, ended)))
+
+        asked = list(dict.fromkeys([*self._addresses, *self._address_by_id.values()]))
+        for address in asked:
+            ask(address)
+        while pending:
+            address, call = done.get()
+            del pending[address]
             try:
-                reply = self._stub(address).DescribeQuorum(
-                    pb.DescribeQuorumRequest(), timeout=min(self._timeout_s, PROBE_TIMEOUT_S)
-                )
+                reply: pb.DescribeQuorumReply = call.result()
             except grpc.RpcError as error:
+                is_silent = is_silent or call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
                 problems.append(f"{address} ({_details(error)})")
                 continue
             replies[reply.node_id] = reply
-            if reply.leader_id == reply.node_id:
+            # Where it answered, which may be another way than the one it names itself.
+            self._address_by_id[reply.node_id] = address
+            if is_leader_enough and quorum_report.leader_of(list(replies.values())) is not None:
                 break
-            # The leader first, if it is known.
-            named = sorted(reply.nodes, key=lambda n: n.node_id != reply.leader_id)
-            for node in named:
-                other = f"{node.host}:{node.port}"
-                if other not in seen and node.node_id not in replies:
-                    seen.add(other)
-                    todo.append(other)
-        if not replies:
-            raise CommandFailed(
-                f"no controller reachable at {', '.join(problems)}", EXIT_UNREACHABLE
-            )
-        return list(replies.values())
+            for node in reply.nodes:
+                named = f"{node.host}:{node.port}"
+                known = self._address_by_id.setdefault(node.node_id, named)
+                if known == named and named not in asked:
+                    asked.append(named)
+                    ask(named)
+        for call in pending.values():
+            call.cancel()
+        return replies, problems, is_silent
+
+    def _sentence(self, replies: Replies) -> str:
+        return quorum_report.say(list(replies.values()), self._address_by_id)
 
     def _stub(self, address: str) -> Any:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = grpc.insecure_channel(
-                address, options=[("grpc.enable_http_proxy", 0)]
+                address, options=_CHANNEL_OPTIONS
             )
         return pb_grpc.AdminStub(channel)
-
-
-def _no_quorum(replies: list[pb.DescribeQuorumReply]) -> CommandFailed:
-    voters = max(len(reply.voters) for reply in replies)
-    epoch = max(reply.leader_epoch for reply in replies)
-    return CommandFailed(
-        f"no quorum: {len(replies)} of {voters} voters reachable, epoch {epoch}, "
-        f"need {majority(voters)}",
-        EXIT_NO_QUORUM,
-    )
-
-
-def _address_of(description: pb.DescribeQuorumReply, node_id: int) -> str:
-    for node in description.nodes:
-        if node.node_id == node_id:
-            return f"{node.host}:{node.port}"
-    raise CommandFailed(f"the quorum names no address for its leader {node_id}")
 
 
 def _details(error: Any) -> str:

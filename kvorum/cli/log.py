@@ -17,13 +17,17 @@ def log() -> None:
 @click.option("--print-data-log", is_flag=True, help="A line for each record as well.")
 def dump(paths: tuple[str, ...], print_data_log: bool) -> None:
     """Print what kafka-dump-log prints for segment files PATHS."""
+    from raft.control_text import control_text
     from runtime.disk import OsDisk
     from runtime.errors import KvorumError
     from storage.dump import dump_lines
 
     for path in paths:
         try:
-            for line in dump_lines(OsDisk(), path, print_data_log=print_data_log):
+            lines = dump_lines(
+                OsDisk(), path, print_data_log=print_data_log, control_text=control_text
+            )
+            for line in lines:
                 click.echo(line)
         except KvorumError as error:
             raise CommandFailed(str(error)) from error

@@ -11,12 +11,15 @@ from kvorum import __version__
 
 _NOUNS = {
     "dev": ("kvorum.cli.dev:dev", "Start a whole cluster on this machine."),
+    "init": ("kvorum.cli.init:init", "Write the configuration of a cluster's nodes."),
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
     "brokers": ("kvorum.cli.brokers:brokers", "List and describe brokers."),
     "quorum": ("kvorum.cli.quorum:quorum", "Status and replication of the metadata quorum."),
+    "raft": ("kvorum.cli.raft:raft", "Flight records of the quorum's nodes: fetch, replay."),
     "metadata": ("kvorum.cli.metadata:metadata", "Look into the cluster metadata, export it."),
+    "snapshot": ("kvorum.cli.snapshot:snapshot", "Look into snapshot files on disk."),
     "log": ("kvorum.cli.log:log", "Look into log segments on disk."),
     "chaos": ("kvorum.cli.chaos:chaos", "Run an experiment against a real cluster."),
     "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, prove it, analyse it."),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, bootstrap_of, cluster_options, show
+from kvorum.cli.common import CommandFailed, cluster_options, show
+
+if TYPE_CHECKING:
+    from metadata.snapshot_view import MetadataCopy
 
 
 @click.group()
@@ -69,7 +72,7 @@ def export(out: str, **options: Any) -> None:
     from metadata.export import export_metadata
 
     try:
-        rows = export_metadata(_data(options), out)
+        rows = export_metadata(_copy(options), out)
     except ImportError as error:
         raise CommandFailed("the export needs pyarrow: pip install 'kvorum[export]'") from error
     table = [{"file": f"{out}/{name}.parquet", "rows": count} for name, count in rows.items()]
@@ -81,33 +84,34 @@ def _image(options: dict[str, Any]) -> Any:
         return _image_in(options["snapshot"])
     from metadata.snapshot_view import image_of
 
-    return image_of(_data(options))
+    return image_of(_copy(options))
 
 
 def _image_in(path: str) -> Any:
     import asyncio
 
+    from metadata.record_codec import UnreadableRecord
     from metadata.snapshot_job import image_of_snapshot
+    from runtime.async_disk import OsAsyncDisk
     from runtime.errors import CorruptData
     from snapshots.store import read_snapshot
 
     try:
-        return image_of_snapshot(asyncio.run(read_snapshot(path)))
+        return image_of_snapshot(asyncio.run(read_snapshot(OsAsyncDisk(), path)))
     except CorruptData as error:
         raise CommandFailed(str(error)) from error
+    except UnreadableRecord as error:
+        raise CommandFailed(f"{path}: {error}") from error
 
 
-def _data(options: dict[str, Any]) -> bytes:
-    """The committed metadata log. A broker names the controllers; one of them sends it."""
-    from kvorum.cli.backends import open_backend
-    from kvorum.cli.controller_client import ControllerClient
+def _copy(options: dict[str, Any]) -> MetadataCopy:
+    """The committed metadata. A broker names the controllers; one of them sends it."""
+    from kvorum.cli.backends import open_controllers
 
-    kind, addresses = bootstrap_of(options["bootstrap_server"], options["bootstrap_controller"])
-    if kind == "broker":
-        backend = open_backend(options["bootstrap_server"], None, options["timeout"])
-        addresses = [(node["host"], node["port"]) for node in backend.quorum()["nodes"]]
-    data, _ = ControllerClient(addresses, options["timeout"]).read_metadata_log()
-    return data
+    controllers = open_controllers(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    return controllers.read_metadata_log()
 
 
 @metadata.command()
@@ -123,11 +127,14 @@ def snapshot(out: str, **options: Any) -> None:
     import asyncio
 
     from metadata.snapshot_job import header_of, payloads_of
-    from runtime.clock import wall_ms
-    from snapshots.store import write_snapshot
+    from metadata.snapshot_view import image_of, timestamp_of
+    from runtime.async_disk import OsAsyncDisk
+    from snapshots.store import SnapshotStore
 
-    image = _image(options)
+    copy = _copy(options)
+    image = image_of(copy)
     os.makedirs(out, exist_ok=True)
-    header = header_of(image, timestamp_ms=wall_ms())
-    path = asyncio.run(write_snapshot(out, header, payloads_of(image)))
+    header = header_of(image, timestamp_ms=timestamp_of(copy))
+    store = SnapshotStore(OsAsyncDisk(), out)
+    path = store.path(asyncio.run(store.write(header, payloads_of(image))))
     show(options["output"], {"file": path, "end_offset": image.end_offset, "epoch": image.epoch})

@@ -1,18 +1,26 @@
-"""`kvorum quorum`: status and replication, in kafka-metadata-quorum's own words."""
+"""`kvorum quorum`: status and replication, in kafka-metadata-quorum's own words; the timeline of
+elections, in ours."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from kvorum.cli.common import cluster_options, show
+from kvorum.cli.recover import recover
+from kvorum.cli.voters import add_voter, remove_voter
 
 
 @click.group()
 def quorum() -> None:
-    """Status and replication of the metadata quorum."""
+    """Status, replication and elections of the metadata quorum."""
+
+
+for command in (add_voter, remove_voter, recover):
+    quorum.add_command(command)
 
 
 @quorum.command()
@@ -82,6 +90,29 @@ def replication(**options: Any) -> None:
     }
     for line in [list(columns), *([row[key] for key in columns.values()] for row in rows)]:
         click.echo("\t".join(f"{cell!s:<16}" for cell in line).rstrip())
+
+
+@quorum.command()
+@click.option("--node", "node_id", type=int, help="Lines of this controller only.")
+@cluster_options
+def timeline(node_id: int | None, **options: Any) -> None:
+    """What the controllers saw of elections since they started: who stood, who refused and why."""
+    from kvorum.cli.backends import open_controllers
+
+    controllers = open_controllers(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    rows = [
+        {"time": _iso(at_ms), "timestamp_ms": at_ms, "node": node, "text": text}
+        for at_ms, node, text in controllers.read_timelines()
+        if node_id in (None, node)
+    ]
+    show(options["output"], rows, ["time", "node", "text"])
+
+
+def _iso(at_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _describe(options: dict[str, Any]) -> dict[str, Any]:

@@ -152,16 +152,20 @@ class DescribeQuorumRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class QuorumReplica(_message.Message):
-    __slots__ = ("node_id", "log_end_offset", "last_fetch_timestamp_ms", "last_caught_up_timestamp_ms")
+    __slots__ = ("node_id", "log_end_offset", "last_fetch_timestamp_ms", "last_caught_up_timestamp_ms", "directory_id", "address")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_FETCH_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_CAUGHT_UP_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     log_end_offset: int
     last_fetch_timestamp_ms: int
     last_caught_up_timestamp_ms: int
-    def __init__(self, node_id: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., last_fetch_timestamp_ms: _Optional[int] = ..., last_caught_up_timestamp_ms: _Optional[int] = ...) -> None: ...
+    directory_id: bytes
+    address: str
+    def __init__(self, node_id: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., last_fetch_timestamp_ms: _Optional[int] = ..., last_caught_up_timestamp_ms: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., address: _Optional[str] = ...) -> None: ...
 
 class QuorumNode(_message.Message):
     __slots__ = ("node_id", "host", "port")
@@ -174,7 +178,7 @@ class QuorumNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumReply(_message.Message):
-    __slots__ = ("status", "cluster_id", "node_id", "leader_id", "leader_epoch", "high_watermark", "role", "voters", "observers", "nodes")
+    __slots__ = ("status", "cluster_id", "node_id", "leader_id", "leader_epoch", "high_watermark", "role", "voters", "observers", "nodes", "leaderless_ms")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +189,7 @@ class DescribeQuorumReply(_message.Message):
     VOTERS_FIELD_NUMBER: _ClassVar[int]
     OBSERVERS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    LEADERLESS_MS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     cluster_id: str
     node_id: int
@@ -195,7 +200,8 @@ class DescribeQuorumReply(_message.Message):
     voters: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
     observers: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
     nodes: _containers.RepeatedCompositeFieldContainer[QuorumNode]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., role: _Optional[str] = ..., voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[QuorumNode, _Mapping]]] = ...) -> None: ...
+    leaderless_ms: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., role: _Optional[str] = ..., voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[QuorumNode, _Mapping]]] = ..., leaderless_ms: _Optional[int] = ...) -> None: ...
 
 class ReadMetadataLogRequest(_message.Message):
     __slots__ = ("from_offset",)
@@ -204,11 +210,45 @@ class ReadMetadataLogRequest(_message.Message):
     def __init__(self, from_offset: _Optional[int] = ...) -> None: ...
 
 class MetadataLogChunk(_message.Message):
-    __slots__ = ("records", "high_watermark", "epoch")
+    __slots__ = ("records", "high_watermark", "epoch", "snapshot")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     records: bytes
     high_watermark: int
     epoch: int
-    def __init__(self, records: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    snapshot: bytes
+    def __init__(self, records: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., epoch: _Optional[int] = ..., snapshot: _Optional[bytes] = ...) -> None: ...
+
+class ReadElectionTimelineRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TimelineLine(_message.Message):
+    __slots__ = ("timestamp_ms", "text")
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    timestamp_ms: int
+    text: str
+    def __init__(self, timestamp_ms: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class ReadElectionTimelineReply(_message.Message):
+    __slots__ = ("status", "node_id", "lines")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    node_id: int
+    lines: _containers.RepeatedCompositeFieldContainer[TimelineLine]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., node_id: _Optional[int] = ..., lines: _Optional[_Iterable[_Union[TimelineLine, _Mapping]]] = ...) -> None: ...
+
+class ReadFlightRecordRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FlightRecordChunk(_message.Message):
+    __slots__ = ("lines",)
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    lines: bytes
+    def __init__(self, lines: _Optional[bytes] = ...) -> None: ...

@@ -59,6 +59,16 @@ class AdminStub(object):
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.ReadMetadataLogRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_admin__pb2.MetadataLogChunk.FromString,
                 _registered_method=True)
+        self.ReadElectionTimeline = channel.unary_unary(
+                '/kvorum.rpc.Admin/ReadElectionTimeline',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineReply.FromString,
+                _registered_method=True)
+        self.ReadFlightRecord = channel.unary_stream(
+                '/kvorum.rpc.Admin/ReadFlightRecord',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.ReadFlightRecordRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.FlightRecordChunk.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -90,7 +100,22 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReadMetadataLog(self, request, context):
-        """The metadata log as this node has it committed: record batches in Kafka's format.
+        """The metadata as this node has it committed: a snapshot file in pieces if its log begins above
+        from_offset, then record batches in Kafka's format.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadElectionTimeline(self, request, context):
+        """What this node itself saw of elections since it started, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadFlightRecord(self, request, context):
+        """This node's flight record; UNIMPLEMENTED if it keeps none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,6 +148,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ReadMetadataLog,
                     request_deserializer=kvorum_dot_rpc_dot_admin__pb2.ReadMetadataLogRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_admin__pb2.MetadataLogChunk.SerializeToString,
+            ),
+            'ReadElectionTimeline': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadElectionTimeline,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineReply.SerializeToString,
+            ),
+            'ReadFlightRecord': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadFlightRecord,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.ReadFlightRecordRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.FlightRecordChunk.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -260,6 +295,60 @@ class Admin(object):
             '/kvorum.rpc.Admin/ReadMetadataLog',
             kvorum_dot_rpc_dot_admin__pb2.ReadMetadataLogRequest.SerializeToString,
             kvorum_dot_rpc_dot_admin__pb2.MetadataLogChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadElectionTimeline(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/ReadElectionTimeline',
+            kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.ReadElectionTimelineReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadFlightRecord(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kvorum.rpc.Admin/ReadFlightRecord',
+            kvorum_dot_rpc_dot_admin__pb2.ReadFlightRecordRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.FlightRecordChunk.FromString,
             options,
             channel_credentials,
             insecure,

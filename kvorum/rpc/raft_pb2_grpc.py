@@ -54,6 +54,26 @@ class RaftStub(object):
                 request_serializer=kvorum_dot_rpc_dot_raft__pb2.FetchRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_raft__pb2.FetchResponse.FromString,
                 _registered_method=True)
+        self.FetchSnapshot = channel.unary_unary(
+                '/kvorum.rpc.Raft/FetchSnapshot',
+                request_serializer=kvorum_dot_rpc_dot_raft__pb2.FetchSnapshotRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_raft__pb2.FetchSnapshotResponse.FromString,
+                _registered_method=True)
+        self.AddVoter = channel.unary_unary(
+                '/kvorum.rpc.Raft/AddVoter',
+                request_serializer=kvorum_dot_rpc_dot_raft__pb2.AddVoterRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.FromString,
+                _registered_method=True)
+        self.RemoveVoter = channel.unary_unary(
+                '/kvorum.rpc.Raft/RemoveVoter',
+                request_serializer=kvorum_dot_rpc_dot_raft__pb2.RemoveVoterRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.FromString,
+                _registered_method=True)
+        self.UpdateVoter = channel.unary_unary(
+                '/kvorum.rpc.Raft/UpdateVoter',
+                request_serializer=kvorum_dot_rpc_dot_raft__pb2.UpdateVoterRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.FromString,
+                _registered_method=True)
 
 
 class RaftServicer(object):
@@ -84,6 +104,32 @@ class RaftServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchSnapshot(self, request, context):
+        """A piece of a snapshot (KIP-630).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddVoter(self, request, context):
+        """Changes of the voter set (KIP-853); answered by the leader once they are committed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveVoter(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateVoter(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RaftServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -106,6 +152,26 @@ def add_RaftServicer_to_server(servicer, server):
                     servicer.Fetch,
                     request_deserializer=kvorum_dot_rpc_dot_raft__pb2.FetchRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_raft__pb2.FetchResponse.SerializeToString,
+            ),
+            'FetchSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchSnapshot,
+                    request_deserializer=kvorum_dot_rpc_dot_raft__pb2.FetchSnapshotRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_raft__pb2.FetchSnapshotResponse.SerializeToString,
+            ),
+            'AddVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddVoter,
+                    request_deserializer=kvorum_dot_rpc_dot_raft__pb2.AddVoterRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.SerializeToString,
+            ),
+            'RemoveVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVoter,
+                    request_deserializer=kvorum_dot_rpc_dot_raft__pb2.RemoveVoterRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.SerializeToString,
+            ),
+            'UpdateVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateVoter,
+                    request_deserializer=kvorum_dot_rpc_dot_raft__pb2.UpdateVoterRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -216,6 +282,114 @@ class Raft(object):
             '/kvorum.rpc.Raft/Fetch',
             kvorum_dot_rpc_dot_raft__pb2.FetchRequest.SerializeToString,
             kvorum_dot_rpc_dot_raft__pb2.FetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Raft/FetchSnapshot',
+            kvorum_dot_rpc_dot_raft__pb2.FetchSnapshotRequest.SerializeToString,
+            kvorum_dot_rpc_dot_raft__pb2.FetchSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Raft/AddVoter',
+            kvorum_dot_rpc_dot_raft__pb2.AddVoterRequest.SerializeToString,
+            kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Raft/RemoveVoter',
+            kvorum_dot_rpc_dot_raft__pb2.RemoveVoterRequest.SerializeToString,
+            kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Raft/UpdateVoter',
+            kvorum_dot_rpc_dot_raft__pb2.UpdateVoterRequest.SerializeToString,
+            kvorum_dot_rpc_dot_raft__pb2.VoterChangeResponse.FromString,
             options,
             channel_credentials,
             insecure,

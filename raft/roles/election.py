@@ -22,7 +22,7 @@ from raft.transitions import (
     become_unattached,
 )
 from runtime.errors import ErrorCode
-from runtime.ids import NO_NODE
+from runtime.ids import NO_NODE, UUID_ZERO
 
 if TYPE_CHECKING:
     from raft.core import RaftCore
@@ -90,7 +90,13 @@ def on_vote_request(core: RaftCore, request: VoteRequest, token: int, now_ms: in
         refusal = _vote_refusal(core, request)
         if not refusal and core.voted_id == NO_NODE:
             # The vote is on disk before the answer leaves: PersistVoteState precedes Reply.
-            become_unattached(core, core.epoch, now_ms, voted_id=request.candidate_id)
+            become_unattached(
+                core,
+                core.epoch,
+                now_ms,
+                voted_id=request.candidate_id,
+                voted_directory_id=request.candidate_directory_id,
+            )
     kind = "pre-vote" if request.is_pre_vote else "vote"
     verdict = f"refused reason={refusal!r}" if refusal else "granted"
     core.emit(Noted(f"epoch={core.epoch} {kind} for={request.candidate_id} {verdict}"))
@@ -111,7 +117,8 @@ def on_vote_request(core: RaftCore, request: VoteRequest, token: int, now_ms: in
 def _invalid(core: RaftCore, request: VoteRequest) -> ErrorCode:
     # A candidate's log cannot hold its own epoch yet; a pre-vote is asked in the epoch of the log.
     last_epoch_limit = request.epoch if request.is_pre_vote else request.epoch - 1
-    if request.voter_id != core.config.node_id:
+    if not core.is_meant(request.voter_id, request.voter_directory_id):
+        # A wiped disk under an old id must not vote: what its predecessor promised is forgotten.
         return ErrorCode.INVALID_VOTER_KEY
     if request.end_offset < 0 or not 0 <= request.last_epoch <= last_epoch_limit:
         return ErrorCode.INVALID_REQUEST
@@ -135,7 +142,10 @@ def _pre_vote_refusal(core: RaftCore, request: VoteRequest) -> str:
 
 
 def _vote_refusal(core: RaftCore, request: VoteRequest) -> str:
-    if core.voted_id == request.candidate_id:
+    if (core.voted_id, core.voted_directory_id) == (
+        request.candidate_id,
+        request.candidate_directory_id,
+    ):
         return ""
     if core.voted_id != NO_NODE:
         return f"voted for {core.voted_id}"
@@ -154,7 +164,7 @@ def _stale_log(core: RaftCore, request: VoteRequest) -> str:
 
 
 def _ask_all(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
-    for voter_id in core.config.voters:
+    for voter_id in core.voter_set.ids:
         if voter_id != core.config.node_id:
             _ask(core, role, voter_id)
 
@@ -162,6 +172,7 @@ def _ask_all(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None
 def _ask(core: RaftCore, role: Prospective | Candidate, voter_id: int) -> None:
     correlation_id = core.next_correlation_id()
     role.pending[correlation_id] = voter_id
+    voter = core.voter_set.get(voter_id)
     core.emit(
         SendRequest(
             voter_id,
@@ -174,13 +185,15 @@ def _ask(core: RaftCore, role: Prospective | Candidate, voter_id: int) -> None:
                 last_epoch=core.log.last_epoch,
                 end_offset=core.log.end_offset,
                 is_pre_vote=isinstance(role, Prospective),
+                candidate_directory_id=core.config.directory_id,
+                voter_directory_id=UUID_ZERO if voter is None else voter.directory_id,
             ),
         )
     )
 
 
 def _count(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
-    voters = core.config.voters
+    voters = core.voter_set.ids
     if len(role.granted) >= majority(len(voters)):
         if isinstance(role, Prospective):
             candidate = become_candidate(core, now_ms)
@@ -201,7 +214,7 @@ def _hasten_if_split(core: RaftCore, role: Prospective | Candidate, now_ms: int)
     Two followers that lose the same leader at once may split the votes; the dead leader's own
     will not come. Each tries again after a short random time, so one of them will be first.
     """
-    silent = set(core.config.voters) - role.granted - role.rejected - role.failed
+    silent = set(core.voter_set.ids) - role.granted - role.rejected - role.failed
     if isinstance(role, Candidate) and not silent and not role.is_hastened:
         role.is_hastened = True
         wait_ms = core.rng.randrange(3 * core.config.leader_loss_grace_ms)

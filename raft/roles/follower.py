@@ -1,12 +1,15 @@
-"""Following: one fetch in flight, truncate where the leader says, append, fsync, ask again."""
+"""Following: one fetch in flight, truncate where the leader says, append, fsync, ask again.
+
+A snapshot that the leader sends for lack of log is `raft.roles.snapshots`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from raft.effects import AppendFetched, FlushLog, Noted, SendRequest, TruncateLog
-from raft.messages import FetchRequest, FetchResponse
-from raft.roles import election
+from raft.messages import FetchRequest, FetchResponse, UpdateVoterRequest, VoterChangeResponse
+from raft.roles import election, snapshots
 from raft.roles.states import NEVER_MS, Follower, Unattached
 from raft.transitions import become_follower, become_unattached
 from runtime.errors import ErrorCode, invariant
@@ -14,6 +17,10 @@ from runtime.ids import NO_NODE
 
 if TYPE_CHECKING:
     from raft.core import RaftCore
+
+
+UPDATE_VOTER_FETCH_TIMEOUTS = 3
+"""Pause between two UpdateVoter requests, in fetch timeouts (kraft.md section 2)."""
 
 
 def on_tick(core: RaftCore, role: Follower, now_ms: int) -> None:
@@ -28,20 +35,25 @@ def on_tick(core: RaftCore, role: Follower, now_ms: int) -> None:
         fetch(core, role, now_ms)
     elif now_ms >= role.retry_at_ms:
         fetch(core, role, now_ms)
+    if now_ms >= role.update_voter_at_ms and core.role is role:
+        _update_voter(core, role, now_ms)
 
 
 def fetch(core: RaftCore, role: Follower, now_ms: int) -> None:
     """Ask the leader for what comes next, once all of the own log is on disk.
 
     The fetch vouches for everything below its offset. A node that led before may still have a
-    flush of its own under way.
+    flush of its own under way. A controller that does not vote vouches as well: it may become a
+    voter by the very next record, and then its earlier fetches count.
     """
     role.retry_at_ms = NEVER_MS
     role.request_deadline_ms = NEVER_MS
-    if core.config.is_voter and core.log.flushed_end_offset < core.log.end_offset:
+    vouches = core.is_voter or core.config.address is not None
+    if vouches and core.log.flushed_end_offset < core.log.end_offset:
         role.is_flushing = True
         core.emit(FlushLog(core.log.end_offset, core.log.generation))
         return
+    role.is_flushing = False
     role.correlation_id = send_fetch(core, role.leader_id)
     role.request_deadline_ms = now_ms + core.config.request_timeout_ms
 
@@ -60,6 +72,8 @@ def send_fetch(core: RaftCore, receiver_id: int) -> int:
                 fetch_offset=core.log.end_offset,
                 last_fetched_epoch=core.log.last_epoch,
                 high_watermark=core.high_watermark,
+                replica_directory_id=core.config.directory_id,
+                address=None if core.is_voter else core.config.address,
             ),
         )
     )
@@ -77,10 +91,11 @@ def on_fetch_response(
     if response.error is not ErrorCode.NONE:
         _on_fetch_error(core, role, response, now_ms)
         return
-    role.has_fetched = True
-    role.is_leader_lost = False
-    role.stand_at_ms = NEVER_MS
-    role.fetch_deadline_ms = core.random_fetch_deadline_ms(now_ms)
+    note_success(core, role, now_ms)
+    if response.snapshot is not None:
+        snapshots.begin(core, role, response.snapshot, now_ms)
+        return
+    snapshots.abandon(core)  # the log itself can be continued after all
     if response.diverging is not None:
         _truncate(core, response)
         fetch(core, role, now_ms)
@@ -91,13 +106,21 @@ def on_fetch_response(
     fetch(core, role, now_ms)
 
 
+def note_success(core: RaftCore, role: Follower, now_ms: int) -> None:
+    """The leader answered: it lives."""
+    role.has_fetched = True
+    role.is_leader_lost = False
+    role.stand_at_ms = NEVER_MS
+    role.fetch_deadline_ms = core.random_fetch_deadline_ms(now_ms)
+
+
 def on_request_failed(core: RaftCore, role: Follower, correlation_id: int, now_ms: int) -> None:
     """The connection to the leader broke or was refused."""
     if correlation_id != role.correlation_id:
         return
     role.correlation_id = -1
     role.request_deadline_ms = NEVER_MS
-    if not core.config.is_voter:
+    if not core.is_voter:
         _look_elsewhere(core, now_ms)
         return
     role.retry_at_ms = now_ms + core.config.retry_backoff_ms
@@ -115,7 +138,11 @@ def discover(core: RaftCore, role: Unattached, now_ms: int) -> None:
     """An observer asks any voter; the answer names the leader."""
     # An answer comes at once, or after the longest wait if that voter is the leader itself.
     role.discover_at_ms = now_ms + 2 * core.config.fetch_wait_max_ms
-    candidates = core.config.voters
+    # Voters learnt from the log may all have moved; a dynamic node asks the bootstrap servers too.
+    candidates = core.voter_set.ids + core.config.bootstrap_ids
+    candidates = tuple(c for c in candidates if c != core.config.node_id)
+    if not candidates:
+        return
     if now_ms < role.distrusted_until_ms:
         others = tuple(voter for voter in candidates if voter != role.lost_leader_id)
         candidates = others or candidates
@@ -127,8 +154,9 @@ def on_discovery_response(
 ) -> None:
     """An answer that named no leader, or the leader's own."""
     role.correlation_id = -1
-    if response.error is ErrorCode.NONE:
-        become_follower(core, core.epoch, sender_id, now_ms)
+    leader_id = response.leader_id if response.leader_id != NO_NODE else sender_id
+    if response.error is ErrorCode.NONE and leader_id >= 0:
+        become_follower(core, core.epoch, leader_id, now_ms)
     else:
         role.discover_at_ms = now_ms + core.config.retry_backoff_ms
 
@@ -162,7 +190,7 @@ def _append(core: RaftCore, response: FetchResponse) -> None:
 
 
 def _on_fetch_error(core: RaftCore, role: Follower, response: FetchResponse, now_ms: int) -> None:
-    if not core.config.is_voter and response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+    if not core.is_voter and response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         _look_elsewhere(core, now_ms)
         return
     role.retry_at_ms = now_ms + core.config.retry_backoff_ms
@@ -182,10 +210,27 @@ def _lose_leader(core: RaftCore, role: Follower, now_ms: int, reason: str) -> No
 
 
 def _give_up(core: RaftCore, now_ms: int, reason: str) -> None:
-    if core.config.is_voter:
+    if core.is_voter:
         election.stand(core, now_ms, reason)
     else:
         _look_elsewhere(core, now_ms)
+
+
+def _update_voter(core: RaftCore, role: Follower, now_ms: int) -> None:
+    """Tell the leader where this voter listens now (KIP-853, UpdateVoter)."""
+    role.update_voter_at_ms = NEVER_MS
+    voter = core.own_voter
+    if voter is None or not core.is_voter_entry_stale:
+        return
+    role.update_voter_at_ms = now_ms + UPDATE_VOTER_FETCH_TIMEOUTS * core.config.fetch_timeout_ms
+    request = UpdateVoterRequest(cluster_id=core.config.cluster_id, epoch=core.epoch, voter=voter)
+    core.emit(SendRequest(role.leader_id, core.next_correlation_id(), request))
+
+
+def on_update_response(core: RaftCore, response: VoterChangeResponse) -> None:
+    """The log itself will tell that the change is made; a refusal is tried again later."""
+    if response.error is not ErrorCode.NONE:
+        core.emit(Noted(f"epoch={core.epoch} voter update refused reason={response.message!r}"))
 
 
 def _look_elsewhere(core: RaftCore, now_ms: int) -> None:

@@ -10,6 +10,7 @@ from raft.effects import (
     FlushLog,
     Reply,
     ReplyWithRecords,
+    ReplyWithSnapshot,
     SendRequest,
 )
 from raft.events import Propose
@@ -18,13 +19,17 @@ from raft.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
 )
 from raft.model import BatchSpan, OffsetAndEpoch
-from raft.progress import ParkedFetch, ReplicaProgress
+from raft.progress import ParkedFetch, ReplicaKey, ReplicaProgress
 from raft.quorum import committed_offset, majority
+from raft.roles import voter_changes
 from raft.roles.states import NEVER_MS, Leader
 from raft.transitions import become_leader, become_resigned
 from runtime.errors import ErrorCode, invariant
+from runtime.ids import UUID_ZERO
 
 if TYPE_CHECKING:
     from raft.core import RaftCore
@@ -34,31 +39,50 @@ OBSERVER_SESSION_MS = 300_000
 
 
 def begin_epoch(core: RaftCore, granting: list[int], now_ms: int) -> Leader:
-    """Open the epoch: its first record names the leader, and the voters are told at once."""
+    """Open the epoch: its first record names the leader, and the voters are told at once.
+
+    With dynamic voters the opening batch also holds their set if the log does not have it yet, or
+    if this node's own listener has moved (kraft.md section 5, leader start).
+    """
     config = core.config
+    core.snapshot_fetch = None
     role = Leader(
         leader_id=config.node_id,
         epoch_start_offset=core.log.end_offset,
         elected_at_ms=now_ms,
-        voters={v: ReplicaProgress(v) for v in config.voters if v != config.node_id},
+        voters={},
         begin_epoch_at_ms=now_ms,
     )
     become_leader(core, role)
     base_offset = core.log.end_offset
-    core.log.append(BatchSpan(base_offset, base_offset, core.epoch))
+    voters = core.voter_set
+    has_voter_set = config.is_dynamic and (
+        core.log.voters.last_offset < 0 or core.is_voter_entry_stale
+    )
+    if has_voter_set:
+        own = core.own_voter
+        voters = voters if own is None else voters.with_voter(own)
+        # Records of the batch: LeaderChange, KRaftVersion, Voters.
+        span = BatchSpan(base_offset, base_offset + 2, core.epoch, voters, base_offset + 2)
+    else:
+        span = BatchSpan(base_offset, base_offset, core.epoch)
+    core.log.append(span)
+    voter_changes.apply_voter_set(core, role)
     core.emit(
-        AppendLeaderChange(base_offset, core.epoch, config.node_id, config.voters, tuple(granting))
+        AppendLeaderChange(
+            base_offset, core.epoch, config.node_id, voters, tuple(granting), has_voter_set
+        )
     )
     core.emit(FlushLog(core.log.end_offset, core.log.generation))
     _tell_voters(core, role, now_ms)
-    _set_check_quorum(core, role, now_ms)
+    set_check_quorum(core, role, now_ms)
     return role
 
 
 def on_tick(core: RaftCore, role: Leader, now_ms: int) -> None:
     """Answer parked fetches whose time is over, tell voters of the epoch, mind the quorum."""
     if now_ms >= role.check_quorum_at_ms:
-        _set_check_quorum(core, role, now_ms)
+        set_check_quorum(core, role, now_ms)
         if now_ms >= role.check_quorum_at_ms:
             resign(core, now_ms, "a majority of voters has not fetched within the time allowed")
             return
@@ -77,15 +101,20 @@ def on_propose(core: RaftCore, role: Leader, event: Propose) -> None:
         end = core.log.end_offset
         core.log.append(BatchSpan(end, end + count - 1, core.epoch))
     core.emit(AppendProposed(base_offset, core.epoch, event.batches))
+    wake_voters(core, role)
+
+
+def wake_voters(core: RaftCore, role: Leader) -> None:
+    """Something was appended: answer the voters' parked fetches, then fsync."""
     for parked in list(role.parked.values()):
-        if parked.replica_id in role.voters:
+        if core.voter_set.has(*parked.replica):
             _answer(core, role, parked)
     core.emit(FlushLog(core.log.end_offset, core.log.generation))
 
 
-def on_log_flushed(core: RaftCore, role: Leader) -> None:
+def on_log_flushed(core: RaftCore, role: Leader, now_ms: int) -> None:
     """The leader's own copy counts from now on."""
-    _update_high_watermark(core, role)
+    _update_high_watermark(core, role, now_ms)
 
 
 def on_fetch(core: RaftCore, role: Leader, request: FetchRequest, token: int, now_ms: int) -> None:
@@ -100,38 +129,81 @@ def on_fetch(core: RaftCore, role: Leader, request: FetchRequest, token: int, no
     if error is not ErrorCode.NONE:
         _refuse(core, token, error)
         return
+    progress = _progress(core, role, request)
+    progress.last_contact_ms = now_ms
+    snapshot = core.log.snapshot_for(request.fetch_offset, request.last_fetched_epoch)
+    if snapshot is not None:
+        _refuse(core, token, ErrorCode.NONE, snapshot=snapshot)
+        return
     diverging = core.log.divergence(request.fetch_offset, request.last_fetched_epoch)
     if diverging is not None:
         _refuse(core, token, ErrorCode.NONE, diverging)
         return
-    _progress(core, role, request.replica_id).on_fetch(
-        request.fetch_offset, core.log.end_offset, now_ms
-    )
-    if request.replica_id in role.voters:
-        _update_high_watermark(core, role)
-    stale = role.parked.pop(request.replica_id, None)
-    if stale is not None:
-        # The replica gave that fetch up and asks anew; nobody waits for the old answer.
-        _refuse(core, stale.token, ErrorCode.REQUEST_TIMED_OUT)
+    replica = (request.replica_id, request.replica_directory_id)
+    is_voter = core.voter_set.has(*replica)
+    # A replica that may see only what is committed has caught up when it has that.
+    leader_end_offset = _visible_end(core, replica)
+    progress.on_fetch(request.fetch_offset, leader_end_offset, now_ms)
     parked = ParkedFetch(
         token=token,
-        replica_id=request.replica_id,
+        replica=replica,
         fetch_offset=request.fetch_offset,
         high_watermark=request.high_watermark,
         deadline_ms=now_ms + core.config.fetch_wait_max_ms,
     )
-    if _visible_end(core, role, parked) > parked.fetch_offset:
-        _reply(core, role, parked)
+    stale = role.parked.pop(replica, None)
+    if stale is not None:
+        # The replica gave that fetch up and asks anew; nobody waits for the old answer.
+        _refuse(core, stale.token, ErrorCode.REQUEST_TIMED_OUT)
+    if is_voter:
+        _update_high_watermark(core, role, now_ms)
+        if core.role is not role:
+            _refuse(core, token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+    if _visible_end(core, replica) > parked.fetch_offset:
+        _reply(core, parked)
     else:
-        role.parked[parked.replica_id] = parked
+        role.parked[replica] = parked
         role.parked_deadline_ms = min(role.parked_deadline_ms, parked.deadline_ms)
+
+
+def on_fetch_snapshot(
+    core: RaftCore, role: Leader, request: FetchSnapshotRequest, token: int, now_ms: int
+) -> None:
+    """A replica that is far behind asks for a piece of a snapshot."""
+    error = ErrorCode.NONE
+    if request.epoch < core.epoch:
+        error = ErrorCode.FENCED_LEADER_EPOCH
+    elif request.epoch > core.epoch:
+        error = ErrorCode.UNKNOWN_LEADER_EPOCH
+    elif request.position < 0 or request.bytes_max <= 0:
+        error = ErrorCode.INVALID_REQUEST
+    elif request.snapshot not in core.log.snapshots:
+        error = ErrorCode.SNAPSHOT_NOT_FOUND
+    leader_id = core.config.node_id
+    if error in (ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND):
+        _progress(core, role, request).last_contact_ms = now_ms
+    if error is not ErrorCode.NONE:
+        response = FetchSnapshotResponse(epoch=core.epoch, leader_id=leader_id, error=error)
+        core.emit(Reply(token, response))
+        return
+    core.emit(
+        ReplyWithSnapshot(
+            token=token,
+            epoch=core.epoch,
+            leader_id=leader_id,
+            snapshot=request.snapshot,
+            position=request.position,
+            bytes_max=min(request.bytes_max, core.config.snapshot_chunk_bytes),
+        )
+    )
 
 
 def on_caller_gone(role: Leader, token: int) -> None:
     """Forget the parked fetch of a caller that hung up."""
     for parked in list(role.parked.values()):
         if parked.token == token:
-            del role.parked[parked.replica_id]
+            del role.parked[parked.replica]
 
 
 def resign(core: RaftCore, now_ms: int, reason: str) -> None:
@@ -140,7 +212,8 @@ def resign(core: RaftCore, now_ms: int, reason: str) -> None:
     invariant(isinstance(role, Leader), "only a leader resigns")
     if not isinstance(role, Leader):
         return
-    successors = sorted(role.voters, key=lambda v: (-role.voters[v].end_offset, v))
+    voters = role.voters
+    successors = sorted(voters, key=lambda v: (-voters[v].end_offset, v))
     become_resigned(core, now_ms, reason)
     for voter_id in successors:
         core.emit(
@@ -157,23 +230,35 @@ def resign(core: RaftCore, now_ms: int, reason: str) -> None:
         )
 
 
-def _progress(core: RaftCore, role: Leader, replica_id: int) -> ReplicaProgress:
-    progress = role.voters.get(replica_id)
-    if progress is None:
-        progress = role.observers.setdefault(replica_id, ReplicaProgress(replica_id))
+def _progress(
+    core: RaftCore, role: Leader, request: FetchRequest | FetchSnapshotRequest
+) -> ReplicaProgress:
+    node_id, directory_id = request.replica_id, request.replica_directory_id
+    if core.voter_set.has(node_id, directory_id) and node_id in role.voters:
+        progress = role.voters[node_id]
+        progress.directory_id = directory_id
+    else:
+        fresh = ReplicaProgress(node_id, directory_id)
+        progress = role.observers.setdefault((node_id, directory_id), fresh)
+    if isinstance(request, FetchRequest) and request.address is not None:
+        progress.address = request.address
     return progress
 
 
-def _visible_end(core: RaftCore, role: Leader, parked: ParkedFetch) -> int:
+def _visible_end(core: RaftCore, replica: ReplicaKey) -> int:
     """Voters get all there is; observers only what is committed, so they never truncate."""
-    if parked.replica_id in role.voters:
+    if core.voter_set.has(*replica):
         return core.log.end_offset
     return min(core.log.end_offset, max(core.high_watermark, 0))
 
 
-def _update_high_watermark(core: RaftCore, role: Leader) -> None:
-    own = core.log.flushed_end_offset
-    offset = committed_offset([own, *(p.end_offset for p in role.voters.values())])
+def _update_high_watermark(core: RaftCore, role: Leader, now_ms: int) -> None:
+    ends = [progress.end_offset for progress in role.voters.values()]
+    if core.is_voter:
+        # Only after its own fsync; and not at all while it leads without being a voter, on its
+        # way out (KIP-853).
+        ends.append(core.log.flushed_end_offset)
+    offset = committed_offset(ends)
     # Only an entry of the own epoch commits (Raft paper, figure 8): the LeaderChange record must
     # be on a majority. A fetch can lie above the own log only before it is found to diverge.
     offset = min(offset, core.log.end_offset)
@@ -182,21 +267,22 @@ def _update_high_watermark(core: RaftCore, role: Leader) -> None:
     for parked in list(role.parked.values()):
         # A voter learns the high watermark with its next records or when its wait is over: it
         # needs it only to keep its image warm. An observer waits for exactly this.
-        if parked.replica_id not in role.voters and offset > parked.fetch_offset:
+        if not core.voter_set.has(*parked.replica) and offset > parked.fetch_offset:
             _answer(core, role, parked)
+    voter_changes.on_committed(core, role, now_ms)
 
 
 def _answer(core: RaftCore, role: Leader, parked: ParkedFetch) -> None:
-    role.parked.pop(parked.replica_id, None)
+    role.parked.pop(parked.replica, None)
     _set_parked_deadline(role)
-    _reply(core, role, parked)
+    _reply(core, parked)
 
 
 def _set_parked_deadline(role: Leader) -> None:
     role.parked_deadline_ms = min((p.deadline_ms for p in role.parked.values()), default=NEVER_MS)
 
 
-def _reply(core: RaftCore, role: Leader, parked: ParkedFetch) -> None:
+def _reply(core: RaftCore, parked: ParkedFetch) -> None:
     core.emit(
         ReplyWithRecords(
             token=parked.token,
@@ -204,14 +290,19 @@ def _reply(core: RaftCore, role: Leader, parked: ParkedFetch) -> None:
             leader_id=core.config.node_id,
             high_watermark=core.high_watermark,
             fetch_offset=parked.fetch_offset,
-            end_offset=_visible_end(core, role, parked),
+            end_offset=_visible_end(core, parked.replica),
             bytes_max=core.config.fetch_bytes_max,
         )
     )
 
 
 def _refuse(
-    core: RaftCore, token: int, error: ErrorCode, diverging: OffsetAndEpoch | None = None
+    core: RaftCore,
+    token: int,
+    error: ErrorCode,
+    diverging: OffsetAndEpoch | None = None,
+    *,
+    snapshot: OffsetAndEpoch | None = None,
 ) -> None:
     core.emit(
         Reply(
@@ -222,6 +313,7 @@ def _refuse(
                 error=error,
                 high_watermark=core.high_watermark,
                 diverging=diverging,
+                snapshot=snapshot,
             ),
         )
     )
@@ -232,7 +324,8 @@ def _tell_voters(core: RaftCore, role: Leader, now_ms: int) -> None:
     resend_ms = core.config.fetch_timeout_ms // 2
     role.begin_epoch_at_ms = now_ms + resend_ms
     for voter_id, progress in role.voters.items():
-        if progress.last_fetch_ms < 0 or now_ms - progress.last_fetch_ms >= resend_ms:
+        if progress.last_contact_ms < 0 or now_ms - progress.last_contact_ms >= resend_ms:
+            voter = core.voter_set.get(voter_id)
             core.emit(
                 SendRequest(
                     voter_id,
@@ -242,19 +335,20 @@ def _tell_voters(core: RaftCore, role: Leader, now_ms: int) -> None:
                         epoch=core.epoch,
                         leader_id=core.config.node_id,
                         voter_id=voter_id,
+                        voter_directory_id=UUID_ZERO if voter is None else voter.directory_id,
                     ),
                 )
             )
 
 
-def _set_check_quorum(core: RaftCore, role: Leader, now_ms: int) -> None:
+def set_check_quorum(core: RaftCore, role: Leader, now_ms: int) -> None:
     """When the quorum would be lost if no more fetches came."""
-    others_needed = majority(len(core.config.voters)) - 1
+    others_needed = majority(len(core.voter_set)) - core.is_voter
     if others_needed == 0:
         role.check_quorum_at_ms = NEVER_MS
         return
-    # A voter that has not fetched yet is given the time since the election.
-    last_fetches = sorted(
-        (max(p.last_fetch_ms, role.elected_at_ms) for p in role.voters.values()), reverse=True
+    # A voter that has not fetched yet is given the time since the election, or since it was added.
+    contacts = sorted(
+        (max(p.last_contact_ms, role.elected_at_ms) for p in role.voters.values()), reverse=True
     )
-    role.check_quorum_at_ms = last_fetches[others_needed - 1] + core.config.check_quorum_timeout_ms
+    role.check_quorum_at_ms = contacts[others_needed - 1] + core.config.check_quorum_timeout_ms

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from raft.progress import ParkedFetch, ReplicaProgress
+from raft.progress import ParkedFetch, PendingChange, ReplicaKey, ReplicaProgress
 from runtime.ids import NO_NODE
 
 NEVER_MS = 1 << 62
@@ -82,7 +82,8 @@ class Follower:
 
     has_fetched: at least one fetch from this leader succeeded.
     is_leader_lost: the connection broke or the fetch timeout passed since the last success.
-    fetch_offset: what the fetch in flight (correlation_id, -1 if none) asked for.
+    correlation_id: of the fetch, or the piece of a snapshot, in flight; -1 if none.
+    update_voter_at_ms: when to tell the leader, again, that this voter's listener has moved.
     is_flushing: appended records are on their way to the disk; the next fetch would vouch for
         them, so it waits.
     """
@@ -95,12 +96,17 @@ class Follower:
     correlation_id: int = -1
     request_deadline_ms: int = NEVER_MS
     retry_at_ms: int = NEVER_MS
+    update_voter_at_ms: int = NEVER_MS
     is_flushing: bool = False
 
     @property
     def deadline_ms(self) -> int:
         return min(
-            self.fetch_deadline_ms, self.stand_at_ms, self.request_deadline_ms, self.retry_at_ms
+            self.fetch_deadline_ms,
+            self.stand_at_ms,
+            self.request_deadline_ms,
+            self.retry_at_ms,
+            self.update_voter_at_ms,
         )
 
 
@@ -110,14 +116,16 @@ class Leader:
 
     epoch_start_offset: where this epoch's first record (LeaderChange) stands; the high watermark
         may not move before that record is on a majority.
+    voters: the other voters by id. observers: whoever else fetches. parked: at most one a replica.
     """
 
     leader_id: int
     epoch_start_offset: int
     elected_at_ms: int
     voters: dict[int, ReplicaProgress]
-    observers: dict[int, ReplicaProgress] = field(default_factory=dict)
-    parked: dict[int, ParkedFetch] = field(default_factory=dict)
+    observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
+    parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict)
+    pending_change: PendingChange | None = None
     begin_epoch_at_ms: int = NEVER_MS
     check_quorum_at_ms: int = NEVER_MS
     parked_deadline_ms: int = NEVER_MS
@@ -141,11 +149,36 @@ class Resigned:
 
 Role = Unattached | Prospective | Candidate | Follower | Leader | Resigned
 
-TRANSITIONS: dict[type, frozenset[type]] = {
-    Unattached: frozenset({Unattached, Prospective, Follower}),
-    Prospective: frozenset({Unattached, Candidate, Follower}),
-    Candidate: frozenset({Unattached, Prospective, Follower, Leader}),
-    Leader: frozenset({Unattached, Follower, Resigned}),
-    Follower: frozenset({Unattached, Prospective, Follower}),
-    Resigned: frozenset({Unattached, Follower}),
+TRANSITIONS: dict[type, dict[type, str]] = {
+    Unattached: {
+        Unattached: "a higher epoch, or a vote granted in this one",
+        Prospective: "election timeout (voters)",
+        Follower: "the leader of the epoch is learnt",
+    },
+    Prospective: {
+        Unattached: "lost or timed out without a known leader; a higher epoch",
+        Candidate: "a majority of pre-votes",
+        Follower: "lost or timed out while the old leader is known; or a leader is learnt",
+    },
+    Candidate: {
+        Unattached: "a higher epoch",
+        Prospective: "the round timed out, or everybody reachable has spoken",
+        Follower: "another leader of this epoch",
+        Leader: "a majority of votes",
+    },
+    Leader: {
+        Unattached: "a higher epoch",
+        Follower: "the leader of a higher epoch",
+        Resigned: "shutdown, removal, or no majority within the check-quorum time",
+    },
+    Follower: {
+        Unattached: "a higher epoch; an observer that lost its leader",
+        Prospective: "fetch timeout, a stream broken for the grace, EndQuorumEpoch (voters)",
+        Follower: "the leader of a higher epoch",
+    },
+    Resigned: {
+        Unattached: "its time is over: epoch + 1; or a higher epoch",
+        Follower: "the leader of a higher epoch",
+    },
 }
+"""Every change of role that there is, and when; docs/protocol/election.md is drawn from it."""

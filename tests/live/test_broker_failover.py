@@ -29,8 +29,8 @@ def committed_leader(cluster: Cluster, topic: str) -> int:
     """Leader of partition 0 as the active controller's committed log says."""
     addresses = [("127.0.0.1", cluster.ports.controller + i) for i in range(3)]
     active = ControllerClient(addresses, 5.0).describe().leader_id
-    data, _ = ControllerClient([addresses[active - 1]], 5.0).read_metadata_log()
-    found = image_of(data).topic(topic)
+    copy = ControllerClient([addresses[active - 1]], 5.0).read_metadata_log()
+    found = image_of(copy).topic(topic)
     assert found is not None
     leader: int = found.partitions[0].leader
     return leader

@@ -157,6 +157,26 @@ def test_quorum_status_and_replication(via, cluster):
     assert out.splitlines()[0].split("\t")[0].strip() == "NodeId" and len(out.splitlines()) == 4
 
 
+def test_timeline_shows_how_the_leader_came_to_be(via):
+    rows = json_of(via, "quorum", "timeline")
+    assert [list(row) for row in rows] == [["time", "timestamp_ms", "node", "text"]] * len(rows)
+    assert {row["node"] for row in rows} == {1}
+    assert any(row["text"].endswith("leader=1") for row in rows)
+    assert [row["timestamp_ms"] for row in rows] == sorted(row["timestamp_ms"] for row in rows)
+    code, out, err = via("quorum", "timeline", "--node", "1")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["TIME", "NODE", "TEXT"]
+    assert len(out.splitlines()) == len(rows) + 1
+
+
+def test_flight_record_is_of_a_controller(via, tmp_path):
+    out_file = tmp_path / "flight.jsonl"
+    code, out, err = via("raft", "record", "--node", "101", "--out", str(out_file))
+    assert (code, out) == (1, "")
+    assert err == "kvorum: no controller has the id 101; there are 1\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_metadata_is_a_tree(via):
     name = f"tree-{via.name}"
     made = json_of(via, "topics", "create", name, "--config", "min.insync.replicas=2")

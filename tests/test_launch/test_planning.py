@@ -15,6 +15,7 @@ from launch.control import finish_restart, request_restart, take_restart_request
 from launch.identity import check_owner, claim_directory, is_locked
 from launch.plan import Links, plan_cluster
 from launch.properties import broker_config, controller_config, parse_address
+from metadata.image import EMPTY_IMAGE
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import new_uuid, uuid_text
@@ -178,12 +179,12 @@ def test_image_that_changes_while_logs_close_opens_none_again(tmp_path):
                 happened.append("published")
 
             async def stop(self) -> None:
-                process._publish(None, None)
+                process._publish(None, EMPTY_IMAGE)
                 happened.append("closed")
 
         process._replicas = Replicas()
         process._is_publishing = True
-        process._publish(None, None)
+        process._publish(None, EMPTY_IMAGE)
         await process._close_replicas()
         await process._link.close()
         return happened

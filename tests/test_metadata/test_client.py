@@ -1,11 +1,14 @@
 """Who is asked next, and what happens to calls under way when somebody else is elected."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 
 import pytest
 
+from kvorum.rpc import admin_pb2 as pb
 from metadata.client import ControllerClient
+from metadata.quorum_report import LEADER_WAIT_MS
 from runtime.errors import ErrorCode, Rejected
 
 
@@ -74,3 +77,119 @@ def test_other_refusals_are_answers(client):
         return answer(ErrorCode.STALE_BROKER_EPOCH)
 
     assert run(client.call(invoke, 1_000)).status.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+class Probed(ControllerClient):
+    """A client whose controllers describe themselves as a test says, round by round."""
+
+    def __init__(self, *rounds):
+        super().__init__({1: "one:1", 2: "two:2", 3: "three:3"})
+        self.rounds = list(rounds)
+        self.asked = 0
+        self.was_asked = asyncio.Event()
+
+    async def _probe_all(self):
+        self.asked += 1
+        self.was_asked.set()
+        return self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
+
+
+def described(node_id, leader_id=-1, *, epoch=7, leaderless_ms=0):
+    return pb.DescribeQuorumReply(
+        node_id=node_id,
+        leader_id=leader_id,
+        leader_epoch=epoch,
+        leaderless_ms=leaderless_ms,
+        voters=[pb.QuorumReplica(node_id=i) for i in (1, 2, 3)],
+    )
+
+
+OUTAGE = [described(3, leaderless_ms=60_000)]
+ELECTION = [described(2, leaderless_ms=40), described(3, leaderless_ms=30)]
+
+
+def test_an_outage_is_told_at_once_with_the_sentence():
+    client = Probed(OUTAGE)
+
+    async def invoke(_, target, timeout):
+        return answer(ErrorCode.NOT_CONTROLLER)
+
+    refused = run(client.call(invoke, 60_000, leader_wait_ms=60_000))
+    assert refused == Rejected(
+        ErrorCode.REQUEST_TIMED_OUT,
+        "no quorum: 1 of 3 voters reachable (3), missing 1 at one:1, 2 at two:2; epoch 7; need 2",
+    )
+    assert client.asked == 1
+
+
+def test_an_election_is_ridden_out():
+    client = Probed(ELECTION, ELECTION, [described(2, 2, epoch=8), described(3, 2, epoch=8)])
+    client.note_active(1)
+    asked = []
+
+    async def invoke(_, target, timeout):
+        asked.append(target)
+        return answer(ErrorCode.NOT_CONTROLLER if target == 1 else ErrorCode.NONE)
+
+    assert run(client.call(invoke, 60_000, leader_wait_ms=60_000)).status.code == ErrorCode.NONE
+    assert asked == [1, 2]
+
+
+def test_a_call_that_hangs_is_given_up_when_nobody_leads_any_more():
+    client = Probed(ELECTION)
+    client.note_active(1)
+
+    async def invoke(_, target, timeout):
+        await asyncio.Event().wait()
+
+    refused = run(client.call(invoke, 60_000, leader_wait_ms=10))
+    assert refused.code is ErrorCode.REQUEST_TIMED_OUT
+    assert refused.message.startswith("no leader: 2 of 3 voters reachable (2, 3), missing 1 at")
+
+
+def test_a_slow_leader_is_waited_for_on_its_followers_word():
+    client = Probed([described(2, 1), described(3, 1)])
+    client.note_active(1)
+    go = []
+
+    async def invoke(_, target, timeout):
+        await client.was_asked.wait()
+        go.append(target)
+        return answer()
+
+    assert run(client.call(invoke, 60_000, leader_wait_ms=0)).status.code == ErrorCode.NONE
+    assert go == [1]
+
+
+def test_a_call_without_patience_of_its_own_is_not_cut_short():
+    client = Probed(OUTAGE)
+    asked = []
+
+    async def invoke(_, target, timeout):
+        asked.append(target)
+        return answer(ErrorCode.NONE if len(asked) > 30 else ErrorCode.NOT_CONTROLLER)
+
+    assert run(client.call(invoke, 60_000)).status.code == ErrorCode.NONE
+    assert client.asked == 0
+
+
+def test_the_description_is_the_leaders_own_or_what_is_wrong():
+    leader = described(2, 2)
+    assert run(Probed([described(3, 2)], [leader, described(3, 2)]).describe(60_000)) == leader
+    refused = run(Probed(OUTAGE).describe(LEADER_WAIT_MS))
+    assert refused.message.endswith("; epoch 7; need 2")
+
+
+def test_controllers_that_refuse_the_connection_are_all_missing():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+    async def ask():
+        client = ControllerClient({1: address})
+        try:
+            return await client.describe(0)
+        finally:
+            await client.close()
+
+    message = f"no quorum: 0 of 1 voters reachable, missing 1 at {address}; epoch unknown; need 1"
+    assert run(ask()) == Rejected(ErrorCode.REQUEST_TIMED_OUT, message)

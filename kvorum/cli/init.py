@@ -1,0 +1,77 @@
+"""`kvorum init`: the configuration files of a cluster's nodes, and their directories."""
+
+from __future__ import annotations
+
+import click
+
+from kvorum.cli.common import EXIT_USAGE, CommandFailed, output_option, show
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False))
+@click.option("--controllers", type=int, default=3, show_default=True, help="First voters.")
+@click.option("--brokers", type=int, default=3, show_default=True, help="Brokers.")
+@click.option("--host", default=None, help="Where all listen.  [default: 127.0.0.1]")
+@click.option("--port", type=int, default=None, help="Of the first broker.  [default: 9092]")
+@click.option(
+    "--controller-port",
+    type=int,
+    default=None,
+    help="Of the first controller.  [default: --port + 100]",
+)
+@click.option("--static", "is_static", is_flag=True, help="A voter set that never changes.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For every node.")
+@click.option(
+    "--add",
+    type=click.Choice(["controller", "broker"]),
+    default=None,
+    help="One more node for the cluster whose files lie in FOLDER.",
+)
+@output_option
+def init(
+    folder: str,
+    controllers: int,
+    brokers: int,
+    host: str | None,
+    port: int | None,
+    controller_port: int | None,
+    is_static: bool,
+    settings: tuple[str, ...],
+    add: str | None,
+    output: str,
+) -> None:
+    """Write one TOML file a node into FOLDER and prepare the controllers' directories.
+
+    Start each node with kvorum controller|broker --config FILE. An added controller follows the
+    quorum until kvorum quorum add-voter makes it a voter.
+    """
+    import random
+
+    from launch.init import add_node, init_cluster
+    from runtime.config import parse_assignment
+    from runtime.errors import ConfigError
+
+    try:
+        if add is not None:
+            if settings or is_static or controller_port is not None:
+                raise ConfigError("--add takes only --host and --port; the rest is as it is there")
+            nodes = [add_node(folder, role=add, host=host, port=port, rng=random.SystemRandom())]
+        else:
+            nodes = init_cluster(
+                folder,
+                controllers=controllers,
+                brokers=brokers,
+                host=host or "127.0.0.1",
+                port=port or 9092,
+                controller_port=controller_port,
+                is_static=is_static,
+                settings=dict(parse_assignment(text) for text in settings),
+                rng=random.SystemRandom(),
+            )
+    except ConfigError as error:
+        raise CommandFailed(str(error), EXIT_USAGE) from error
+    rows = [
+        {"node": n.name, "listener": f"{n.host}:{n.port}", "config": n.file, "data": n.directory}
+        for n in nodes
+    ]
+    show(output, rows)

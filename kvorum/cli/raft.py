@@ -1,0 +1,116 @@
+"""`kvorum raft`: flight records of the quorum's nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, cluster_options, output_option, show, warn
+
+if TYPE_CHECKING:
+    from raft.flight_recorder import ReplayDifference
+
+EVENT_CHARACTERS_MAX = 2_000
+"""Of one event or effect in a table; JSON output has them whole."""
+
+
+@click.group()
+def raft() -> None:
+    """Flight records: what a node of the quorum was told and what it did."""
+
+
+@raft.command()
+@click.option("--node", "node_id", type=int, required=True, help="Id of the controller.")
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False), help="File to write; replaced."
+)
+@cluster_options
+def record(node_id: int, out: str, **options: Any) -> None:
+    """Fetch the flight record of a running controller."""
+    from kvorum.cli.backends import open_controllers
+
+    controllers = open_controllers(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    partial = f"{out}.tmp"
+    lines = 0
+    try:
+        with open(partial, "wb") as file:
+            for piece in controllers.read_flight_record(node_id):
+                file.write(piece)
+                lines += piece.count(b"\n")
+        os.replace(partial, out)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+    show(options["output"], {"file": out, "node_id": node_id, "lines": lines})
+
+
+@raft.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@output_option
+def replay(file: str, output: str) -> None:
+    """Run the flight record FILE through this version's core; show the first difference."""
+    from kvorum import __version__
+    from raft.flight_recorder import FlightRecordError
+    from raft.flight_recorder import replay as run_again
+
+    try:
+        with open(file, encoding="utf-8") as lines:
+            outcome = run_again(lines)
+    except (FlightRecordError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{file}: {error}") from error
+    difference = outcome.first_difference
+    if difference is None and not outcome.is_whole:
+        warn(f"{file}: the record ends before its last line")
+    if difference is not None and outcome.version != __version__:
+        warn(f"{file}: recorded by kvorum {outcome.version}, this is {__version__}")
+    if output == "json":
+        found = None
+        if difference is not None:
+            found = {
+                "line_number": difference.line_number,
+                "at_ms": difference.at_ms,
+                "event": difference.event,
+                "recorded": list(difference.recorded),
+                "now": list(difference.now),
+            }
+        row = {
+            "node_id": outcome.node_id,
+            "version": outcome.version,
+            "reason": outcome.reason,
+            "events": outcome.events,
+            "is_whole": outcome.is_whole,
+            "first_difference": found,
+        }
+        show("json", row)
+    elif difference is None:
+        click.echo(f"{outcome.events} events, same effects")
+    else:
+        _print(difference)
+    if difference is not None:
+        raise CommandFailed(
+            f"{file}: event {outcome.events}, line {difference.line_number}, differs"
+        )
+
+
+def _print(difference: ReplayDifference) -> None:
+    """The event, then what was recorded (-) and what happens now (+); neither: both."""
+    where = f"line {difference.line_number}, at {difference.at_ms} ms"
+    if difference.event:
+        click.echo(f"{where}: {_short(difference.event)}")
+    else:
+        click.echo(f"{where}: the state of the core at a checkpoint")
+    for line in difflib.ndiff(difference.recorded, difference.now):
+        if not line.startswith("? "):
+            click.echo(_short(line))
+
+
+def _short(text: str) -> str:
+    if len(text) <= EVENT_CHARACTERS_MAX:
+        return text
+    return f"{text[:EVENT_CHARACTERS_MAX]}... ({len(text)} characters)"

@@ -1,0 +1,75 @@
+"""`kvorum quorum recover`: one survivor goes on alone after a majority is gone for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvorum.cli.common import EXIT_FAILED, EXIT_USAGE, CommandFailed, output_option, show
+
+
+@click.command()
+@click.option(
+    "--config",
+    "path",
+    required=True,
+    type=click.Path(dir_okay=False),
+    help="TOML file of the surviving controller, which must be stopped.",
+)
+@click.option("--unsafe", is_flag=True, help="Do it. Without it nothing is changed.")
+@output_option
+def recover(path: str, unsafe: bool, output: str) -> None:
+    """Make a stopped controller the only voter, when a majority of the voters is gone for good.
+
+    First without --unsafe: it shows what would be kept and what cannot be known. Of several
+    survivors take the one with the greatest epoch, then the greatest offset.
+    """
+    from launch.properties import controller_config
+    from launch.recover import inspect
+    from launch.recover import recover as do_it
+    from runtime.config import load_properties
+    from runtime.errors import ConfigError, CorruptData
+
+    try:
+        config, _ = controller_config(load_properties(path))
+        survivor = do_it(config) if unsafe else inspect(config)
+    except ConfigError as error:
+        raise CommandFailed(str(error), EXIT_USAGE) from error
+    except CorruptData as error:
+        raise CommandFailed(str(error)) from error
+    row: dict[str, Any] = {
+        "node_id": survivor.node_id,
+        "directory": survivor.directory,
+        "last_offset": survivor.end_offset - 1,
+        "last_epoch": survivor.epoch,
+        "surely_committed_to": survivor.committed_offset - 1,
+        "voters_before": list(survivor.voters.ids),
+        "voters_after": [survivor.node_id],
+        "next_epoch": survivor.next_epoch,
+        "changed": unsafe,
+    }
+    if output == "json":
+        show("json", row)
+    else:
+        _explain(row, list(survivor.lost))
+    if not unsafe:
+        raise CommandFailed("nothing was changed; --unsafe does it", EXIT_FAILED)
+
+
+def _explain(row: dict[str, Any], lost: list[int]) -> None:
+    done = "is now" if row["changed"] else "would become"
+    for line in (
+        f"node {row['node_id']} ({row['directory']}) {done} the only voter of "
+        f"{row['voters_before']}",
+        f"kept: everything up to offset {row['last_offset']}, epoch {row['last_epoch']}",
+        f"surely committed: up to offset {row['surely_committed_to']} (by the newest snapshot)",
+        "cannot be known:",
+        f"  - whether {lost} held acknowledged records above offset {row['last_offset']}: those "
+        "are lost",
+        f"  - whether the last records up to {row['last_offset']} were ever committed: they come "
+        "true now",
+        f"never start {lost} again with their old data: they could elect a leader of their own; "
+        "wipe them, and add them as new voters",
+    ):
+        click.echo(line)

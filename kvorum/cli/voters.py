@@ -1,0 +1,164 @@
+"""`kvorum quorum add-voter` and `remove-voter`: the leader knows all but the node's id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kvorum.cli.common import (
+    EXIT_FAILED,
+    EXIT_NO_QUORUM,
+    EXIT_UNREACHABLE,
+    CommandFailed,
+    cluster_options,
+    show,
+)
+
+ASK_AGAIN_S = 0.2
+CHANGE_TIMEOUT_S = 60.0
+
+_ID = click.option(
+    "--id", "node_id", type=click.IntRange(min=0), required=True, help="Of the node."
+)
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check and show, change nothing.")
+
+
+@click.command("add-voter")
+@_ID
+@_DRY_RUN
+@cluster_options
+def add_voter(node_id: int, dry_run: bool, **options: Any) -> None:
+    """Make a controller that follows the quorum one of its voters.
+
+    Waits, showing how far it has come, until it has caught up; then the change is made, and the
+    command ends when the new voters have committed it.
+    """
+    change(options, lambda leader: _add_request(leader, node_id, dry_run), "AddVoter", dry_run)
+
+
+@click.command("remove-voter")
+@_ID
+@_DRY_RUN
+@cluster_options
+def remove_voter(node_id: int, dry_run: bool, **options: Any) -> None:
+    """Take a voter out of the quorum. It goes on following the log, and stays removed.
+
+    If it leads, it hands over first.
+    """
+    change(
+        options, lambda leader: _remove_request(leader, node_id, dry_run), "RemoveVoter", dry_run
+    )
+
+
+def change(
+    options: dict[str, Any], make_request: Callable[[Any], Any], method: str, dry_run: bool
+) -> None:
+    """Send a change of the voter set to the leader until it is made or refused for good."""
+    from kvorum.cli.backends import open_controllers
+    from runtime.errors import ErrorCode
+
+    client = open_controllers(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    deadline = time.monotonic() + max(CHANGE_TIMEOUT_S, options["timeout"])
+    progress = _Progress()
+    while True:
+        leader = client.describe()
+        request = make_request(leader)
+        progress.show(leader, request)
+        reply = _call(client, leader, method, request)
+        code = ErrorCode.NONE if reply is None else ErrorCode(reply.error)
+        if reply is not None and code is ErrorCode.NONE:
+            break
+        passing = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
+        reason = "the leader went away" if reply is None else reply.message
+        if (reply is not None and code not in passing) or time.monotonic() > deadline or dry_run:
+            exit_code = EXIT_NO_QUORUM if reply is None else EXIT_FAILED
+            raise CommandFailed(f"{code.name}: {reason}", exit_code)
+        time.sleep(ASK_AGAIN_S)
+    before = [v.node_id for v in leader.voters]
+    row = {
+        "changed": not dry_run,
+        "voters_before": before,
+        "voters_after": [v.node_id for v in reply.voters],
+        "leader_epoch": reply.epoch,
+    }
+    show(options["output"], row)
+
+
+def _call(client: Any, leader: Any, method: str, request: Any) -> Any:
+    """The leader's answer, None if it went away before it gave one."""
+    import grpc
+
+    from kvorum.rpc import raft_pb2_grpc as pb_grpc
+
+    address = client.address_of(leader.leader_id)
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            return getattr(pb_grpc.RaftStub(channel), method)(request, timeout=CHANGE_TIMEOUT_S)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+                raise CommandFailed(
+                    f"controller {leader.leader_id} at {address} is of a build without {method}",
+                    EXIT_UNREACHABLE,
+                ) from error
+            return None
+
+
+def _add_request(leader: Any, node_id: int, dry_run: bool) -> Any:
+    from kvorum.rpc import raft_pb2 as pb
+
+    if any(voter.node_id == node_id for voter in leader.voters):
+        raise CommandFailed(f"DUPLICATE_VOTER: node {node_id} is a voter already")
+    found = [o for o in leader.observers if o.node_id == node_id]
+    if not found:
+        known = sorted(o.node_id for o in leader.observers if o.address)
+        raise CommandFailed(
+            f"node {node_id} does not follow the quorum: is it running? Controllers that do and "
+            f"are no voters: {known or 'none'}"
+        )
+    newest = max(found, key=lambda o: o.last_fetch_timestamp_ms)
+    if not newest.address:
+        raise CommandFailed(f"node {node_id} is a broker; only a controller can vote")
+    host, _, port = newest.address.rpartition(":")
+    address = pb.Address(host=host, port=int(port))
+    voter = pb.Voter(node_id=node_id, directory_id=newest.directory_id, address=address)
+    return pb.AddVoterRequest(cluster_id=leader.cluster_id, voter=voter, is_dry_run=dry_run)
+
+
+def _remove_request(leader: Any, node_id: int, dry_run: bool) -> Any:
+    from kvorum.rpc import raft_pb2 as pb
+
+    voter = next((v for v in leader.voters if v.node_id == node_id), None)
+    if voter is None:
+        voters = [v.node_id for v in leader.voters]
+        raise CommandFailed(f"VOTER_NOT_FOUND: node {node_id} is not among the voters {voters}")
+    return pb.RemoveVoterRequest(
+        cluster_id=leader.cluster_id,
+        node_id=node_id,
+        directory_id=voter.directory_id,
+        is_dry_run=dry_run,
+    )
+
+
+class _Progress:
+    """How far a replica is behind, said on stderr when it changes."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def show(self, leader: Any, request: Any) -> None:
+        voter = getattr(request, "voter", None)
+        if voter is None:
+            return
+        end = next(v.log_end_offset for v in leader.voters if v.node_id == leader.leader_id)
+        for replica in leader.observers:
+            if (replica.node_id, replica.directory_id) == (voter.node_id, voter.directory_id):
+                have = max(replica.log_end_offset, 0)
+                text = f"node {voter.node_id} has {have} of {end}"
+                if text != self._said:
+                    self._said = text
+                    click.echo(text, err=True)

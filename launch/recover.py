@@ -1,0 +1,155 @@
+"""The way out when a majority of the voters is gone for good: one survivor goes on alone.
+
+Unsafe, and offline: it gives up what Raft promises. Records that only the lost voters held are
+lost, records that were never committed may come true, and if lost voters return they may elect a
+leader of their own beside this one. So the caller says what it costs before anything is changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from launch.identity import DirectoryLock, check_owner
+from launch.metadata_log import metadata_directory
+from launch.properties import NodeConfig
+from raft.control_records import voters_batch
+from raft.metadata_log import MetadataLog, open_metadata_log
+from raft.model import VoteState
+from raft.snapshot_files import SnapshotFiles
+from raft.voters import Voter, VoterSet
+from runtime.async_disk import OsAsyncDisk
+from runtime.clock import wall_ms
+from runtime.disk import OsDisk
+from runtime.errors import ConfigError
+from runtime.ids import UUID_ZERO
+from snapshots.store import SnapshotStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survivor:
+    """What a directory holds and what making it the only voter means.
+
+    end_offset: exclusive; the log kept. epoch: of its last record. committed_offset: what is
+    surely committed (exclusive), by the newest snapshot. next_epoch: the epoch that the recovery
+    takes, above any that this node has seen.
+    """
+
+    node_id: int
+    directory: str
+    voters: VoterSet
+    end_offset: int
+    epoch: int
+    committed_offset: int
+    next_epoch: int
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Voters that are given up."""
+        return tuple(i for i in self.voters.ids if i != self.node_id)
+
+
+def inspect(config: NodeConfig) -> Survivor:
+    """What lies in a controller's directory; changes nothing, not even a torn tail.
+
+    Raises ConfigError if the directory is not this node's or a process uses it, CorruptData.
+    """
+    directory_id = _directory_id(config)
+    with _locked(config.directory), tempfile.TemporaryDirectory() as folder:
+        copy = f"{folder}/log"
+        shutil.copytree(metadata_directory(config.directory), copy)
+        opened = _open(config, copy)
+        try:
+            return _survivor(config, directory_id, opened)
+        finally:
+            opened.replica_log.log.close()
+
+
+def recover(config: NodeConfig) -> Survivor:
+    """Make this node the only voter; what it was before. Durable on return.
+
+    Dynamic voters: a VotersRecord that names this node alone goes to the end of the log, in an
+    epoch above all that it knows. Static voters: the configuration names them, so it must name
+    this node alone already; the epoch is raised. Raises ConfigError, CorruptData, OSError.
+    """
+    directory_id = _directory_id(config)
+    if not config.raft.is_dynamic and config.raft.voters != (config.node_id,):
+        host, port = config.advertised
+        raise ConfigError(
+            f"the voters are static: first set controller.quorum.voters={config.node_id}@"
+            f"{host}:{port} in the configuration of every node, controllers and brokers; it is "
+            f"{config.node.controller_quorum_voters}"
+        )
+    with _locked(config.directory):
+        opened = _open(config, metadata_directory(config.directory))
+        log, vote_store = opened.replica_log.log, opened.replica_log.vote_store
+        before = _survivor(config, directory_id, opened)
+        if config.raft.is_dynamic:
+            voters = VoterSet.of([Voter(config.node_id, directory_id, *config.advertised)])
+            batch = voters_batch(
+                voters,
+                base_offset=before.end_offset,
+                epoch=before.next_epoch,
+                timestamp_ms=wall_ms(),
+            )
+            log.append_as_leader(batch, leader_epoch=before.next_epoch, now_ms=wall_ms())
+            log.flush()
+        # After the log: with a vote state that is ahead of it a second try does the same again.
+        vote_store.save(VoteState(epoch=before.next_epoch))
+        log.close()
+    return before
+
+
+def _directory_id(config: NodeConfig) -> bytes:
+    owned = check_owner(
+        OsDisk(), config.directory, node_id=config.node_id, cluster_id=config.cluster_id
+    )
+    if owned is None:
+        raise ConfigError(f"{config.directory} is empty: there is nothing to recover from")
+    return owned
+
+
+@contextlib.contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    lock = DirectoryLock(directory)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _open(config: NodeConfig, path: str) -> MetadataLog:
+    files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), path), config.snapshots)
+    opened = asyncio.run(
+        open_metadata_log(
+            OsDisk(), path, files, is_dynamic=config.raft.is_dynamic, now_ms=wall_ms()
+        )
+    )
+    if opened.was_dynamic is not None and opened.was_dynamic != config.raft.is_dynamic:
+        kinds = {True: "dynamic", False: "static"}
+        raise ConfigError(
+            f"{config.directory} holds {kinds[opened.was_dynamic]} voters, the configuration has "
+            f"{kinds[config.raft.is_dynamic]} ones"
+        )
+    return opened
+
+
+def _survivor(config: NodeConfig, directory_id: bytes, opened: MetadataLog) -> Survivor:
+    tail = opened.replica_log.tail()
+    vote = opened.replica_log.vote_store.load()
+    voters = tail.voters.last if config.raft.is_dynamic else VoterSet.static(config.raft.voters)
+    if config.raft.is_dynamic and directory_id == UUID_ZERO:
+        raise ConfigError(f"{config.directory} has no directory id")
+    return Survivor(
+        node_id=config.node_id,
+        directory=config.directory,
+        voters=voters,
+        end_offset=tail.end_offset,
+        epoch=tail.last_epoch,
+        committed_offset=opened.newest.offset if opened.newest is not None else 0,
+        next_epoch=max(tail.last_epoch, vote.epoch) + 1,
+    )

@@ -1,0 +1,65 @@
+"""Control records of the quorum in the words of Apache Kafka's dump tool."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+from raft.control_records import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    LISTENER_NAME,
+    parse_voters,
+)
+from raft.voters import Voter
+from runtime.errors import WireError
+from runtime.ids import uuid_text
+
+
+def control_text(key: bytes, value: bytes) -> str | None:
+    """What kafka-dump-log prints behind such a record, None for one that is not the quorum's."""
+    kind = int.from_bytes(key[2:4], "big", signed=True)
+    try:
+        if kind == LEADER_CHANGE:
+            return f"LeaderChange: {_json(_leader_change(value))}"
+        if kind == KRAFT_VERSION:
+            version, level = struct.unpack_from(">hh", value)
+            return f"KRaftVersion {_json({'version': version, 'kRaftVersion': level})}"
+        if kind == KRAFT_VOTERS:
+            voters = parse_voters(key, value)
+            listed = [] if voters is None else [_voter(voter) for voter in voters.voters]
+            return f"KRaftVoters {_json({'version': 0, 'voters': listed})}"
+    except (WireError, struct.error, IndexError) as error:
+        return f"not readable: {error}"
+    return None
+
+
+def _leader_change(value: bytes) -> dict[str, object]:
+    version, leader_id = struct.unpack_from(">hi", value)
+    position = 6
+    lists = []
+    for _ in range(2):
+        count = value[position] - 1
+        entries = value[position + 1 : position + 1 + 5 * count]
+        lists.append([{"voterId": i} for i, _ in struct.iter_unpack(">iB", entries)])
+        position += 1 + 5 * count
+    return {
+        "version": version,
+        "leaderId": leader_id,
+        "voters": lists[0],
+        "grantingVoters": lists[1],
+    }
+
+
+def _voter(voter: Voter) -> dict[str, object]:
+    return {
+        "voterId": voter.node_id,
+        "voterDirectoryId": uuid_text(voter.directory_id),
+        "endpoints": [{"name": LISTENER_NAME, "host": voter.host, "port": voter.port}],
+        "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

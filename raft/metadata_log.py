@@ -1,0 +1,127 @@
+"""A node's metadata log as it is found on disk: log, vote and snapshots, made to fit each other.
+
+Run before a node takes part. Whatever a crash left in the middle of trimming or of replacing the
+log by a snapshot is settled here, without a guess about anything that was acknowledged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raft.model import OffsetAndEpoch
+from raft.replica_log import ReplicaLog, voter_sets_in
+from raft.snapshot_files import FoundSnapshots, SnapshotFiles, voters_of
+from raft.vote_store import VoteStore
+from raft.voters import NO_VOTERS, VoterSet
+from runtime.disk import Disk
+from runtime.errors import CorruptData
+from storage.log import Log, LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataLog:
+    """What a node starts from. newest: the snapshot to load the state from, None for none.
+
+    damaged: snapshots that were refused, for the node's log. was_dynamic: whether what lies there
+    was written with dynamic voters; None for a directory that says nothing of that yet.
+    """
+
+    replica_log: ReplicaLog
+    files: SnapshotFiles
+    newest: OffsetAndEpoch | None
+    damaged: tuple[CorruptData, ...]
+    was_dynamic: bool | None
+
+
+def recover_log(
+    disk: Disk,
+    directory: str,
+    found: FoundSnapshots,
+    *,
+    is_dynamic: bool,
+    now_ms: int,
+    segment_bytes: int,
+) -> tuple[ReplicaLog, OffsetAndEpoch | None]:
+    """Open log and vote behind the snapshots found; all of it is flushed.
+
+    The clean-shutdown shortcut is never taken (kraft.md section 3): what a voter acknowledged
+    must be proven whole before it votes or fetches again. Raises CorruptData for damage that is
+    not a torn tail, also for a trimmed log whose snapshots are all gone or damaged.
+    """
+    config = LogConfig(
+        segment_bytes=segment_bytes,
+        retention_ms=-1,
+        retention_bytes=-1,
+        max_message_bytes=1 << 30,
+        file_delete_delay_ms=0,
+    )
+    log = Log.open(disk, directory, config, now_ms=now_ms)
+    first_offset = log.start_offset
+    # 1. ReplaceLog cut the old log, 2. crash before the older snapshots went: they have no log
+    # behind them and say nothing that the newest does not say.
+    good = [snapshot for snapshot in found.good if snapshot.offset >= first_offset]
+    if not good and first_offset > 0:
+        reasons = "; ".join(str(error) for error in found.damaged) or "there is none"
+        raise CorruptData(
+            directory,
+            0,
+            f"the log begins at offset {first_offset} and no good snapshot covers what was before "
+            f"it ({reasons}); remove this node's data directory and let it join anew",
+        )
+    if good and not _is_prefix(log, good[-1]):
+        # 1. A snapshot came from the leader, 2. crash before the log was replaced. All in the
+        # snapshot is committed, so nothing in the log that parts from it can be.
+        log.truncate_fully_and_start_at(good[-1].offset, now_ms=now_ms)
+        good = good[-1:]
+    if good:
+        log.advance_start_offset(good[0].offset)
+    log.flush()
+    base_voters: VoterSet | None = None
+    if is_dynamic:
+        base_voters = voters_of(found.headers[good[0]]) if good else found.bootstrap_voters
+        base_voters = NO_VOTERS if base_voters is None else base_voters
+    replica_log = ReplicaLog(
+        log,
+        VoteStore(disk, directory, version=int(is_dynamic)),
+        snapshots=good,
+        base_voters=base_voters,
+    )
+    return replica_log, (good[-1] if good else None)
+
+
+async def open_metadata_log(
+    disk: Disk, directory: str, files: SnapshotFiles, *, is_dynamic: bool, now_ms: int
+) -> MetadataLog:
+    """Recover what lies in `directory`, which exists. Raises CorruptData, OSError."""
+    found = await files.open()
+    replica_log, newest = recover_log(
+        disk,
+        directory,
+        found,
+        is_dynamic=is_dynamic,
+        now_ms=now_ms,
+        segment_bytes=files.policy.metadata_log_segment_bytes,
+    )
+    known = set(replica_log.snapshots)
+    await files.remove(snapshot for snapshot in found.good if snapshot not in known)
+    return MetadataLog(replica_log, files, newest, found.damaged, _was_dynamic(found, replica_log))
+
+
+def _was_dynamic(found: FoundSnapshots, replica_log: ReplicaLog) -> bool | None:
+    if found.bootstrap_voters is not None:
+        return True
+    if found.headers:
+        return max(found.headers.values(), key=lambda header: header.id).kraft_version > 0
+    if voter_sets_in(replica_log.log):
+        return True
+    version = replica_log.vote_store.stored_version()
+    return None if version is None else version == 1
+
+
+def _is_prefix(log: Log, snapshot: OffsetAndEpoch) -> bool:
+    """Whether the log agrees with the snapshot on the last record of its prefix."""
+    if snapshot.offset > log.end_offset:
+        return False
+    if snapshot.offset == log.start_offset:
+        return True
+    return log.epochs.epoch_of(snapshot.offset - 1) == snapshot.epoch

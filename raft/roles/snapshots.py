@@ -1,0 +1,167 @@
+"""Fetching a snapshot: piece by piece, each on disk before the next, checked whole, then loaded.
+
+The transfer outlives connections, roles and leaders: snapshots of one offset and epoch are equal
+byte for byte on all nodes, and the final check decides (KIP-630).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.effects import (
+    DropSnapshots,
+    FinishSnapshot,
+    Noted,
+    ReplaceLog,
+    SendRequest,
+    WriteSnapshotChunk,
+)
+from raft.events import SnapshotReceived, SnapshotTaken
+from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from raft.model import OffsetAndEpoch
+from raft.progress import SnapshotFetch
+from raft.roles import follower
+from raft.roles.states import NEVER_MS, Follower, Leader
+from runtime.errors import ErrorCode, invariant
+
+if TYPE_CHECKING:
+    from raft.core import RaftCore
+
+
+def begin(core: RaftCore, role: Follower, snapshot: OffsetAndEpoch, now_ms: int) -> None:
+    """The leader's log no longer holds what this node needs: get its snapshot, or go on with it."""
+    under_way = core.snapshot_fetch
+    if under_way is None or under_way.snapshot != snapshot:
+        invariant(
+            snapshot.offset > core.high_watermark and snapshot.offset > core.log.start_offset,
+            f"the leader offers {snapshot}, below what is committed here: {core.high_watermark}",
+        )
+        core.emit(Noted(f"epoch={core.epoch} fetches snapshot={snapshot.offset}-{snapshot.epoch}"))
+        core.snapshot_fetch = SnapshotFetch(snapshot)
+    ask(core, role, now_ms)
+
+
+def abandon(core: RaftCore) -> None:
+    """The transfer is of no use any more; the next one drops what it left on disk."""
+    core.snapshot_fetch = None
+
+
+def ask(core: RaftCore, role: Follower, now_ms: int) -> None:
+    """Ask for the next piece; if the disk still works on the last one, look again when it is done.
+
+    Until then the fetch deadline goes on: a node whose disk hangs gives its leader up in vain,
+    learns that the others have it, and comes back here.
+    """
+    fetching = core.snapshot_fetch
+    if fetching is None or fetching.is_writing:
+        role.retry_at_ms = NEVER_MS
+        return
+    role.retry_at_ms = NEVER_MS
+    role.correlation_id = core.next_correlation_id()
+    role.request_deadline_ms = now_ms + core.config.request_timeout_ms
+    core.emit(
+        SendRequest(
+            role.leader_id,
+            role.correlation_id,
+            FetchSnapshotRequest(
+                cluster_id=core.config.cluster_id,
+                epoch=core.epoch,
+                replica_id=core.config.node_id,
+                replica_directory_id=core.config.directory_id,
+                snapshot=fetching.snapshot,
+                position=fetching.position,
+                bytes_max=core.config.snapshot_chunk_bytes,
+            ),
+        )
+    )
+
+
+def on_response(
+    core: RaftCore,
+    role: Follower,
+    correlation_id: int,
+    response: FetchSnapshotResponse,
+    now_ms: int,
+) -> None:
+    """A piece arrived, or the leader has that snapshot no more."""
+    if correlation_id != role.correlation_id:
+        return
+    role.correlation_id = -1
+    role.request_deadline_ms = NEVER_MS
+    fetching = core.snapshot_fetch
+    if response.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
+        abandon(core)
+        core.emit(Noted(f"epoch={core.epoch} snapshot gone reason={response.error.name.lower()}"))
+    if response.error is not ErrorCode.NONE or fetching is None:
+        role.retry_at_ms = now_ms + core.config.retry_backoff_ms
+        return
+    follower.note_success(core, role, now_ms)
+    is_next = response.position == fetching.position and (
+        response.data or response.position == response.size
+    )
+    if fetching.is_writing or not is_next:
+        role.retry_at_ms = now_ms + core.config.retry_backoff_ms
+        return
+    fetching.size = response.size
+    fetching.is_writing = True
+    core.emit(WriteSnapshotChunk(fetching.snapshot, fetching.position, response.data))
+    fetching.position += len(response.data)
+
+
+def on_chunk_written(
+    core: RaftCore, snapshot: OffsetAndEpoch, end_position: int, now_ms: int
+) -> None:
+    """The piece is in the part file: the next one, or the final check."""
+    fetching = core.snapshot_fetch
+    if fetching is None or fetching.snapshot != snapshot or fetching.position != end_position:
+        return  # of a transfer given up
+    if fetching.is_complete:
+        core.emit(FinishSnapshot(snapshot))
+        return
+    fetching.is_writing = False
+    if isinstance(core.role, Follower) and core.role.correlation_id < 0:
+        ask(core, core.role, now_ms)
+
+
+def on_received(core: RaftCore, event: SnapshotReceived, now_ms: int) -> None:
+    """The whole file is checked and named, or was damaged and is gone."""
+    fetching = core.snapshot_fetch
+    if fetching is None or fetching.snapshot != event.snapshot:
+        return  # given up meanwhile; the next start drops a file that the log does not know
+    abandon(core)
+    name = f"snapshot={event.snapshot.offset}-{event.snapshot.epoch}"
+    if not event.is_good:
+        core.emit(Noted(f"epoch={core.epoch} {name} arrived damaged"))
+    else:
+        invariant(not isinstance(core.role, Leader), "a leader never loads a snapshot")
+        core.emit(Noted(f"epoch={core.epoch} begins anew at {name}"))
+        core.log.replace(event.snapshot, event.voters)
+        core.emit(ReplaceLog(event.snapshot))
+        core.advance_high_watermark(event.snapshot.offset)
+    role = core.role
+    if isinstance(role, Follower) and role.correlation_id < 0:
+        follower.fetch(core, role, now_ms)
+
+
+def on_taken(core: RaftCore, event: SnapshotTaken) -> None:
+    """The state machine has a snapshot on disk; the log before the first one may go."""
+    snapshot = event.snapshot
+    known = core.log.snapshots
+    if known and snapshot.offset <= known[-1].offset:
+        return  # a newer one came from the leader while this one was being written
+    invariant(
+        snapshot.offset <= core.high_watermark,
+        f"{snapshot} is above the high watermark {core.high_watermark}",
+    )
+    core.log.add_snapshot(snapshot)
+    if len(known) == 1:
+        core.emit(DropSnapshots((), core.log.start_offset))
+
+
+def on_expired(core: RaftCore, count: int) -> None:
+    """Retention is over for the oldest ones; the newest always stays."""
+    count = min(count, len(core.log.snapshots) - 1)
+    if count > 0:
+        gone = tuple(core.log.snapshots[:count])
+        core.log.drop_snapshots(count)
+        core.emit(DropSnapshots(gone, core.log.start_offset))

@@ -1,0 +1,206 @@
+"""Changing the voter set at the leader: one voter at a time, each change committed by the new set.
+
+A set is in force from its append on; as consecutive sets differ by one voter, any majority of the
+one meets any majority of the other (KIP-853, kraft.md section 7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.effects import AppendVoters, Noted, Reply
+from raft.messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
+from raft.model import BatchSpan
+from raft.progress import PendingChange, ReplicaProgress
+from raft.quorum import majority
+from raft.roles import leader
+from raft.roles.states import Leader
+from raft.voters import VoterSet
+from runtime.errors import ErrorCode, Rejected
+from runtime.ids import UUID_ZERO, uuid_text
+
+if TYPE_CHECKING:
+    from raft.core import RaftCore
+
+
+def on_request(
+    core: RaftCore, role: Leader, request: VoterChangeRequest, token: int, now_ms: int
+) -> None:
+    """Check, append the new set, and answer once it is committed."""
+    refusal = _common_refusal(core, role)
+    after: VoterSet | Rejected
+    if refusal is not None:
+        after = refusal
+    elif isinstance(request, AddVoterRequest):
+        after = _after_add(core, role, request, now_ms)
+    elif isinstance(request, RemoveVoterRequest):
+        after = _after_remove(core, role, request, now_ms)
+    else:
+        after = _after_update(core, request)
+    if isinstance(after, Rejected):
+        core.emit(Noted(f"epoch={core.epoch} voter change refused reason={after.message!r}"))
+        _reply(core, token, core.voter_set, after)
+        return
+    is_dry_run = not isinstance(request, UpdateVoterRequest) and request.is_dry_run
+    if is_dry_run or after == core.voter_set:
+        _reply(core, token, after)
+        return
+    core.emit(Noted(f"epoch={core.epoch} voters={after}"))
+    offset = core.log.end_offset
+    core.log.append(BatchSpan(offset, offset, core.epoch, after, offset))
+    core.emit(AppendVoters(offset, core.epoch, after))
+    role.pending_change = PendingChange(token, core.log.end_offset)
+    apply_voter_set(core, role)
+    leader.set_check_quorum(core, role, now_ms)
+    leader.wake_voters(core, role)
+
+
+def apply_voter_set(core: RaftCore, role: Leader) -> None:
+    """Sort the replicas anew into voters and observers; what is known of them stays."""
+    known = {(p.node_id, p.directory_id): p for p in role.voters.values()} | role.observers
+    before = {p.node_id: p for p in role.voters.values()}
+    voters: dict[int, ReplicaProgress] = {}
+    for voter in core.voter_set.voters:
+        if core.is_own(voter):
+            continue
+        progress = known.get((voter.node_id, voter.directory_id))
+        if progress is None and voter.directory_id == UUID_ZERO:
+            progress = before.get(voter.node_id)
+        voters[voter.node_id] = progress or ReplicaProgress(voter.node_id, voter.directory_id)
+    chosen = {id(progress) for progress in voters.values()}
+    role.voters = voters
+    role.observers = {key: p for key, p in known.items() if id(p) not in chosen}
+
+
+def on_committed(core: RaftCore, role: Leader, now_ms: int) -> None:
+    """The high watermark moved: is the change done, and does this node still belong to the set?"""
+    pending = role.pending_change
+    if pending is not None and core.high_watermark >= pending.end_offset:
+        role.pending_change = None
+        _reply(core, pending.token, core.voter_set)
+    is_settled = core.log.voters.last_offset < core.high_watermark
+    if is_settled and not core.is_voter:
+        leader.resign(core, now_ms, "it is no voter any more")
+
+
+def _common_refusal(core: RaftCore, role: Leader) -> Rejected | None:
+    if not core.config.is_dynamic:
+        return Rejected(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "the voter set is static (controller.quorum.voters, kraft.version 0); only a quorum "
+            "made with dynamic voters (kvorum init) can change it",
+        )
+    if core.high_watermark <= role.epoch_start_offset:
+        return Rejected(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"the leader of epoch {core.epoch} has not committed anything yet; try again",
+        )
+    if core.log.voters.last_offset >= core.high_watermark:
+        return Rejected(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"another change, at offset {core.log.voters.last_offset}, is not committed yet; one "
+            "at a time",
+        )
+    return None
+
+
+def _after_add(
+    core: RaftCore, role: Leader, request: AddVoterRequest, now_ms: int
+) -> VoterSet | Rejected:
+    voter = request.voter
+    if core.voter_set.get(voter.node_id) is not None:
+        return Rejected(ErrorCode.DUPLICATE_VOTER, f"node {voter.node_id} is a voter already")
+    if voter.directory_id == UUID_ZERO or not voter.host or not 0 < voter.port < 65536:
+        return Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"a voter needs a directory id and a listener, got {voter}",
+        )
+    progress = role.observers.get((voter.node_id, voter.directory_id))
+    if progress is None or now_ms - progress.last_contact_ms > core.config.fetch_timeout_ms:
+        return Rejected(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"node {voter.node_id} with directory {uuid_text(voter.directory_id)} does not fetch "
+            "from the leader; is it running?",
+        )
+    if progress.address is None:
+        return Rejected(ErrorCode.INVALID_REQUEST, f"node {voter.node_id} is no controller")
+    if now_ms - progress.last_caught_up_ms > core.config.fetch_timeout_ms:
+        return Rejected(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"node {voter.node_id} has not caught up: it has {max(progress.end_offset, 0)} of "
+            f"{core.high_watermark}",
+        )
+    after = core.voter_set.with_voter(voter)
+    return _unreachable(core, role, after, now_ms) or after
+
+
+def _after_remove(
+    core: RaftCore, role: Leader, request: RemoveVoterRequest, now_ms: int
+) -> VoterSet | Rejected:
+    voter = core.voter_set.get(request.node_id)
+    if voter is None:
+        return Rejected(
+            ErrorCode.VOTER_NOT_FOUND,
+            f"node {request.node_id} is not among the voters {core.voter_set.ids}",
+        )
+    if request.directory_id not in (UUID_ZERO, voter.directory_id):
+        return Rejected(
+            ErrorCode.VOTER_NOT_FOUND,
+            f"node {request.node_id} votes with directory {uuid_text(voter.directory_id)}, not "
+            f"{uuid_text(request.directory_id)}",
+        )
+    after = core.voter_set.without(request.node_id)
+    if not after.voters:
+        return Rejected(ErrorCode.INVALID_REQUEST, "the last voter cannot be removed")
+    return _unreachable(core, role, after, now_ms) or after
+
+
+def _after_update(core: RaftCore, request: UpdateVoterRequest) -> VoterSet | Rejected:
+    voter = core.voter_set.get(request.voter.node_id)
+    if request.epoch != core.epoch:
+        return Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"the epoch is {core.epoch}")
+    if voter is None or not voter.is_key(voter.node_id, request.voter.directory_id):
+        return Rejected(ErrorCode.VOTER_NOT_FOUND, f"{request.voter} is no voter")
+    return core.voter_set.with_voter(request.voter)
+
+
+def _unreachable(core: RaftCore, role: Leader, after: VoterSet, now_ms: int) -> Rejected | None:
+    """A set whose majority is not there now would never commit, and stop all writes with it."""
+    replicas = [*role.voters.values(), *role.observers.values()]
+    alive = {
+        progress.node_id
+        for progress in replicas
+        if after.has(progress.node_id, progress.directory_id)
+        and now_ms - progress.last_contact_ms <= core.config.check_quorum_timeout_ms
+    }
+    if after.has(core.config.node_id, core.config.directory_id):
+        alive.add(core.config.node_id)
+    if len(alive) >= majority(len(after)):
+        return None
+    missing = sorted(set(after.ids) - alive)
+    return Rejected(
+        ErrorCode.INVALID_REQUEST,
+        f"of the voters {after.ids} only {len(alive)} can be reached ({missing} cannot), "
+        f"{majority(len(after))} are needed: the change would stop the quorum",
+    )
+
+
+def _reply(core: RaftCore, token: int, voters: VoterSet, refusal: Rejected | None = None) -> None:
+    core.emit(
+        Reply(
+            token,
+            VoterChangeResponse(
+                epoch=core.epoch,
+                leader_id=core.config.node_id,
+                error=ErrorCode.NONE if refusal is None else refusal.code,
+                message="" if refusal is None else refusal.message,
+                voters=voters,
+            ),
+        )
+    )

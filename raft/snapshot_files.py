@@ -1,0 +1,213 @@
+"""The snapshot half of a node's disk: carries out the core's snapshot effects, one after the other.
+
+Holds no rule. The driver and the simulator share it; both drive the same coroutines, the one on
+the loop, the other in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from raft.effects import FinishSnapshot, ReplyWithSnapshot, WriteSnapshotChunk
+from raft.events import SnapshotChunkWritten, SnapshotReceived, SnapshotTaken
+from raft.messages import FetchSnapshotResponse
+from raft.model import OffsetAndEpoch
+from raft.voters import Voter, VoterSet
+from runtime.errors import CorruptData, ErrorCode
+from runtime.ids import uuid_from_text, uuid_text
+from snapshots.format import SnapshotHeader, SnapshotId, read_header
+from snapshots.retention import SnapshotFile, to_remove
+from snapshots.store import (
+    PositionOutOfRange,
+    SnapshotNotFound,
+    SnapshotStore,
+    verify_named,
+)
+from snapshots.transfer import SnapshotReceiver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPolicy:
+    """When a node snapshots and what it keeps, under Kafka's names (snapshots.retention).
+
+    metadata_log_segment_bytes: the log is trimmed by whole segments, so they are far smaller than
+    Kafka's 1 GiB; 8 MiB is the least that Kafka takes.
+    """
+
+    metadata_log_segment_bytes: int = 8 << 20
+    metadata_log_max_record_bytes_between_snapshots: int = 20 << 20
+    metadata_log_max_snapshot_interval_ms: int = 3_600_000
+    metadata_max_retention_bytes: int = 100 << 20
+    metadata_max_retention_ms: int = 7 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSnapshots:
+    """What lies in a folder at start. good: ascending; headers: of each; damaged: what was wrong.
+
+    bootstrap_voters: the set that the bootstrap checkpoint gives, None if there is none.
+    """
+
+    good: tuple[OffsetAndEpoch, ...]
+    headers: dict[OffsetAndEpoch, SnapshotHeader]
+    damaged: tuple[CorruptData, ...]
+    bootstrap_voters: VoterSet | None
+
+
+def voters_of(header: SnapshotHeader) -> VoterSet | None:
+    """The voter set in a snapshot's header, None for static voters. Raises ValueError."""
+    if header.kraft_version == 0:
+        return None
+    return VoterSet.of(
+        Voter(node_id, uuid_from_text(directory_id), host, port)
+        for node_id, directory_id, host, port in header.voters
+    )
+
+
+def header_voters(voters: VoterSet) -> tuple[tuple[int, str, str, int], ...]:
+    """A voter set in the form that a snapshot's header has."""
+    return tuple((v.node_id, uuid_text(v.directory_id), v.host, v.port) for v in voters.voters)
+
+
+class SnapshotFiles:
+    """Snapshots of one node's metadata log."""
+
+    def __init__(self, store: SnapshotStore, policy: SnapshotPolicy | None = None) -> None:
+        self.store = store
+        self.policy = policy or SnapshotPolicy()
+        self._receiver: SnapshotReceiver | None = None
+        self._files: dict[OffsetAndEpoch, SnapshotFile] = {}
+
+    async def open(self) -> FoundSnapshots:
+        """Clear leftovers away and check what is there, whole. Raises OSError, CorruptData.
+
+        A damaged snapshot is reported and left alone; the next older one serves.
+        """
+        store = self.store
+        await store.clean_up()
+        good: list[OffsetAndEpoch] = []
+        headers: dict[OffsetAndEpoch, SnapshotHeader] = {}
+        damaged: list[CorruptData] = []
+        for id in await store.list():
+            try:
+                header = await verify_named(store.disk, store.path(id))
+                voters_of(header)
+            except CorruptData as error:
+                damaged.append(error)
+                continue
+            except ValueError as error:
+                damaged.append(CorruptData(store.path(id), 0, f"its voters: {error}"))
+                continue
+            snapshot = OffsetAndEpoch(id.end_offset, id.epoch)
+            good.append(snapshot)
+            headers[snapshot] = header
+            await self._note(snapshot, header.timestamp_ms)
+        bootstrap = await store.bootstrap()
+        return FoundSnapshots(
+            good=tuple(good),
+            headers=headers,
+            damaged=tuple(damaged),
+            bootstrap_voters=None if bootstrap is None else voters_of(bootstrap),
+        )
+
+    def path(self, snapshot: OffsetAndEpoch) -> str:
+        return self.store.path(_id(snapshot))
+
+    async def take(self, header: SnapshotHeader, payloads: Iterable[bytes]) -> SnapshotTaken:
+        """Write the state machine's snapshot; durable on return. Raises OSError."""
+        id = await self.store.write(header, payloads)
+        snapshot = OffsetAndEpoch(id.end_offset, id.epoch)
+        await self._note(snapshot, header.timestamp_ms)
+        return SnapshotTaken(snapshot)
+
+    def expired(self, *, log_bytes: int, now_ms: int) -> int:
+        """How many of the oldest snapshots retention lets go. now_ms: wall clock."""
+        policy = self.policy
+        gone = to_remove(
+            list(self._files.values()),
+            log_bytes=log_bytes,
+            now_ms=now_ms,
+            retention_bytes=policy.metadata_max_retention_bytes,
+            retention_ms=policy.metadata_max_retention_ms,
+        )
+        return len(gone)
+
+    async def write_chunk(self, effect: WriteSnapshotChunk) -> SnapshotChunkWritten:
+        """Append a piece that came from the leader. Raises OSError."""
+        receiver = self._receiver
+        if effect.position == 0:
+            if receiver is not None:
+                await receiver.abandon()
+            receiver = self._receiver = SnapshotReceiver(self.store, _id(effect.snapshot))
+        if receiver is None or receiver.id != _id(effect.snapshot):
+            raise CorruptData(
+                self.path(effect.snapshot), effect.position, "a piece without those before it"
+            )
+        await receiver.append(effect.position, effect.data)
+        return SnapshotChunkWritten(effect.snapshot, receiver.position)
+
+    async def finish(self, effect: FinishSnapshot) -> SnapshotReceived:
+        """Check, fsync and name what came. Raises OSError; damage is an answer, not an error."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is None:
+            return SnapshotReceived(effect.snapshot, is_good=False)
+        try:
+            header = await receiver.finish()
+        except CorruptData:
+            return SnapshotReceived(effect.snapshot, is_good=False)
+        try:
+            voters = voters_of(header)
+        except ValueError:
+            await self.remove([effect.snapshot])
+            return SnapshotReceived(effect.snapshot, is_good=False)
+        await self._note(effect.snapshot, header.timestamp_ms)
+        return SnapshotReceived(effect.snapshot, is_good=True, voters=voters)
+
+    async def read(self, effect: ReplyWithSnapshot) -> FetchSnapshotResponse:
+        """The answer to a FetchSnapshot with its bytes. Raises OSError."""
+        error = ErrorCode.NONE
+        data, size = b"", 0
+        try:
+            data, size = await self.store.read_chunk(
+                _id(effect.snapshot), effect.position, effect.bytes_max
+            )
+        except SnapshotNotFound:
+            error = ErrorCode.SNAPSHOT_NOT_FOUND
+        except PositionOutOfRange:
+            error = ErrorCode.POSITION_OUT_OF_RANGE
+        return FetchSnapshotResponse(
+            epoch=effect.epoch,
+            leader_id=effect.leader_id,
+            error=error,
+            position=effect.position,
+            size=size,
+            data=data,
+        )
+
+    async def remove(self, snapshots: Iterable[OffsetAndEpoch]) -> None:
+        """Remove snapshot files; one that is gone already is fine. Raises OSError."""
+        for snapshot in snapshots:
+            self._files.pop(snapshot, None)
+            try:
+                await self.store.remove(_id(snapshot))
+            except SnapshotNotFound:
+                continue
+
+    async def remove_older(self, snapshot: OffsetAndEpoch) -> None:
+        """Remove every snapshot below this one: the log behind them is gone. Raises OSError."""
+        for id in await self.store.list():
+            if id < _id(snapshot):
+                await self.remove([OffsetAndEpoch(id.end_offset, id.epoch)])
+
+    async def header(self, snapshot: OffsetAndEpoch) -> SnapshotHeader:
+        """Raises CorruptData, OSError."""
+        return await read_header(self.store.disk, self.path(snapshot))
+
+    async def _note(self, snapshot: OffsetAndEpoch, timestamp_ms: int) -> None:
+        size_bytes = await self.store.size(_id(snapshot))
+        self._files[snapshot] = SnapshotFile(_id(snapshot), size_bytes, timestamp_ms)
+
+
+def _id(snapshot: OffsetAndEpoch) -> SnapshotId:
+    return SnapshotId(snapshot.offset, snapshot.epoch)

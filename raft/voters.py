@@ -1,0 +1,135 @@
+"""The voter set, and which one is in force where (KIP-853, kraft.md section 7).
+
+Static voters come from the configuration and never change. Dynamic ones come from the log: the
+set in force is that of the last VotersRecord a node holds, committed or not, so that two majorities
+of consecutive sets always overlap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runtime.errors import invariant
+from runtime.ids import UUID_ZERO, uuid_text
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """One voter. directory_id: of the disk that votes; zero for a static voter, whose disk is
+    not known. host, port: its listener, empty and 0 for a static voter."""
+
+    node_id: int
+    directory_id: bytes = UUID_ZERO
+    host: str = ""
+    port: int = 0
+
+    def is_key(self, node_id: int, directory_id: bytes) -> bool:
+        """Whether that replica is this voter; an entry without directory id goes by the id."""
+        return node_id == self.node_id and self.directory_id in (UUID_ZERO, directory_id)
+
+    def __str__(self) -> str:
+        if self.directory_id == UUID_ZERO:
+            return str(self.node_id)
+        return f"{self.node_id}@{self.host}:{self.port}:{uuid_text(self.directory_id)}"
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """Voters by ascending id. Make one with `of` or `static`."""
+
+    voters: tuple[Voter, ...] = ()
+
+    @classmethod
+    def of(cls, voters: Iterable[Voter]) -> VoterSet:
+        """A set of these voters, whose ids must differ."""
+        ordered = tuple(sorted(voters, key=lambda voter: voter.node_id))
+        ids = [voter.node_id for voter in ordered]
+        invariant(len(set(ids)) == len(ids), f"voters named twice: {ids}")
+        return cls(ordered)
+
+    @classmethod
+    def static(cls, node_ids: Iterable[int]) -> VoterSet:
+        """A set known by ids only."""
+        return cls.of(Voter(node_id) for node_id in node_ids)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(voter.node_id for voter in self.voters)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def get(self, node_id: int) -> Voter | None:
+        """The voter with this id."""
+        return next((voter for voter in self.voters if voter.node_id == node_id), None)
+
+    def has(self, node_id: int, directory_id: bytes) -> bool:
+        """Whether this replica, by id and disk, is a voter."""
+        return any(voter.is_key(node_id, directory_id) for voter in self.voters)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """This set with a voter added, or replaced if its id is there."""
+        return VoterSet.of([*self.without(voter.node_id).voters, voter])
+
+    def without(self, node_id: int) -> VoterSet:
+        return VoterSet(tuple(v for v in self.voters if v.node_id != node_id))
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.voters))
+
+
+NO_VOTERS = VoterSet()
+
+
+class VoterHistory:
+    """Voter sets by the offset of their record; the last one is in force.
+
+    The entry at -1 is the one that the configuration or the bootstrap checkpoint gave; one below
+    the log's start came with a snapshot.
+    """
+
+    __slots__ = ("_offsets", "_sets")
+
+    def __init__(self, entries: Iterable[tuple[int, VoterSet]] = ()) -> None:
+        ordered = sorted(entries, key=lambda entry: entry[0])
+        self._offsets = [offset for offset, _ in ordered]
+        self._sets = [voters for _, voters in ordered]
+
+    @property
+    def last(self) -> VoterSet:
+        """The set in force, empty if none is known."""
+        return self._sets[-1] if self._sets else NO_VOTERS
+
+    @property
+    def last_offset(self) -> int:
+        """Where the set in force stands in the log; -1 if it does not come from there."""
+        return self._offsets[-1] if self._offsets else -1
+
+    @property
+    def entries(self) -> list[tuple[int, VoterSet]]:
+        return list(zip(self._offsets, self._sets, strict=True))
+
+    def append(self, offset: int, voters: VoterSet) -> None:
+        """A VotersRecord at this offset."""
+        invariant(offset > self.last_offset, f"voters at {offset} after {self.last_offset}")
+        self._offsets.append(offset)
+        self._sets.append(voters)
+
+    def truncate(self, end_offset: int) -> None:
+        """Undo what was appended at and above end_offset."""
+        keep = bisect_left(self._offsets, end_offset)
+        del self._offsets[keep:]
+        del self._sets[keep:]
+
+    def at(self, end_offset: int) -> VoterSet:
+        """The set in force in the log prefix that ends there (exclusive)."""
+        index = bisect_left(self._offsets, end_offset)
+        return self._sets[index - 1] if index else NO_VOTERS
+
+    def trim(self, start_offset: int) -> None:
+        """Forget sets that are followed by another one below start_offset."""
+        drop = max(bisect_left(self._offsets, start_offset) - 1, 0)
+        del self._offsets[:drop]
+        del self._sets[:drop]

@@ -1,0 +1,75 @@
+"""When a snapshot is due and which old ones go. Pure: no disk, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runtime.errors import invariant
+from snapshots.format import SnapshotId
+
+#: Apache Kafka's defaults, in its order: metadata.log.max.record.bytes.between.snapshots,
+#: metadata.log.max.snapshot.interval.ms, metadata.max.retention.bytes, metadata.max.retention.ms.
+BYTES_BETWEEN_SNAPSHOTS_MAX = 20 << 20
+SNAPSHOT_INTERVAL_MS = 3_600_000
+RETENTION_BYTES = 100 << 20
+RETENTION_MS = 7 * 24 * 3_600_000
+
+RETAINED_MIN = 2
+"""If the newest is damaged, the next older one and the log behind it still give the same state."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """What retention knows of a snapshot. timestamp_ms: that of the last record it contains."""
+
+    id: SnapshotId
+    size_bytes: int
+    timestamp_ms: int
+
+
+def is_due(
+    *,
+    bytes_since: int,
+    ms_since: int,
+    records_since: int,
+    bytes_max: int = BYTES_BETWEEN_SNAPSHOTS_MAX,
+    interval_ms: int = SNAPSHOT_INTERVAL_MS,
+) -> bool:
+    """Shall a snapshot be written now?
+
+    bytes_since, ms_since, records_since: what came after the last snapshot (or the log's begin).
+    Never when no record came: the file would say what the last one says. An interval of 0 leaves
+    only the bytes to decide, as in Kafka.
+    """
+    if records_since <= 0:
+        return False
+    return bytes_since >= bytes_max or 0 < interval_ms <= ms_since
+
+
+def to_remove(
+    snapshots: Sequence[SnapshotFile],
+    *,
+    log_bytes: int,
+    now_ms: int,
+    retention_bytes: int = RETENTION_BYTES,
+    retention_ms: int = RETENTION_MS,
+    retained_min: int = RETAINED_MIN,
+) -> tuple[SnapshotId, ...]:
+    """Snapshots that go, oldest first; always the oldest ones without a gap.
+
+    The oldest goes while more than retained_min remain and it is older than retention_ms or log
+    and snapshots together are above retention_bytes. log_bytes stands still meanwhile: how much
+    of the log goes with a snapshot is the log's to know, and the next round counts again.
+    """
+    invariant(retained_min >= 1, f"retained_min is {retained_min}: the newest snapshot must stay")
+    by_age = sorted(snapshots, key=lambda snapshot: snapshot.id)
+    total_bytes = log_bytes + sum(snapshot.size_bytes for snapshot in by_age)
+    removed: list[SnapshotId] = []
+    for snapshot in by_age[: max(len(by_age) - retained_min, 0)]:
+        is_old = now_ms - snapshot.timestamp_ms > retention_ms
+        if not is_old and total_bytes <= retention_bytes:
+            break
+        removed.append(snapshot.id)
+        total_bytes -= snapshot.size_bytes
+    return tuple(removed)

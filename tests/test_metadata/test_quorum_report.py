@@ -1,0 +1,91 @@
+"""What is said of a quorum without a leader, from any set of answers."""
+
+from kvorum.rpc import admin_pb2 as pb
+from metadata import quorum_report as report
+
+ADDRESSES = {1: "one:1", 2: "two:2", 3: "three:3"}
+
+
+def described(node_id, leader_id=-1, *, epoch=7, leaderless_ms=0, voters=(1, 2, 3), nodes=()):
+    return pb.DescribeQuorumReply(
+        node_id=node_id,
+        leader_id=leader_id,
+        leader_epoch=epoch,
+        leaderless_ms=leaderless_ms,
+        voters=[pb.QuorumReplica(node_id=i) for i in voters],
+        nodes=[pb.QuorumNode(node_id=i, host=host, port=port) for i, host, port in nodes],
+    )
+
+
+def test_leader_is_who_says_so_in_the_newest_epoch():
+    leader = described(2, 2, epoch=8)
+    assert report.leader_of([described(1, 1), leader, described(3, 2, epoch=8)]) is leader
+    assert report.leader_of([described(1, 1, epoch=7), described(3, epoch=8)]) is None
+    assert report.leader_of([]) is None
+
+
+def test_a_leader_that_no_majority_fetches_from_does_not_count():
+    leader = described(1, 1, voters=(1, 2, 3, 4, 5))
+    now_ms = 1_700_000_000_000
+    ages_ms = {1: 0, 2: report.FETCH_AGE_MAX_MS, 3: report.FETCH_AGE_MAX_MS + 1, 4: 9_000}
+    for voter in leader.voters:
+        age_ms = ages_ms.get(voter.node_id)
+        voter.last_fetch_timestamp_ms = -1 if age_ms is None else now_ms - age_ms
+    assert report.leader_of([leader]) is None
+    assert report.leader_id_of([leader]) == -1
+    leader.voters[2].last_fetch_timestamp_ms += 1
+    assert report.leader_of([leader]) is leader
+
+
+def test_followers_of_the_newest_epoch_vouch_for_a_leader_that_is_silent():
+    assert report.leader_id_of([described(2, 1), described(3, 1)]) == 1
+    assert report.leader_id_of([described(2, 1, epoch=7), described(3, epoch=8)]) == -1
+    assert report.leader_id_of([]) == -1
+
+
+def test_an_outage_is_no_leader_for_longer_than_an_election_for_everybody():
+    old, young = described(2, leaderless_ms=5_000), described(3, leaderless_ms=50)
+    assert report.is_outage([old])
+    assert not report.is_outage([old, young])
+    assert not report.is_outage([])
+
+
+def test_the_sentence_names_voters_epoch_and_what_is_needed():
+    assert report.say([described(3)], ADDRESSES) == (
+        "no quorum: 1 of 3 voters reachable (3), missing 1 at one:1, 2 at two:2; epoch 7; need 2"
+    )
+
+
+def test_with_enough_voters_in_reach_it_is_no_leader_and_not_no_quorum():
+    text = report.say([described(3, epoch=8), described(2)], ADDRESSES)
+    assert text.startswith(
+        "no leader: 2 of 3 voters reachable (2, 3), missing 1 at one:1; epoch 8; need 2, "
+    )
+    assert report.is_sentence(text)
+
+
+def test_without_any_answer_the_askers_own_knowledge_serves():
+    assert report.say([], ADDRESSES, 5) == (
+        "no quorum: 0 of 3 voters reachable, missing 1 at one:1, 2 at two:2, 3 at three:3; "
+        "epoch 5; need 2"
+    )
+    assert "epoch unknown" in report.say([], ADDRESSES)
+
+
+def test_voters_are_those_of_the_newest_epoch_and_addresses_come_from_all():
+    grown = described(4, epoch=9, voters=(3, 4, 5, 6, 7), nodes=[(5, "five", 55), (3, "third", 33)])
+    grown.voters[3].address = "six:66"
+    assert report.say([described(1), grown], ADDRESSES) == (
+        "no quorum: 1 of 5 voters reachable (4), missing 3 at third:33, 5 at five:55, "
+        "6 at six:66, 7; epoch 9; need 3"
+    )
+
+
+def test_the_age_can_be_taken_off_again():
+    sentence = report.say([described(3)], {1: "10.0.0.1:9", 2: "b.example.org:9"})
+    for age_ms, words in ((12_345, "last heard from a leader 12.3 s ago"), (None, "not heard")):
+        text = report.with_age(sentence, "Broker 101", age_ms)
+        assert words in text
+        assert report.is_sentence(text)
+        assert report.without_age(text) == sentence
+    assert not report.is_sentence("no active controller within 5 ms")

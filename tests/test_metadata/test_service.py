@@ -1,0 +1,91 @@
+"""What a controller tells operators of itself."""
+
+import asyncio
+import random
+from collections import deque
+from types import SimpleNamespace
+
+import grpc
+import pytest
+
+from kvorum.rpc import admin_pb2 as pb
+from metadata.loop import ControllerLoop
+from metadata.service import AdminServicer
+from raft.core import RaftCore
+from raft.flight_recorder import FlightRecorder, replay
+from raft.log_tail import LogTail
+from raft.model import RaftConfig, VoteState
+from raft.roles.states import Follower
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, code, details):
+        raise Aborted(code, details)
+
+
+def node_of(*, voters=(1, 2, 3)):
+    config = RaftConfig(node_id=1, cluster_id="c", voters=voters)
+    core = RaftCore(config, vote_state=VoteState(), log=LogTail(), rng=random.Random(1), now_ms=0)
+    return SimpleNamespace(config=config, core=core, timeline=deque())
+
+
+def servicer(node):
+    loop = SimpleNamespace(node=node, leader_id=-1, leaderless_ms=0)
+    return AdminServicer(loop, cluster_id="c", nodes={})
+
+
+async def collected(chunks):
+    return b"".join([chunk.lines async for chunk in chunks])
+
+
+def test_timeline_lines_come_apart_into_time_and_text():
+    node = node_of()
+    node.timeline += ["1700000000001 epoch=1 leader=2", "1700000000002 epoch=1 lost leader=2"]
+    reply = asyncio.run(
+        servicer(node).ReadElectionTimeline(pb.ReadElectionTimelineRequest(), Context())
+    )
+    assert reply.node_id == 1
+    assert [(line.timestamp_ms, line.text) for line in reply.lines] == [
+        (1700000000001, "epoch=1 leader=2"),
+        (1700000000002, "epoch=1 lost leader=2"),
+    ]
+
+
+def test_flight_record_is_sent_in_chunks_of_whole_lines():
+    node = node_of()
+    node.recorder = FlightRecorder(node.core)
+    chunks = servicer(node).ReadFlightRecord(pb.ReadFlightRecordRequest(), Context())
+    text = asyncio.run(collected(chunks))
+    assert text.endswith(b"\n")
+    assert replay(text.decode().splitlines()).is_whole
+
+
+def test_a_node_without_recorder_says_so():
+    node = node_of()
+    chunks = servicer(node).ReadFlightRecord(pb.ReadFlightRecordRequest(), Context())
+    with pytest.raises(Aborted) as aborted:
+        asyncio.run(collected(chunks))
+    assert aborted.value.args == (
+        grpc.StatusCode.UNIMPLEMENTED, "node 1 keeps no flight record",
+    )  # fmt: skip
+
+
+def test_a_follower_that_has_lost_its_leader_names_none():
+    async def leaders():
+        loop = ControllerLoop(None, on_failure=lambda error: None)
+        loop._node = node_of()
+        core = loop._node.core
+        named = [loop.leader_id]
+        for is_lost in (False, True, False):
+            core.role = Follower(leader_id=2, fetch_deadline_ms=1, is_leader_lost=is_lost)
+            core._leadership = SimpleNamespace(leader_id=2)
+            named.append(loop.leader_id)
+            if not is_lost:
+                assert loop.leaderless_ms == 0
+        return named
+
+    assert asyncio.run(leaders()) == [-1, 2, -1, 2]
