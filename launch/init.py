@@ -8,6 +8,7 @@ controller added later gets its identity only: it joins as an observer until it 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import random
 from collections.abc import Mapping
@@ -144,6 +145,36 @@ def add_node(
         _claim(node, settings["cluster.id"], rng)
     _write(node.file, properties)
     return node
+
+
+def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:
+    """A new identity for a controller that has lost its disk; its id and configuration stay.
+
+    The empty directory gets another directory id, so it has no vote until it is made a voter
+    again. Raises ConfigError, also if the directory still holds something.
+    """
+    folder = os.path.abspath(folder)
+    for properties in _known(folder):
+        if int(properties["node.id"]) != node_id:
+            continue
+        if _role(properties) != "controller" or _QUORUM[1] not in properties:
+            raise ConfigError(f"node {node_id} is no controller with dynamic voters")
+        host, port = _listener(properties)
+        node = _node(folder, "controller", node_id, host, port)
+        directory = str(properties["log.dirs"])
+        if os.path.exists(directory) and os.listdir(directory):
+            raise ConfigError(
+                f"{directory} still holds data: keep it if you can; if not, remove it first"
+            )
+        claim_directory(
+            OsDisk(),
+            directory,
+            node_id=node_id,
+            cluster_id=str(properties["cluster.id"]),
+            rng=rng,
+        )
+        return dataclasses.replace(node, directory=directory)
+    raise ConfigError(f"{folder} has no node {node_id}")
 
 
 async def _format_voters(nodes: list[NewNode], cluster_id: str, rng: random.Random) -> None:

@@ -14,6 +14,7 @@ from raft.snapshot_files import SnapshotPolicy
 from runtime.config import bind, reject_unknown
 from runtime.errors import ConfigError
 from runtime.ids import uuid_from_text
+from snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
 SEGMENT_BYTES_MIN = 8 << 20
@@ -51,7 +52,8 @@ class NodeProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumProperties:
-    """Patience of the quorum, in ms; the meaning of each is at raft.model.RaftConfig."""
+    """Patience of the quorum, in ms, and how much of a snapshot goes at once; the meaning of each
+    is at raft.model.RaftConfig."""
 
     controller_quorum_election_timeout_ms: int = 300
     controller_quorum_fetch_timeout_ms: int = 900
@@ -59,6 +61,7 @@ class QuorumProperties:
     controller_quorum_fetch_wait_max_ms: int = 250
     controller_quorum_retry_backoff_ms: int = 20
     controller_quorum_leader_loss_grace_ms: int = 30
+    controller_quorum_snapshot_chunk_bytes: int = 1 << 20
 
 
 CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, ControllerConfig)
@@ -187,6 +190,11 @@ def _raft_config(
             f"controller.quorum.fetch.timeout.ms must hold, got {wait_ms}, "
             f"{request_timeout_ms}, {fetch_timeout_ms}"
         )
+    if not 0 < quorum.controller_quorum_snapshot_chunk_bytes <= CHUNK_BYTES_MAX:
+        raise ConfigError(
+            f"controller.quorum.snapshot.chunk.bytes="
+            f"{quorum.controller_quorum_snapshot_chunk_bytes} must lie in 1 to {CHUNK_BYTES_MAX}"
+        )
     return RaftConfig(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
@@ -200,6 +208,7 @@ def _raft_config(
         fetch_wait_max_ms=wait_ms,
         retry_backoff_ms=quorum.controller_quorum_retry_backoff_ms,
         request_timeout_ms=request_timeout_ms,
+        snapshot_chunk_bytes=quorum.controller_quorum_snapshot_chunk_bytes,
     )
 
 

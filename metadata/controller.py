@@ -7,6 +7,7 @@ active, has decided and not yet seen committed. Losing leadership drops it: ther
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -111,6 +112,16 @@ class Controller:
             },
             now_ms,
         )
+
+    def skip_to(self, next_offset: int) -> None:
+        """The quorum itself has appended records up to there, which say nothing to the image."""
+        image = self._active_image()
+        if image.end_offset != next_offset:
+            invariant(
+                image.end_offset < next_offset,
+                f"the log ends at {next_offset}, behind the speculative image {image.end_offset}",
+            )
+            self.speculative = dataclasses.replace(image, end_offset=next_offset, epoch=self.epoch)
 
     def renounce(self) -> None:
         """Be a standby again: what was decided and is not committed never happened here."""

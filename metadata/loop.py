@@ -111,6 +111,8 @@ class ControllerLoop:
         if len(self._parked) >= PARKED_MAX:
             return Rejected(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests in flight")
         try:
+            # A change of the voter set may stand behind the last decision's records.
+            self.controller.skip_to(self.node.next_offset)
             decision = self.controller.decide(request, monotonic_ms())
             self._append(decision.records)
             self._arm_session_timer()
@@ -278,6 +280,7 @@ class ControllerLoop:
         if not self.controller.is_active:
             return
         now_ms = monotonic_ms()
+        self.controller.skip_to(self.node.next_offset)
         self.controller.sessions.on_timer(self._session_timer_ms, now_ms)
         while (fenced := self.controller.expire_session(now_ms)) is not None:
             broker_id, cause, records = fenced

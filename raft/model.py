@@ -67,6 +67,7 @@ class RaftConfig:
     fetch_wait_max_ms: how long a leader parks a fetch that has nothing to return.
     retry_backoff_ms: pause before a failed request is sent again.
     request_timeout_ms: an answer that took longer is not waited for any more.
+    snapshot_chunk_bytes: most that one FetchSnapshot brings.
     """
 
     node_id: int

@@ -36,8 +36,17 @@ from raft.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from raft.events import Event, LogFlushed, Propose, Resign, SnapshotsExpired, Tick
+from raft.events import (
+    Event,
+    LogFlushed,
+    Propose,
+    RequestReceived,
+    Resign,
+    SnapshotsExpired,
+    Tick,
+)
 from raft.flight_recorder import FlightRecorder
+from raft.messages import VoterChangeRequest
 from raft.metadata_log import MetadataLog
 from raft.model import OffsetAndEpoch, RaftConfig
 from raft.snapshot_files import header_voters
@@ -242,6 +251,10 @@ class RaftNode:
         """Step the core; an event that arrives while it steps waits its turn."""
         if self._is_stopped:
             return
+        if isinstance(event, RequestReceived) and isinstance(event.request, VoterChangeRequest):
+            # It may append a record of its own: behind the proposals, whose offsets are promised.
+            while self._proposals and self.core.is_leader:
+                self._append_proposals()
         self._events.append(event)
         if self._is_stepping:
             return
@@ -310,6 +323,7 @@ class RaftNode:
         if not self.core.is_leader:
             self._proposals.clear()
             self._proposed_records = 0
+        if not self._proposals:
             return
         size_bytes = 0
         taken = 0

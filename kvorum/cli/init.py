@@ -27,6 +27,13 @@ from kvorum.cli.common import EXIT_USAGE, CommandFailed, output_option, show
     default=None,
     help="One more node for the cluster whose files lie in FOLDER.",
 )
+@click.option(
+    "--again",
+    type=int,
+    metavar="ID",
+    default=None,
+    help="Prepare the empty directory of controller ID, which lost its disk, once more.",
+)
 @output_option
 def init(
     folder: str,
@@ -38,6 +45,7 @@ def init(
     is_static: bool,
     settings: tuple[str, ...],
     add: str | None,
+    again: int | None,
     output: str,
 ) -> None:
     """Write one TOML file a node into FOLDER and prepare the controllers' directories.
@@ -47,12 +55,14 @@ def init(
     """
     import random
 
-    from launch.init import add_node, init_cluster
+    from launch.init import add_node, init_cluster, prepare_again
     from runtime.config import parse_assignment
     from runtime.errors import ConfigError
 
     try:
-        if add is not None:
+        if again is not None:
+            nodes = [prepare_again(folder, node_id=again, rng=random.SystemRandom())]
+        elif add is not None:
             if settings or is_static or controller_port is not None:
                 raise ConfigError("--add takes only --host and --port; the rest is as it is there")
             nodes = [add_node(folder, role=add, host=host, port=port, rng=random.SystemRandom())]

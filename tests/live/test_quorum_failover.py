@@ -52,10 +52,11 @@ def wait_whole(cluster: Cluster) -> None:
 class TopicMaker:
     """Creates topics one after the other until stopped; names of those acknowledged."""
 
-    def __init__(self, cluster: Cluster, prefix: str) -> None:
+    def __init__(self, bootstrap: str, prefix: str, *, replicas: int = 3) -> None:
         self.acknowledged: list[str] = []
-        self._topics = Topics(cluster.bootstrap)
+        self._topics = Topics(bootstrap)
         self._prefix = prefix
+        self._replicas = replicas
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -75,13 +76,13 @@ class TopicMaker:
         while not self._stop.is_set():
             name = f"{self._prefix}-{number}"
             number += 1
-            self._topics.create(name)
+            self._topics.create(name, replicas=self._replicas)
             self.acknowledged.append(name)
 
 
 def test_killed_active_controller_is_succeeded_and_no_topic_is_lost(cluster: Cluster) -> None:
     before = described(cluster)
-    maker = TopicMaker(cluster, "succession")
+    maker = TopicMaker(cluster.bootstrap, "succession")
     maker.wait_more(5)
     cluster.kill(controller_name(before.leader_id))
     maker.wait_more(5)
