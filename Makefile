@@ -1,6 +1,8 @@
 # Two commands do everything for a newcomer: `make demo` and `make test`. Each sets up what it needs.
 
 PYTHON := .venv/bin/python
+# Seeds that `make sim` runs.
+SEEDS ?= 1000
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
@@ -10,7 +12,7 @@ help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    every test, with ruff, mypy and import-linter among them"
 	@echo "make bench   side by side with Apache Kafka 4.1 on this machine; writes bench/results.md"
-	@echo "make sim     a thousand seeds of the quorum in virtual time"
+	@echo "make sim     a thousand seeds of the quorum in virtual time; SEEDS=N for N of them"
 	@echo "make lint    ruff, mypy, import-linter alone"
 	@echo "make setup   what the others do first: .venv, toxiproxy, a Java check"
 
@@ -34,7 +36,7 @@ bench: setup
 	$(PYTHON) -m bench.run
 
 sim: setup
-	$(PYTHON) -m kvorum chaos sim --seed 0 --count 1000
+	$(PYTHON) -m kvorum chaos sim --seed 0 --count $(SEEDS)
 
 rpc: setup
 	PYTHON=$(PYTHON) sh deploy/generate_rpc.sh

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, CorruptData
 
 logger = logging.getLogger("kvorum.node")
 
@@ -58,7 +58,9 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
     gc.freeze()
     try:
         return asyncio.run(_run(make, ready))
-    except ConfigError as error:
+    except (ConfigError, CorruptData) as error:
+        # Damaged data found at the start: whoever looks wants the file and the reason. Damage met
+        # later goes through on_failure.
         logger.error("%s", error)
         sys.stderr.write(f"kvorum: {error}\n")  # the one line a person needs
         return EXIT_USAGE

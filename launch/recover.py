@@ -77,14 +77,8 @@ def recover(config: NodeConfig) -> Survivor:
     this node alone already; the epoch is raised. Raises ConfigError, CorruptData, OSError.
     """
     directory_id = _directory_id(config)
-    if not config.raft.is_dynamic and config.raft.voters != (config.node_id,):
-        host, port = config.advertised
-        raise ConfigError(
-            f"the voters are static: first set controller.quorum.voters={config.node_id}@"
-            f"{host}:{port} in the configuration of every node, controllers and brokers; it is "
-            f"{config.node.controller_quorum_voters}"
-        )
     with _locked(config.directory):
+        _check_static_voters(config)
         opened = _open(config, metadata_directory(config.directory))
         log, vote_store = opened.replica_log.log, opened.replica_log.vote_store
         before = _survivor(config, directory_id, opened)
@@ -102,6 +96,16 @@ def recover(config: NodeConfig) -> Survivor:
         vote_store.save(VoteState(epoch=before.next_epoch))
         log.close()
     return before
+
+
+def _check_static_voters(config: NodeConfig) -> None:
+    if not config.raft.is_dynamic and config.raft.voters != (config.node_id,):
+        host, port = config.advertised
+        raise ConfigError(
+            f"the voters are static: first set controller.quorum.voters={config.node_id}@"
+            f"{host}:{port} in the configuration of every node, controllers and brokers; it is "
+            f"{config.node.controller_quorum_voters}"
+        )
 
 
 def _directory_id(config: NodeConfig) -> bytes:

@@ -15,6 +15,15 @@ import errno
 import random
 from dataclasses import dataclass
 
+from chaos.sim.disk_tree import (
+    Folder,
+    Inode,
+    Saved,
+    restored_folder,
+    saved_folder,
+    used_bytes,
+)
+
 Data = bytes | bytearray | memoryview
 
 
@@ -30,97 +39,15 @@ class _Fault:
     count: int
 
 
-class _Inode:
-    """Content of a file: as seen, as durable, and the operations in between."""
-
-    __slots__ = ("data", "durable", "pending")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable = bytearray()
-        # (position, bytes), or (size, None) for a truncation.
-        self.pending: list[tuple[int, bytes | None]] = []
-
-    def apply(self, position: int, data: bytes | None) -> None:
-        _apply(self.data, position, data)
-        self.pending.append((position, data))
-
-    def sync(self) -> None:
-        for position, data in self.pending:
-            _apply(self.durable, position, data)
-        self.pending.clear()
-
-    def crash(self, rng: random.Random) -> None:
-        kept = rng.randint(0, len(self.pending))
-        position, data = self.pending[kept] if kept < len(self.pending) else (0, None)
-        del self.pending[kept:]
-        self.sync()
-        if data is not None and rng.random() < 0.5:
-            _apply(self.durable, position, data[: rng.randint(0, len(data))])
-        self.data = bytearray(self.durable)
-
-
-def _apply(target: bytearray, position: int, data: bytes | None) -> None:
-    if data is None:
-        if position < len(target):
-            del target[position:]
-        else:
-            target.extend(bytes(position - len(target)))
-        return
-    if position > len(target):
-        target.extend(bytes(position - len(target)))
-    target[position : position + len(data)] = data
-
-
-class _Folder:
-    """Names in a folder: as seen, as durable, and the changes in between."""
-
-    __slots__ = ("durable", "names", "pending")
-
-    def __init__(self) -> None:
-        self.names: dict[str, _Inode | _Folder] = {}
-        self.durable: dict[str, _Inode | _Folder] = {}
-        # One change is atomic: names removed, then names set.
-        self.pending: list[tuple[str | None, str | None, _Inode | _Folder | None]] = []
-
-    def change(self, removed: str | None, added: str | None, node: _Inode | _Folder | None) -> None:
-        _change(self.names, removed, added, node)
-        self.pending.append((removed, added, node))
-
-    def sync(self) -> None:
-        for change in self.pending:
-            _change(self.durable, *change)
-        self.pending.clear()
-
-    def crash(self, rng: random.Random) -> None:
-        del self.pending[rng.randint(0, len(self.pending)) :]
-        self.sync()
-        self.names = dict(self.durable)
-        for name in sorted(self.names):
-            self.names[name].crash(rng)
-
-
-def _change(
-    names: dict[str, _Inode | _Folder],
-    removed: str | None,
-    added: str | None,
-    node: _Inode | _Folder | None,
-) -> None:
-    if removed is not None:
-        names.pop(removed, None)
-    if added is not None and node is not None:
-        names[added] = node
-
-
 class MemoryFile:
     """An open file of a MemoryDisk; unusable after close or crash."""
 
     __slots__ = ("_disk", "_inode", "_life", "path")
 
-    def __init__(self, disk: MemoryDisk, path: str, inode: _Inode) -> None:
+    def __init__(self, disk: MemoryDisk, path: str, inode: Inode) -> None:
         self.path = path
         self._disk = disk
-        self._inode: _Inode | None = inode
+        self._inode: Inode | None = inode
         self._life = disk.crash_count
 
     def fileno(self) -> int:
@@ -162,7 +89,7 @@ class MemoryFile:
     def close(self) -> None:
         self._inode = None
 
-    def _open_inode(self) -> _Inode:
+    def _open_inode(self) -> Inode:
         if self._inode is None or self._life != self._disk.crash_count:
             raise OSError(errno.EBADF, "file is closed", self.path)
         return self._inode
@@ -179,7 +106,7 @@ class MemoryDisk:
         self.capacity_bytes = capacity_bytes
         self.crash_count = 0
         self.operation_count = 0
-        self._root = _Folder()
+        self._root = Folder()
         self._faults: list[_Fault] = []
         self._operations_left: int | None = None
 
@@ -194,6 +121,25 @@ class MemoryDisk:
         self._faults.clear()
         self._operations_left = None
         self._root.crash(self.rng)
+
+    def kill_process(self) -> None:
+        """The process ends and the machine lives on: open files are gone, no byte is lost."""
+        self.crash_count += 1
+
+    def calm(self) -> None:
+        """Forget injected faults, a set power cut and the capacity."""
+        self._faults.clear()
+        self._operations_left = None
+        self.capacity_bytes = None
+
+    def save(self) -> Saved:
+        """All that is stored and durable, for `restore`; what is unsynced is left out."""
+        return saved_folder(self._root)
+
+    def restore(self, saved: Saved) -> None:
+        """Put back what `save` gave; open files become unusable."""
+        self.crash_count += 1
+        self._root = restored_folder(saved)
 
     def cut_power_after(self, operations: int) -> None:
         """Raise PowerCut at the operation after the next `operations` changing ones."""
@@ -218,7 +164,7 @@ class MemoryDisk:
         inode.data[position] ^= mask
 
     def used_bytes(self) -> int:
-        return _used_bytes(self._root)
+        return used_bytes(self._root)
 
     def before(self, operation: str, path: str, *, grows_by: int = 0) -> None:
         """Every operation passes here first: the place where faults strike."""
@@ -246,9 +192,9 @@ class MemoryDisk:
         node = folder.names.get(name)
         if node is None:
             self.before("open", path)
-            node = _Inode()
+            node = Inode()
             folder.change(None, name, node)
-        if isinstance(node, _Folder):
+        if isinstance(node, Folder):
             raise IsADirectoryError(errno.EISDIR, "is a folder", path)
         return MemoryFile(self, path, node)
 
@@ -257,7 +203,7 @@ class MemoryDisk:
 
     def list_dir(self, path: str) -> list[str]:
         node = self._find(path)
-        return sorted(node.names) if isinstance(node, _Folder) else []
+        return sorted(node.names) if isinstance(node, Folder) else []
 
     def make_dirs(self, path: str) -> None:
         folder = self._root
@@ -265,9 +211,9 @@ class MemoryDisk:
             node = folder.names.get(part)
             if node is None:
                 self.before("make_dirs", path)
-                node = _Folder()
+                node = Folder()
                 folder.change(None, part, node)
-            if not isinstance(node, _Folder):
+            if not isinstance(node, Folder):
                 raise NotADirectoryError(errno.ENOTDIR, "is a file", path)
             folder = node
 
@@ -275,7 +221,7 @@ class MemoryDisk:
         folder, name = self._parent(path, must_exist=False)
         if name not in folder.names:
             return
-        if isinstance(folder.names[name], _Folder):
+        if isinstance(folder.names[name], Folder):
             raise IsADirectoryError(errno.EISDIR, "is a folder", path)
         self.before("remove", path)
         folder.change(name, None, None)
@@ -285,7 +231,7 @@ class MemoryDisk:
         if name not in folder.names:
             return
         node = folder.names[name]
-        if isinstance(node, _Folder):
+        if isinstance(node, Folder):
             for child in sorted(node.names):
                 self.remove_tree(f"{path}/{child}")
         self.before("remove", path)
@@ -303,7 +249,7 @@ class MemoryDisk:
 
     def sync_dir(self, path: str) -> None:
         node = self._find(path)
-        if not isinstance(node, _Folder):
+        if not isinstance(node, Folder):
             raise FileNotFoundError(errno.ENOENT, "no such folder", path)
         self.before("sync_dir", path)
         node.sync()
@@ -326,10 +272,10 @@ class MemoryDisk:
 
     # --- the tree ----------------------------------------------------------------------------
 
-    def _find(self, path: str) -> _Inode | _Folder | None:
-        node: _Inode | _Folder = self._root
+    def _find(self, path: str) -> Inode | Folder | None:
+        node: Inode | Folder = self._root
         for part in _parts(path):
-            if not isinstance(node, _Folder):
+            if not isinstance(node, Folder):
                 return None
             child = node.names.get(part)
             if child is None:
@@ -337,28 +283,22 @@ class MemoryDisk:
             node = child
         return node
 
-    def _inode(self, path: str) -> _Inode:
+    def _inode(self, path: str) -> Inode:
         node = self._find(path)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return node
 
-    def _parent(self, path: str, *, must_exist: bool = True) -> tuple[_Folder, str]:
+    def _parent(self, path: str, *, must_exist: bool = True) -> tuple[Folder, str]:
         parts = _parts(path)
         node = self._find("/".join(parts[:-1]))
-        if not isinstance(node, _Folder):
+        if not isinstance(node, Folder):
             if must_exist:
                 raise FileNotFoundError(errno.ENOENT, "no such folder", path)
             # An unlinked stand-in, in which nothing is found.
-            node = _Folder()
+            node = Folder()
         return node, parts[-1]
 
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
-
-
-def _used_bytes(node: _Inode | _Folder) -> int:
-    if isinstance(node, _Inode):
-        return len(node.data)
-    return sum(_used_bytes(child) for child in node.names.values())

@@ -1,344 +1,215 @@
-"""A quorum in virtual time: network, faults, clients and checks, all from one seed.
+"""A quorum in virtual time: nodes, network, faults, clients and checks, all from one seed.
 
-Phase one lets faults happen and checks safety after every event; phase two heals and demands a
-leader and convergence within bounded virtual time. Nothing here waits, and nothing but the seed
-decides.
+Phase one lets faults happen and checks safety after every event. Phase two heals and demands a
+leader, an acknowledged append and equal logs within bounded virtual time; then the clients' history
+is judged. Facts and limits: ../../docs/protocol/simulation.md.
 """
 
 from __future__ import annotations
 
-import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
+from chaos.sim import scenario as scenarios
+from chaos.sim.checks import SeedFailed, check, failure_name
+from chaos.sim.clients import Clients
+from chaos.sim.nemesis import Nemesis
+from chaos.sim.network import Network
 from chaos.sim.node import SimNode
 from chaos.sim.quorum_checks import QuorumChecks
-from raft.events import RequestFailed, RequestReceived, ResponseReceived
-from raft.messages import FetchRequest, FetchResponse, Request, Response
+from chaos.sim.scenario import Scenario, scenario_of
+from chaos.sim.timeline import Timeline
 from raft.model import RaftConfig
-from raft.replica_log import spans_of
-from runtime.errors import InvariantViolated, invariant
+from runtime.ids import new_uuid, uuid_text
 
-HEAL_BOUND_MS = 120_000
-"""Virtual time in which a healed quorum must have a leader and equal logs."""
+HEAL_BOUND_MS = 20_000
+"""Virtual time in which a healed quorum must have a leader, serve a client and have equal logs."""
 
-TRACE_LINES_MAX = 200
+HEALED_INTERVAL_MS = 500
+"""Clients ask less often then: what waits must get through a network that is as slow as before."""
 
+HEAL_STEP_MS = 20
+"""How often it is asked whether it has."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumScenario:
-    """How rough the world is; probabilities are per message or per fault tick.
-
-    All of it is drawn from the seed by `scenario_of`, so that seeds differ in kind (swarm).
-    """
-
-    voters: int = 3
-    observers: int = 1
-    duration_ms: int = 20_000
-    delay_ms_max: int = 5
-    loss: float = 0.0
-    duplication: float = 0.0
-    fsync_ms_max: int = 5
-    fault_interval_ms: int = 1_000
-    crash: float = 0.2
-    partition: float = 0.2
-    pause: float = 0.1
-    propose_interval_ms: int = 40
+REPORT_LINES = 40
+"""Lines of the trace's end in the report of a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumOutcome:
-    """What a run showed; digest is equal for equal seeds, whatever the process."""
+    """What a run showed; digest is equal for equal scenarios, whatever the process.
+
+    virtual_ms: how long it took in virtual time, healed_ms of which after healing. operations:
+    clients' operations by outcome. stale_reads: leader reads that a deposed leader answered with
+    less than was acknowledged elsewhere. faults: by kind, those that hit something.
+    """
 
     seed: int
     events: int
     epochs: int
     committed: int
     acknowledged: int
+    virtual_ms: int
+    healed_ms: int
+    operations: dict[str, int]
+    stale_reads: int
+    faults: dict[str, int]
     digest: int
 
 
-def scenario_of(seed: int) -> QuorumScenario:
-    """The kind of world this seed stands for."""
-    rng = random.Random(f"scenario-{seed}")
-    return QuorumScenario(
-        voters=rng.choice((1, 3, 3, 3, 5)),
-        observers=rng.choice((0, 1)),
-        delay_ms_max=rng.choice((1, 5, 30, 100)),
-        loss=rng.choice((0.0, 0.0, 0.02, 0.1)),
-        duplication=rng.choice((0.0, 0.05)),
-        fsync_ms_max=rng.choice((0, 2, 20, 200)),
-        fault_interval_ms=rng.choice((300, 1_000, 3_000)),
-        crash=rng.choice((0.0, 0.2, 0.5)),
-        partition=rng.choice((0.0, 0.2, 0.5)),
-        pause=rng.choice((0.0, 0.2)),
-        propose_interval_ms=rng.choice((5, 40, 200)),
-    )
+def run_seed(seed: int) -> QuorumOutcome:
+    """Run the scenario that a seed stands for. Raises SeedFailed."""
+    return run_scenario(scenario_of(seed))
 
 
-def run_seed(seed: int, scenario: QuorumScenario | None = None) -> QuorumOutcome:
-    """Run one seed to its end. Raises InvariantViolated with the trace's end if a check fires."""
-    world = QuorumWorld(seed, scenario or scenario_of(seed))
+def run_scenario(scenario: Scenario) -> QuorumOutcome:
+    """Run a scenario to its end.
+
+    Raises SeedFailed if a check fires or anything breaks; its message says how to run it again and
+    ends with the trace.
+    """
+    world = QuorumWorld(scenario)
     try:
         return world.run()
-    except InvariantViolated as error:
-        trace = "\n".join(world.trace[-40:])
-        raise InvariantViolated(
-            f"{error}\nseed {seed} at {world.now_ms} ms; rerun: kvorum chaos sim --seed {seed}\n"
-            f"{trace}"
-        ) from error
+    except Exception as error:  # whatever breaks in a run is what the run found
+        name = failure_name(error)
+        raise SeedFailed(name, _report(world, name, error)) from error
+
+
+def _report(world: QuorumWorld, name: str, error: Exception) -> str:
+    scenario = world.scenario
+    if scenario == scenario_of(scenario.seed):
+        again = f"kvorum chaos sim --seed {scenario.seed}"
+        shrink = f"{again} --shrink"
+    else:
+        again = "kvorum chaos sim --scenario FILE, in FILE this line:"
+        shrink = scenarios.to_json(scenario)
+    trace = "\n".join(list(world.timeline.trace)[-REPORT_LINES:])
+    return (
+        f"{error}\n"
+        f"check {name!r} of seed {scenario.seed} fired at {world.timeline.now_ms} ms\n"
+        f"rerun: {again}\n"
+        f"{'shrink: ' if scenario == scenario_of(scenario.seed) else ''}{shrink}\n"
+        f"{trace}"
+    )
 
 
 class QuorumWorld:
-    """Virtual time and everything in it."""
+    """Everything there is in one run. Each part draws from a generator of its own."""
 
-    def __init__(self, seed: int, scenario: QuorumScenario) -> None:
-        self.seed = seed
+    def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.rng = random.Random(seed)
-        self.now_ms = 0
-        self.trace: list[str] = []
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._sequence = 0
-        self._events = 0
-        self._tokens: dict[int, tuple[int, int, int]] = {}  # token: sender, incarnation, id
-        self._fetches: dict[int, int] = {}  # token of an unanswered fetch: receiver
-        self._blocked: set[tuple[int, int]] = set()
-        self._is_faulty = True
-        self._digest = 0
-        self._waiting: list[tuple[SimNode, int, int, int, bytes]] = []
-        voters = tuple(range(1, scenario.voters + 1))
-        self.checks = QuorumChecks(len(voters))
+        self.timeline = Timeline()
+        self.network = Network(self.timeline, self._generator("network"), scenario)
+        self.checks = QuorumChecks(self.voters_in_force)
+        self.clients = Clients(self, self._generator("clients"))
+        self.nemesis = Nemesis(self)
+        self._disk_rng = self._generator("disks")
+        self._voters = tuple(range(1, scenario.voters + 1))
+        cluster_id = uuid_text(new_uuid(self._generator("ids")))
         self.nodes = {
             node_id: SimNode(
                 self,
-                RaftConfig(node_id=node_id, cluster_id="simulated", voters=voters),
-                random.Random(f"{seed}-{node_id}"),
+                RaftConfig(node_id=node_id, cluster_id=cluster_id, voters=self._voters),
+                self._generator(f"node-{node_id}"),
             )
-            for node_id in range(1, scenario.voters + scenario.observers + 1)
+            for node_id in scenario.node_ids
         }
+        self.network.nodes = self.nodes
         self.checks.nodes = list(self.nodes.values())
 
-    # The two phases.
-
     def run(self) -> QuorumOutcome:
+        """Both phases. Raises InvariantViolated, or whatever a bug raises."""
+        timeline = self.timeline
         for node in self.nodes.values():
             node.start()
-        self.after(self.scenario.fault_interval_ms, self._fault)
-        self.after(self.scenario.propose_interval_ms, self._propose)
-        self._run_until(self.scenario.duration_ms)
-        self._heal()
-        deadline_ms = self.now_ms + HEAL_BOUND_MS
-        while not self._is_converged():
-            invariant(
-                self.now_ms < deadline_ms,
-                "no convergence after healing: "
-                + "; ".join(node.summary() for node in self.nodes.values()),
-            )
-            self._run_until(self.now_ms + 100)
-        self.checks.log_matching()
+        for scheduled in self.scenario.faults:
+            timeline.after(scheduled.at_ms, partial(self.nemesis.strike, scheduled.fault))
+        timeline.after(self.scenario.propose_interval_ms, self.clients.ask)
+        timeline.run_until(self.scenario.duration_ms)
+        self.nemesis.heal()
+        self.clients.interval_ms = max(self.clients.interval_ms, HEALED_INTERVAL_MS)
+        self._converge()
         self.checks.converged()
+        self.clients.check_history()
         return QuorumOutcome(
-            seed=self.seed,
-            events=self._events,
+            seed=self.scenario.seed,
+            events=timeline.events,
             epochs=len(self.checks.leaders),
-            committed=len(self.checks.committed),
+            committed=self.checks.committed.end_offset,
             acknowledged=len(self.checks.acknowledged),
-            digest=self._digest,
+            virtual_ms=timeline.now_ms,
+            healed_ms=timeline.now_ms - self.scenario.duration_ms,
+            operations=self.clients.outcome_counts(),
+            stale_reads=self.clients.stale_count(),
+            faults=dict(sorted(self.nemesis.struck.items())),
+            digest=timeline.digest,
         )
 
-    def _run_until(self, end_ms: int) -> None:
-        while self._queue and self._queue[0][0] <= end_ms:
-            self.now_ms, _, call = heapq.heappop(self._queue)
-            self._events += 1
-            call()
-            self._acknowledge()
-            if self._events % 500 == 0:
-                self.checks.log_matching()
-        self.now_ms = end_ms
+    # What the parts use.
 
-    def _heal(self) -> None:
-        self._is_faulty = False
-        self._blocked.clear()
-        for node in self.nodes.values():
-            if not node.is_up:
-                node.start()
-            elif node.is_paused:
-                node.resume()
+    def voters_in_force(self, node: SimNode) -> Collection[int]:
+        """Ids of the voters in force at a node: whom it needs a majority of to commit."""
+        return node.core.voter_set.ids
 
-    def _is_converged(self) -> bool:
-        leaders = [node for node in self.nodes.values() if node.is_leader]
-        if len(leaders) != 1:
-            return False
-        end_offset = leaders[0].core.high_watermark
-        return end_offset == leaders[0].core.log.end_offset and all(
-            node.core.log.end_offset == end_offset for node in self.nodes.values()
-        )
+    def is_voter(self, node: SimNode) -> bool:
+        """Whether the node vouches for what it holds."""
+        return node.node_id in self._voters
 
-    # What nodes use.
-
-    def after(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Let something happen later."""
-        self._sequence += 1
-        heapq.heappush(self._queue, (self.now_ms + delay_ms, self._sequence, call))
-
-    def fsync_ms(self, node: SimNode) -> int:
-        return self.rng.randint(0, self.scenario.fsync_ms_max)
+    def fsync_ms(self) -> int:
+        """How long the next fsync takes."""
+        return self._disk_rng.randint(0, self.scenario.fsync_ms_max)
 
     def note(self, node: SimNode, text: str) -> None:
-        self.trace.append(f"{self.now_ms:>6} node={node.node_id} {text}")
-        if len(self.trace) > 2 * TRACE_LINES_MAX:
-            del self.trace[:TRACE_LINES_MAX]
-        # The order and content of all decisions, folded into one number.
-        self._digest = (self._digest * 31 + sum(text.encode()) + self.now_ms) % (1 << 61)
+        """A line of the trace."""
+        self.timeline.note(f"node={node.node_id} {text}")
 
-    def send(self, sender: SimNode, receiver_id: int, correlation_id: int, req: Request) -> None:
-        """A request enters the network."""
-        receiver = self.nodes[receiver_id]
-        if not receiver.is_up and not self._is_blocked(sender.node_id, receiver_id):
-            # Nobody listens there: the connection is refused, which is a fact.
-            failed = RequestFailed(receiver_id, correlation_id)
-            self._deliver_later(sender.node_id, sender.incarnation, failed)
-            return
-        for _ in range(self._copies(sender.node_id, receiver_id)):
-            self._sequence += 1
-            token = self._sequence
-            self._tokens[token] = (sender.node_id, sender.incarnation, correlation_id)
-            if isinstance(req, FetchRequest):
-                self._fetches[token] = receiver_id
-            self._deliver_later(receiver_id, receiver.incarnation, RequestReceived(req, token))
+    def on_stopped(self, node: SimNode) -> None:
+        """A process ended. If its machine lives on, its peers hear of it."""
+        if not node.is_dark:
+            self.network.break_connections(node.node_id)
 
-    def reply(self, sender: SimNode, token: int, response: Response) -> None:
-        """An answer enters the network."""
-        origin = self._tokens.pop(token, None)
-        self._fetches.pop(token, None)
-        if origin is None:
-            return
-        if isinstance(response, FetchResponse) and response.records:
-            response = _with_spans(response)
-        receiver_id, incarnation, correlation_id = origin
-        for _ in range(self._copies(sender.node_id, receiver_id)):
-            event = ResponseReceived(sender.node_id, correlation_id, response)
-            self._deliver_later(receiver_id, incarnation, event)
+    def start_later(self, node: SimNode, delay_ms: int) -> None:
+        """Start a node that is down, unless somebody else has by then."""
+        incarnation = node.incarnation
 
-    # Network.
+        def start() -> None:
+            if node.incarnation == incarnation:
+                node.start()
 
-    def _copies(self, sender_id: int, receiver_id: int) -> int:
-        if self._is_blocked(sender_id, receiver_id):
-            return 0
-        if self._is_faulty and self.rng.random() < self.scenario.loss:
-            return 0
-        if self._is_faulty and self.rng.random() < self.scenario.duplication:
-            return 2
-        return 1
+        self.timeline.after(delay_ms, start)
 
-    def _is_blocked(self, sender_id: int, receiver_id: int) -> bool:
-        return (sender_id, receiver_id) in self._blocked
+    # Inside.
 
-    def _deliver_later(
-        self,
-        receiver_id: int,
-        incarnation: int,
-        event: RequestReceived | ResponseReceived | RequestFailed,
-    ) -> None:
-        receiver = self.nodes[receiver_id]
+    def _generator(self, name: str) -> random.Random:
+        return random.Random(f"{self.scenario.seed}-{name}")
 
-        def arrive() -> None:
-            if receiver.incarnation == incarnation:
-                receiver.deliver(event)
+    def _converge(self) -> None:
+        timeline = self.timeline
+        acknowledged = len(self.checks.acknowledged)
+        deadline_ms = timeline.now_ms + HEAL_BOUND_MS
+        while not self._is_converged():
+            check(
+                timeline.now_ms < deadline_ms,
+                "Convergence",
+                f"no convergence {HEAL_BOUND_MS} ms after healing: "
+                + "; ".join(node.summary() for node in self.nodes.values()),
+            )
+            timeline.run_until(timeline.now_ms + HEAL_STEP_MS)
+            if len(self.checks.acknowledged) > acknowledged:
+                self.clients.is_busy = False
 
-        self.after(self.rng.randint(0, self.scenario.delay_ms_max), arrive)
-
-    # Faults and clients.
-
-    def _fault(self) -> None:
-        if not self._is_faulty:
-            return
-        self.after(self.rng.randint(1, 2 * self.scenario.fault_interval_ms), self._fault)
-        draw = self.rng.random()
-        scenario = self.scenario
-        if draw < scenario.crash:
-            self._crash_or_start()
-        elif draw < scenario.crash + scenario.partition:
-            self._partition()
-        elif draw < scenario.crash + scenario.partition + scenario.pause:
-            self._pause_or_resume()
-        else:
-            self._blocked.clear()
-
-    def _crash_or_start(self) -> None:
-        node = self.nodes[self.rng.choice(sorted(self.nodes))]
-        if not node.is_up:
-            self.trace.append(f"{self.now_ms:>6} start node={node.node_id}")
-            node.start()
-            return
-        self.trace.append(f"{self.now_ms:>6} crash node={node.node_id}")
-        node.crash()
-        for token, receiver_id in list(self._fetches.items()):
-            if receiver_id == node.node_id:
-                # The stream breaks under a fetch that waits for its answer.
-                del self._fetches[token]
-                origin = self._tokens.pop(token, None)
-                if origin is not None and not self._is_blocked(receiver_id, origin[0]):
-                    failed = RequestFailed(receiver_id, origin[2])
-                    self._deliver_later(origin[0], origin[1], failed)
-
-    def _partition(self) -> None:
-        self._blocked.clear()
-        ids = sorted(self.nodes)
-        if self.rng.random() < 0.3:
-            pair = self.rng.sample(ids, 2) if len(ids) > 1 else None
-            if pair:
-                self._blocked.add((pair[0], pair[1]))
-        else:
-            side = set(self.rng.sample(ids, self.rng.randint(1, len(ids))))
-            self._blocked |= {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
-        self.trace.append(f"{self.now_ms:>6} blocked={sorted(self._blocked)}")
-
-    def _pause_or_resume(self) -> None:
-        node = self.nodes[self.rng.choice(sorted(self.nodes))]
-        if not node.is_up:
-            return
-        if node.is_paused:
-            node.resume()
-        else:
-            node.pause()
-        self.trace.append(f"{self.now_ms:>6} paused={node.is_paused} node={node.node_id}")
-
-    def _propose(self) -> None:
-        if not self._is_faulty:
-            return
-        self.after(self.scenario.propose_interval_ms, self._propose)
-        for node in self.nodes.values():
-            if node.is_leader and not node.is_paused:
-                self._sequence += 1
-                value = b"%d" % self._sequence
-                epoch = node.core.epoch
-                offset = node.propose(value)
-                self._waiting.append((node, node.incarnation, epoch, offset, value))
-
-    def _acknowledge(self) -> None:
-        """Tell clients what is committed, as the controller's purgatory would."""
-        still = []
-        for waiting in self._waiting:
-            node, incarnation, epoch, offset, value = waiting
-            if node.incarnation != incarnation or not node.is_leader or node.core.epoch != epoch:
-                continue
-            if node.core.high_watermark > offset:
-                self.checks.acknowledge(offset, value)
-            else:
-                still.append(waiting)
-        self._waiting = still
-
-
-def _with_spans(response: FetchResponse) -> FetchResponse:
-    return FetchResponse(
-        epoch=response.epoch,
-        leader_id=response.leader_id,
-        error=response.error,
-        high_watermark=response.high_watermark,
-        diverging=response.diverging,
-        spans=spans_of(response.records),
-        records=response.records,
-    )
+    def _is_converged(self) -> bool:
+        if self.clients.is_busy:
+            return False
+        nodes = [node for node in self.nodes.values() if not node.is_removed]
+        leaders = [node for node in nodes if node.is_leader]
+        if len(leaders) != 1:
+            return False
+        end_offset = leaders[0].mirror.end_offset
+        return all(
+            node.mirror.end_offset == end_offset and node.applied_end_offset == end_offset
+            for node in nodes
+        )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +17,13 @@ from kvorum.cli.common import (
     output_option,
 )
 from kvorum.cli.report import show_result
+
+if TYPE_CHECKING:
+    from chaos.sim.quorum import QuorumOutcome
+    from chaos.sim.scenario import Scenario
+
+PROGRESS_S = 5.0
+"""How often many seeds say how far they are."""
 
 
 @click.group()
@@ -33,8 +43,6 @@ def chaos() -> None:
 @output_option
 def run(file: str, out: str | None, seed: int | None, output: str) -> None:
     """Run the experiment in FILE on a fresh cluster behind toxiproxy; ends in a verdict."""
-    import os
-
     if out is None:
         name = os.path.splitext(os.path.basename(file))[0]
         out = f"chaos-runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -53,20 +61,123 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
 
 
 @chaos.command()
-@click.option("--seed", type=int, required=True, help="First seed.")
+@click.option("--seed", type=int, default=None, help="First seed.")
 @click.option("--count", type=click.IntRange(min=1), default=1, help="How many seeds in a row.")
-def sim(seed: int, count: int) -> None:
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Processes to use.  [default: one for each processor]",
+)
+@click.option("--shrink", is_flag=True, help="Make the failing seed's scenario small; print it.")
+@click.option(
+    "--scenario",
+    type=click.Path(exists=True, dir_okay=False),
+    default=None,
+    help="Run the scenario in this file, one line as --shrink prints it, in place of a seed.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="One line for each seed.")
+def sim(
+    seed: int | None,
+    count: int,
+    jobs: int | None,
+    shrink: bool,
+    scenario: str | None,
+    verbose: bool,
+) -> None:
     """Run seeds of a quorum under faults in virtual time; every check after every event."""
-    from chaos.sim.quorum import run_seed
+    if (seed is None) == (scenario is None):
+        raise click.UsageError("give --seed or --scenario, one of them")
+    if count > 1 and (shrink or scenario is not None):
+        raise click.UsageError("--count goes with neither --shrink nor --scenario")
+    if shrink:
+        _shrink(seed, scenario)
+    elif scenario is not None:
+        _replay(scenario)
+    elif seed is not None:
+        _run_seeds(range(seed, seed + count), jobs or os.cpu_count() or 1, verbose)
+
+
+def _run_seeds(seeds: range, jobs: int, verbose: bool) -> None:
+    if len(seeds) == 1:
+        # In this process, so that a debugger gets at it.
+        from chaos.sim.quorum import run_seed
+
+        click.echo(_seed_line(_run_one(lambda: run_seed(seeds[0]))))
+        return
+    from chaos.sim.many import SeedResult, run_many
+
+    started_s = shown_s = time.monotonic()
+    done = failed = 0
+
+    def on_result(result: SeedResult) -> None:
+        nonlocal done, failed, shown_s
+        done += 1
+        failed += result.failure is not None
+        if result.failure is not None:
+            click.echo(str(result.failure), err=True)
+        elif result.outcome is not None and verbose:
+            click.echo(_seed_line(result.outcome))
+        if time.monotonic() - shown_s >= PROGRESS_S:
+            shown_s = time.monotonic()
+            click.echo(f"{done} of {len(seeds)} seeds, {failed} failed", err=True)
+
+    summary = run_many(seeds, jobs=jobs, on_result=on_result)
+    for line in summary.lines(time.monotonic() - started_s):
+        click.echo(line)
+    if summary.failures:
+        failing = ", ".join(map(str, sorted(summary.failures)))
+        raise CommandFailed(f"seeds that failed: {failing}", EXIT_VERDICT_FAILED)
+
+
+def _replay(path: str) -> None:
+    from chaos.sim.quorum import run_scenario
+
+    scenario = _read_scenario(path)
+    click.echo(_seed_line(_run_one(lambda: run_scenario(scenario))))
+
+
+def _shrink(seed: int | None, path: str | None) -> None:
+    from chaos.sim.scenario import scenario_of, to_json
+    from chaos.sim.shrink import shrink
+
+    scenario = _read_scenario(path) if path is not None else scenario_of(seed or 0)
+    shrunk = shrink(scenario, lambda line: click.echo(line, err=True))
+    if shrunk is None:
+        click.echo(f"seed {scenario.seed} does not fail", err=True)
+        return
+    click.echo(str(shrunk.failure), err=True)
+    click.echo(to_json(shrunk.scenario))
+    raise CommandFailed(
+        f"{shrunk.failure.name!r} after {shrunk.runs} runs with {len(shrunk.scenario.faults)} "
+        "faults left; write the line above into a file and rerun it with --scenario",
+        EXIT_VERDICT_FAILED,
+    )
+
+
+def _read_scenario(path: str) -> Scenario:
+    from chaos.sim.scenario import from_json
+    from runtime.errors import ConfigError
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return from_json(file.read())
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{path}: {error}", EXIT_USAGE) from error
+
+
+def _run_one(run: Callable[[], QuorumOutcome]) -> QuorumOutcome:
     from runtime.errors import InvariantViolated
 
-    for number in range(seed, seed + count):
-        try:
-            outcome = run_seed(number)
-        except InvariantViolated as error:
-            raise CommandFailed(str(error), EXIT_VERDICT_FAILED) from error
-        click.echo(
-            f"seed {number}: {outcome.events} events, {outcome.epochs} epochs, "
-            f"{outcome.committed} committed, {outcome.acknowledged} acknowledged, "
-            f"digest {outcome.digest:x}"
-        )
+    try:
+        return run()
+    except InvariantViolated as error:
+        raise CommandFailed(str(error), EXIT_VERDICT_FAILED) from error
+
+
+def _seed_line(outcome: QuorumOutcome) -> str:
+    return (
+        f"seed {outcome.seed}: {outcome.events} events, {outcome.epochs} epochs, "
+        f"{outcome.committed} committed, {outcome.acknowledged} acknowledged, "
+        f"healed in {outcome.healed_ms} ms, digest {outcome.digest:x}"
+    )

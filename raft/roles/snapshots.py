@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 
 
 def begin(core: RaftCore, role: Follower, snapshot: OffsetAndEpoch, now_ms: int) -> None:
-    """The leader's log no longer holds what this node needs: get its snapshot, or go on with it."""
-    under_way = core.snapshot_fetch
-    if under_way is None or under_way.snapshot != snapshot:
+    """The leader's log no longer holds what this node needs: get its snapshot.
+
+    One that is under way goes on, although the leader names a newer one by now: it holds
+    committed records all the same, and if the leader has let it go it says so. Under load a
+    transfer that is cut would otherwise begin again each time.
+    """
+    if core.snapshot_fetch is None:
         invariant(
             snapshot.offset > core.high_watermark and snapshot.offset > core.log.start_offset,
             f"the leader offers {snapshot}, below what is committed here: {core.high_watermark}",

@@ -72,9 +72,7 @@ class HandMade:
         for name in names:
             role = name.partition("-")[0]
             errors = self.folder / f"{name}.err"
-            self.running[name] = Command(
-                role, "--config", str(self.file(name)), error_file=errors
-            )
+            self.running[name] = Command(role, "--config", str(self.file(name)), error_file=errors)
 
     def kill(self, *names: str) -> None:
         for name in names:
@@ -105,9 +103,7 @@ class HandMade:
         return json.loads(done.stdout)
 
     def try_quorum(self, *arguments: str) -> Any:
-        return run_kvorum(
-            "quorum", *arguments, "--bootstrap-controller", self.bootstrap_controller
-        )
+        return run_kvorum("quorum", *arguments, "--bootstrap-controller", self.bootstrap_controller)
 
     def replica(self, node_id: int) -> dict[str, Any] | None:
         """A replica as the leader sees it; None if it does not or nobody leads."""

@@ -52,11 +52,14 @@ def wait_whole(cluster: Cluster) -> None:
 class TopicMaker:
     """Creates topics one after the other until stopped; names of those acknowledged."""
 
-    def __init__(self, bootstrap: str, prefix: str, *, replicas: int = 3) -> None:
+    def __init__(
+        self, bootstrap: str, prefix: str, *, replicas: int = 3, pause_s: float = 0.0
+    ) -> None:
         self.acknowledged: list[str] = []
         self._topics = Topics(bootstrap)
         self._prefix = prefix
         self._replicas = replicas
+        self._pause_s = pause_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -78,6 +81,7 @@ class TopicMaker:
             number += 1
             self._topics.create(name, replicas=self._replicas)
             self.acknowledged.append(name)
+            self._stop.wait(self._pause_s)
 
 
 def test_killed_active_controller_is_succeeded_and_no_topic_is_lost(cluster: Cluster) -> None:

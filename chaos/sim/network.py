@@ -1,0 +1,204 @@
+"""The network between simulated nodes: delay, overtaking, loss, duplication, cuts, broken streams.
+
+What a node hears of a request it sent is what the real transport would tell it: an answer; a
+failure, when the connection is refused or breaks or a unary call's deadline passes; or, for a
+fetch, silence.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chaos.sim.scenario import Scenario
+from chaos.sim.timeline import Timeline
+from raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
+from raft.messages import FetchRequest, FetchResponse, Request, Response
+from raft.replica_log import spans_of
+
+if TYPE_CHECKING:
+    from chaos.sim.node import SimNode
+
+SPIKE_MS_MAX = 1_000
+"""How much longer a message takes that is hit by a spike."""
+
+Link = tuple[int, int]
+"""Sender and receiver."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Call:
+    """One request under way. is_over: its sender has heard the outcome, or waits no more."""
+
+    sender_id: int
+    sender_incarnation: int
+    receiver_id: int
+    receiver_incarnation: int
+    correlation_id: int
+    tokens: list[int]
+    is_over: bool = False
+
+
+class Network:
+    """is_rough: loss, duplication and spikes happen; cuts hold in any case."""
+
+    def __init__(self, timeline: Timeline, rng: random.Random, scenario: Scenario) -> None:
+        self.is_rough = True
+        self.nodes: Mapping[int, SimNode] = {}
+        self._timeline = timeline
+        self._rng = rng
+        self._scenario = scenario
+        self._blocked: Counter[Link] = Counter()
+        self._calls: dict[int, _Call] = {}  # by token, until the receiver replies
+        self._open: dict[int, list[_Call]] = {}  # by sender, those it may still hear of
+        self._fetches: dict[Link, _Call] = {}
+        self._last_token = 0
+
+    # What nodes use.
+
+    def send(
+        self, sender: SimNode, receiver_id: int, correlation_id: int, request: Request
+    ) -> None:
+        """A request enters the network."""
+        receiver = self.nodes[receiver_id]
+        call = _Call(
+            sender_id=sender.node_id,
+            sender_incarnation=sender.incarnation,
+            receiver_id=receiver_id,
+            receiver_incarnation=receiver.incarnation,
+            correlation_id=correlation_id,
+            tokens=[],
+        )
+        self._open_calls(sender.node_id).append(call)
+        if isinstance(request, FetchRequest):
+            self._replace_fetch(call)
+        else:
+            deadline_ms = sender.config.request_timeout_ms
+            self._timeline.after(deadline_ms, partial(self._fail, call))
+        is_blocked = (call.sender_id, receiver_id) in self._blocked
+        if not receiver.is_up:
+            if not is_blocked and not receiver.is_dark:
+                # Nobody listens there: the connection is refused, which is a fact.
+                self._timeline.after(self.delay_ms(), partial(self._fail, call))
+            return
+        for _ in range(self._copies(call.sender_id, receiver_id)):
+            self._last_token += 1
+            token = self._last_token
+            self._calls[token] = call
+            call.tokens.append(token)
+            event = RequestReceived(request, token)
+            self._deliver_later(receiver_id, call.receiver_incarnation, event)
+
+    def reply(self, sender: SimNode, token: int, response: Response) -> None:
+        """An answer enters the network."""
+        call = self._calls.pop(token, None)
+        if call is None or call.is_over:
+            return
+        if isinstance(response, FetchResponse) and response.records:
+            response = _with_spans(response)
+        for _ in range(self._copies(sender.node_id, call.sender_id)):
+            event = ResponseReceived(sender.node_id, call.correlation_id, response)
+            self._timeline.after(self.delay_ms(), partial(self._answer, call, event))
+
+    def delay_ms(self) -> int:
+        """How long the next message takes."""
+        delay_ms = self._rng.randint(0, self._scenario.delay_ms_max)
+        if self.is_rough and self._scenario.spike and self._rng.random() < self._scenario.spike:
+            delay_ms += self._rng.randint(0, SPIKE_MS_MAX)
+        return delay_ms
+
+    # What happens to it.
+
+    def block(self, links: Iterable[Link]) -> None:
+        """Cut these one-way links; a link may be cut several times over."""
+        self._blocked.update(links)
+
+    def unblock(self, links: Iterable[Link]) -> None:
+        """Undo one cut of each of these links."""
+        self._blocked.subtract(links)
+        self._blocked = +self._blocked
+
+    def heal(self) -> None:
+        """From now on only delays are left."""
+        self.is_rough = False
+        self._blocked.clear()
+
+    def break_connections(self, node_id: int) -> None:
+        """Every connection of the node breaks: callers hear of a failure, servers that the
+        caller is gone, each unless the way there is cut."""
+        for calls in self._open.values():
+            for call in [c for c in calls if node_id in (c.sender_id, c.receiver_id)]:
+                self._hang_up(call)
+                if (call.receiver_id, call.sender_id) not in self._blocked:
+                    self._timeline.after(self.delay_ms(), partial(self._fail, call))
+
+    # Inside.
+
+    def _open_calls(self, sender_id: int) -> list[_Call]:
+        calls = self._open.setdefault(sender_id, [])
+        calls[:] = [call for call in calls if not call.is_over]
+        return calls
+
+    def _replace_fetch(self, call: _Call) -> None:
+        """A node has one fetch under way to a peer. Of one given up it may hear nothing any more,
+        or a late answer."""
+        link = (call.sender_id, call.receiver_id)
+        earlier = self._fetches.get(link)
+        self._fetches[link] = call
+        if earlier is None or earlier.is_over:
+            return
+        self._open[call.sender_id].remove(earlier)
+        if self._rng.random() < 0.5:
+            earlier.is_over = True
+            self._hang_up(earlier)
+
+    def _hang_up(self, call: _Call) -> None:
+        if (call.sender_id, call.receiver_id) in self._blocked:
+            return
+        for token in call.tokens:
+            if self._calls.pop(token, None) is not None:
+                self._deliver_later(call.receiver_id, call.receiver_incarnation, CallerGone(token))
+
+    def _answer(self, call: _Call, event: ResponseReceived) -> None:
+        # A duplicate comes through too, which no stream would do: the core must bear it.
+        sender = self.nodes[call.sender_id]
+        call.is_over = True
+        if sender.incarnation == call.sender_incarnation:
+            sender.deliver(event)
+
+    def _fail(self, call: _Call) -> None:
+        if call.is_over:
+            return
+        call.is_over = True
+        sender = self.nodes[call.sender_id]
+        if sender.incarnation == call.sender_incarnation:
+            sender.deliver(RequestFailed(call.receiver_id, call.correlation_id))
+
+    def _copies(self, sender_id: int, receiver_id: int) -> int:
+        if (sender_id, receiver_id) in self._blocked:
+            return 0
+        if self.is_rough:
+            if self._scenario.loss and self._rng.random() < self._scenario.loss:
+                return 0
+            if self._scenario.duplication and self._rng.random() < self._scenario.duplication:
+                return 2
+        return 1
+
+    def _deliver_later(self, receiver_id: int, incarnation: int, event: Event) -> None:
+        receiver = self.nodes[receiver_id]
+
+        def arrive() -> None:
+            # A connection ends with the process that held it.
+            if receiver.incarnation == incarnation:
+                receiver.deliver(event)
+
+        self._timeline.after(self.delay_ms(), arrive)
+
+
+def _with_spans(response: FetchResponse) -> FetchResponse:
+    """The answer as it is decoded at the other end: the spans come from the bytes."""
+    return replace(response, spans=spans_of(response.records))

@@ -1,0 +1,107 @@
+"""What one run of the simulator is: the quorum, how rough its world is, and what happens in it.
+
+A seed stands for a scenario (`scenario_of`), so that seeds differ in kind (swarm testing). A
+scenario is data: it can be written as one JSON line, made smaller and run again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.sim import faults
+from chaos.sim.faults import KINDS, ScheduledFault, draw_schedule
+from runtime.errors import ConfigError
+
+DURATION_MS = 20_000
+VOTERS_MAX = 9
+OBSERVERS_MAX = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One run. Probabilities are per message, and hold while faults last.
+
+    seed: decides all that is random in the run itself: delays, losses, timers, what a crash
+        keeps, ids. The other fields do not depend on it once they are written down.
+    delay_ms_max, fsync_ms_max: delays are drawn from [0, max], so messages overtake each other.
+    spike: a message takes up to a second longer.
+    drift: how far clocks may be off, in thousandths.
+    propose_interval_ms: clients ask so often.
+    quiet_ms: for so long clients append, for so long they only read, in turn; 0: no quiet times.
+    """
+
+    seed: int
+    voters: int = 3
+    observers: int = 1
+    duration_ms: int = DURATION_MS
+    delay_ms_max: int = 5
+    spike: float = 0.0
+    loss: float = 0.0
+    duplication: float = 0.0
+    fsync_ms_max: int = 5
+    drift: int = 0
+    propose_interval_ms: int = 40
+    quiet_ms: int = 0
+    faults: tuple[ScheduledFault, ...] = ()
+
+    @property
+    def node_ids(self) -> range:
+        """Voters first, then observers."""
+        return range(1, self.voters + self.observers + 1)
+
+
+def scenario_of(seed: int) -> Scenario:
+    """The scenario that a seed stands for."""
+    rng = random.Random(f"scenario-{seed}")
+    scenario = Scenario(
+        seed=seed,
+        voters=rng.choice((1, 3, 3, 3, 3, 5, 5)),
+        observers=rng.choice((0, 1)),
+        delay_ms_max=rng.choice((1, 5, 30, 100)),
+        spike=rng.choice((0.0, 0.0, 0.01)),
+        loss=rng.choice((0.0, 0.0, 0.02, 0.1)),
+        duplication=rng.choice((0.0, 0.05)),
+        fsync_ms_max=rng.choice((0, 2, 20, 200)),
+        drift=rng.choice((0, 10, 50)),
+        propose_interval_ms=rng.choice((20, 40, 100)),
+        quiet_ms=rng.choice((0, 0, 1_100)),
+    )
+    kinds = [kind for kind in KINDS if rng.random() < 0.5]
+    schedule = draw_schedule(
+        rng,
+        node_ids=scenario.node_ids,
+        kinds=kinds,
+        duration_ms=scenario.duration_ms,
+        interval_ms=rng.choice((200, 500, 1_500)),
+    )
+    return dataclasses.replace(scenario, faults=schedule)
+
+
+def to_json(scenario: Scenario) -> str:
+    """One line that `from_json` reads."""
+    fields = {
+        field.name: getattr(scenario, field.name)
+        for field in dataclasses.fields(scenario)
+        if field.name != "faults"
+    }
+    schedule = [faults.to_json(scheduled) for scheduled in scenario.faults]
+    return json.dumps({**fields, "faults": schedule})
+
+
+def from_json(text: str) -> Scenario:
+    """The scenario in a JSON object. Raises ConfigError naming what is wrong."""
+    try:
+        fields: dict[str, Any] = dict(json.loads(text))
+        schedule = tuple(faults.from_json(item) for item in fields.pop("faults", ()))
+        scenario = Scenario(**fields, faults=schedule)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"not a scenario of the simulator: {error}") from error
+    if not 1 <= scenario.voters <= VOTERS_MAX or not 0 <= scenario.observers <= OBSERVERS_MAX:
+        raise ConfigError(
+            f"a scenario has 1 to {VOTERS_MAX} voters and 0 to {OBSERVERS_MAX} observers"
+        )
+    return scenario

@@ -1,0 +1,125 @@
+"""Makes a failing scenario smaller: what still fails with the same name is kept.
+
+First the schedule of faults, by delta debugging (Zeller's ddmin: drop halves, quarters, ... single
+ones); then a shorter run, fewer nodes, a gentler world. Every step is a whole run, so the number of
+runs is bounded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.sim.checks import SeedFailed
+from chaos.sim.quorum import run_scenario
+from chaos.sim.scenario import Scenario
+
+RUNS_MAX = 400
+"""Runs spent on one failure."""
+
+DURATION_MS_MIN = 200
+
+_GENTLER: tuple[tuple[str, Any], ...] = (
+    ("observers", 0),
+    ("voters", 1),
+    ("voters", 3),
+    ("loss", 0.0),
+    ("duplication", 0.0),
+    ("spike", 0.0),
+    ("drift", 0),
+    ("quiet_ms", 0),
+    ("fsync_ms_max", 0),
+    ("delay_ms_max", 1),
+    ("delay_ms_max", 5),
+    ("propose_interval_ms", 200),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk:
+    """The smallest scenario found, its failure, and how many runs that took."""
+
+    scenario: Scenario
+    failure: SeedFailed
+    runs: int
+
+
+class _Search:
+    def __init__(
+        self, scenario: Scenario, failure: SeedFailed, note: Callable[[str], None]
+    ) -> None:
+        self.best = scenario
+        self.failure = failure
+        self.runs = 1
+        self._note = note
+
+    def take(self, **changes: Any) -> bool:
+        """Try the best scenario with these changes; keep it if it still fails in the same way."""
+        candidate = dataclasses.replace(self.best, **changes)
+        if candidate == self.best or self.runs >= RUNS_MAX:
+            return False
+        self.runs += 1
+        try:
+            run_scenario(candidate)
+        except SeedFailed as failure:
+            if failure.name != self.failure.name:
+                return False
+            self.best, self.failure = candidate, failure
+            self._note(
+                f"run {self.runs}: {len(candidate.faults)} faults, {candidate.duration_ms} ms, "
+                f"{candidate.voters} voters, {candidate.observers} observers"
+            )
+            return True
+        return False
+
+
+def shrink(scenario: Scenario, note: Callable[[str], None]) -> Shrunk | None:
+    """The smallest scenario found that fails as this one does; None if this one does not fail.
+
+    note: told of every step forward.
+    """
+    try:
+        run_scenario(scenario)
+    except SeedFailed as failure:
+        search = _Search(scenario, failure, note)
+    else:
+        return None
+    is_smaller = True
+    while is_smaller:
+        # A gentler world may do with fewer faults, and the other way round.
+        is_smaller = _fewer_faults(search)
+        is_smaller |= _shorter(search)
+        for field, value in _GENTLER:
+            if getattr(search.best, field) > value or field == "propose_interval_ms":
+                is_smaller |= search.take(**{field: value})
+    return Shrunk(scenario=search.best, failure=search.failure, runs=search.runs)
+
+
+def _fewer_faults(search: _Search) -> bool:
+    before = len(search.best.faults)
+    if before and search.take(faults=()):
+        return True
+    size = (before + 1) // 2
+    while size and search.best.faults:
+        if not any(search.take(faults=rest) for rest in _without_each_chunk(search, size)):
+            size //= 2
+    return len(search.best.faults) < before
+
+
+def _without_each_chunk(search: _Search, size: int) -> Iterator[tuple[Any, ...]]:
+    # From the end: what came late is most often beside the point.
+    faults = search.best.faults
+    for end in range(len(faults), 0, -size):
+        yield faults[: max(end - size, 0)] + faults[end:]
+
+
+def _shorter(search: _Search) -> bool:
+    before = search.best.duration_ms
+    step_ms = before // 2
+    while step_ms >= DURATION_MS_MIN // 2:
+        shorter_ms = search.best.duration_ms - step_ms
+        if shorter_ms < DURATION_MS_MIN or not search.take(duration_ms=shorter_ms):
+            step_ms //= 2
+    return search.best.duration_ms < before

@@ -1,0 +1,149 @@
+"""Each wrong directory, file or setting of the quorum has its own refusal, and harms nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.ids import new_uuid, uuid_text
+from tests.live.by_hand import HandMade
+from tests.live.cluster import eventually, run_kvorum
+
+pytestmark = [pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def dynamic(tmp_path: Path) -> Iterator[HandMade]:
+    made = HandMade(tmp_path, controllers=1, brokers=1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def static(tmp_path: Path) -> Iterator[HandMade]:
+    made = HandMade(tmp_path, controllers=1, brokers=1, is_static=True)
+    yield made
+    made.close()
+
+
+def lead_once(cluster: HandMade) -> None:
+    cluster.start("controller-1")
+    eventually(lambda: cluster.try_quorum("status").returncode == 0, "it leads")
+    cluster.stop("controller-1")
+
+
+def test_both_kinds_of_voters_or_none_are_refused(dynamic: HandMade) -> None:
+    voters = f"1@{dynamic.address('controller-1')}"
+    dynamic.change("controller-1", controller_quorum_voters=voters)
+    assert "and not both" in dynamic.refusal("controller-1")
+    dynamic.change(
+        "controller-1", controller_quorum_voters=None, controller_quorum_bootstrap_servers=None
+    )
+    assert "give either controller.quorum.voters" in dynamic.refusal("controller-1")
+
+
+def test_dynamic_directory_under_a_static_configuration_is_refused(dynamic: HandMade) -> None:
+    voters = f"1@{dynamic.address('controller-1')}"
+    dynamic.change(
+        "controller-1", controller_quorum_voters=voters, controller_quorum_bootstrap_servers=None
+    )
+    assert "belongs to a quorum with dynamic voters" in dynamic.refusal("controller-1")
+
+
+def test_static_directory_under_a_dynamic_configuration_is_refused(static: HandMade) -> None:
+    lead_once(static)
+    static.change(
+        "controller-1",
+        controller_quorum_voters=None,
+        controller_quorum_bootstrap_servers=static.address("controller-1"),
+    )
+    assert "belongs to a quorum with static voters" in static.refusal("controller-1")
+
+
+def test_directory_that_nobody_prepared_is_refused(dynamic: HandMade) -> None:
+    dynamic.wipe("controller-1")
+    said = dynamic.refusal("controller-1")
+    assert "is not prepared for a controller with dynamic voters; kvorum init does" in said
+    assert not dynamic.data("controller-1").exists() or not any(
+        dynamic.data("controller-1").iterdir()
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("cluster.id", "belongs to cluster"),
+        ("node.id", "belongs to node 1, the configuration says node.id=7"),
+    ],
+)
+def test_directory_of_another_is_refused(dynamic: HandMade, key: str, said: str) -> None:
+    other = 7 if key == "node.id" else uuid_text(bytes(range(16)))
+    dynamic.change("controller-1", **{key.replace(".", "_"): other})
+    assert said in dynamic.refusal("controller-1")
+
+
+def test_directory_id_that_is_none_is_refused(dynamic: HandMade) -> None:
+    path = dynamic.data("controller-1") / "meta.properties"
+    lines = [line for line in path.read_text().splitlines() if "directory.id" not in line]
+    path.write_text("\n".join([*lines, "directory.id=garbage"]) + "\n")
+    assert "meta.properties: directory.id: not a uuid: 'garbage'" in dynamic.refusal("controller-1")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not a quorum-state file"),
+        (b'{"leaderId":1,"leaderEpo', "not a quorum-state file"),
+        (b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"data_version":9}', "data_version 9"),
+    ],
+    ids=["empty", "truncated", "newer"],
+)
+def test_quorum_state_that_cannot_be_trusted_stops_the_node(
+    static: HandMade, content: bytes, said: str
+) -> None:
+    lead_once(static)
+    path = static.data("controller-1") / "__cluster_metadata-0" / "quorum-state"
+    path.write_bytes(content)
+    refusal = static.refusal("controller-1")
+    assert str(path) in refusal and said in refusal
+    assert path.read_bytes() == content
+
+
+def test_init_refuses_a_folder_in_use_and_a_static_cluster_cannot_grow(static: HandMade) -> None:
+    again = run_kvorum("init", str(static.conf))
+    assert again.returncode == 2
+    assert "is not empty; choose another folder, or --add to it" in again.stderr
+    more = run_kvorum("init", str(static.conf), "--add", "controller")
+    assert more.returncode == 2
+    assert "a controller cannot be added to it" in more.stderr
+    broker = run_kvorum("init", str(static.conf), "--add", "broker")
+    assert broker.returncode == 0, broker.stderr
+    assert (static.conf / "broker-102.toml").is_file()
+
+
+def test_init_again_refuses_a_directory_that_holds_data(dynamic: HandMade) -> None:
+    done = run_kvorum("init", str(dynamic.conf), "--again", "1")
+    assert done.returncode == 2
+    assert "still holds data" in done.stderr
+
+
+def test_copied_directory_is_no_second_voter(dynamic: HandMade) -> None:
+    lead_once(dynamic)
+    copy = dynamic.folder / "copy"
+    shutil.copytree(dynamic.data("controller-1"), copy)
+    meta = copy / "meta.properties"
+    text = meta.read_text()
+    old = next(line for line in text.splitlines() if line.startswith("directory.id="))
+    import random
+
+    meta.write_text(text.replace(old, f"directory.id={uuid_text(new_uuid(random.Random(1)))}"))
+    dynamic.change("controller-1", log_dirs=str(copy))
+    dynamic.start("controller-1")
+    errors = dynamic.folder / "controller-1.err"
+    seen = len(errors.read_text())
+    eventually(lambda: "controller=1 " in errors.read_text()[seen:], "it runs")
+    # Its log says that only the disk it was copied from may vote.
+    assert dynamic.try_quorum("status").returncode == 4

@@ -1,0 +1,141 @@
+"""The check of clients' histories: what it lets pass, and every way in which it fires."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from chaos.sim.checks import CheckFailed
+from chaos.sim.linearizability import (
+    Kind,
+    Operation,
+    Outcome,
+    check_linearizable,
+    stale_reads,
+)
+
+
+def append(value, invoked, returned, position, outcome=Outcome.OK):
+    return Operation(
+        kind=Kind.APPEND, invoked=invoked, returned=returned, value=value, outcome=outcome,
+        count=position,
+    )  # fmt: skip
+
+
+def read(count, last, invoked, returned):
+    return Operation(
+        kind=Kind.READ, invoked=invoked, returned=returned, outcome=Outcome.OK, count=count,
+        last=last,
+    )  # fmt: skip
+
+
+LIST = [b"a", b"b", b"c"]
+GOOD = [
+    append(b"a", 0, 3, 1),
+    append(b"b", 1, 2, 2),  # overlaps the first: either may stand first
+    read(2, b"b", 4, 9),
+    append(b"c", 5, 6, 3),
+    read(2, b"b", 5, 8),  # overlaps the append of c
+    read(3, b"c", 7, 8),
+]
+
+
+def check_fires(operations, committed, match):
+    with pytest.raises(CheckFailed, match=f"^Linearizable: .*{match}"):
+        check_linearizable(operations, committed)
+
+
+def test_history_with_overlaps_passes():
+    check_linearizable(GOOD, LIST)
+    check_linearizable([], [])
+    check_linearizable([read(0, b"", 0, 1), *GOOD], LIST)
+
+
+def test_unknown_append_may_be_there_or_not_and_a_refused_one_must_not():
+    lost = append(b"x", 0, 1, 0, Outcome.UNKNOWN)
+    late = append(b"c", 0, 1, 0, Outcome.UNKNOWN)  # commits long after its client gave up
+    check_linearizable([lost, late, append(b"a", 5, 6, 1), append(b"b", 7, 8, 2)], LIST)
+    refused = append(b"x", 0, 1, 0, Outcome.FAILED)
+    check_linearizable([refused], [])
+    check_fires([refused], [b"x"], "refused and is there")
+
+
+@pytest.mark.parametrize(
+    ("operations", "committed", "match"),
+    [
+        ([append(b"a", 0, 1, 1)], [], "acknowledged and is lost"),
+        ([], [b"a"], "never appended"),
+        ([append(b"a", 0, 1, 1)], [b"a", b"a"], "committed twice"),
+        ([append(b"a", 0, 1, 2)], [b"a"], "was told 2, stands at 1"),
+        ([append(b"a", 0, 1, 1), read(2, b"x", 2, 3)], [b"a"], "saw b'x' at position 2"),
+        ([append(b"a", 0, 1, 1), read(1, b"x", 2, 3)], [b"a"], "committed there is b'a'"),
+        ([append(b"a", 0, 1, 1), read(0, b"", 2, 3)], [b"a"], "saw less"),
+        (
+            [append(b"a", 0, 9, 1), read(1, b"a", 1, 2), read(0, b"", 3, 4)],
+            [b"a"],
+            "saw less",
+        ),
+        ([append(b"b", 0, 1, 2), append(b"a", 2, 3, 1)], [b"a", b"b"], "stands before it"),
+        ([read(1, b"a", 0, 1), append(b"a", 2, 3, 1)], [b"a"], "stands before it"),
+        (
+            [append(b"b", 0, 1, 2), append(b"a", 2, 3, 0, Outcome.UNKNOWN)],
+            [b"a", b"b"],
+            "stands before it",
+        ),
+    ],
+)  # fmt: skip
+def test_history_that_cannot_be_fires(operations, committed, match):
+    check_fires(operations, committed, match)
+
+
+def test_stale_reads_are_those_that_miss_an_append_acknowledged_before():
+    history = [append(b"a", 0, 1, 1), read(0, b"", 1, 2), read(0, b"", 2, 3), read(1, b"a", 4, 5)]
+    assert stale_reads(history, [b"a"]) == 1
+
+
+def is_linearizable_by_search(operations, committed):
+    """Slow and obvious: try every order that respects real time."""
+    pending = list(operations)
+
+    def search(left, length):
+        if not left:
+            return length == len(committed)
+        for op in left:
+            if any(other.returned < op.invoked for other in left if other is not op):
+                continue
+            rest = [other for other in left if other is not op]
+            is_append = op.kind is Kind.APPEND
+            if is_append and committed[length : length + 1] != [op.value]:
+                continue
+            reached = length + is_append
+            if op.count == reached and search(rest, reached):
+                return True
+        return False
+
+    return search(pending, 0)
+
+
+def test_agrees_with_a_search_over_all_orders():
+    rng = random.Random(4)
+    verdicts = set()
+    for _ in range(400):
+        count = rng.randint(1, 3)
+        committed = [b"%d" % i for i in range(count)]
+        operations = []
+        for index, value in enumerate(committed):
+            start = rng.randrange(8)
+            operations.append(append(value, start, start + rng.randint(1, 4), index + 1))
+        for _ in range(rng.randint(0, 2)):
+            start, seen = rng.randrange(10), rng.randint(0, count)
+            last = committed[seen - 1] if seen else b""
+            operations.append(read(seen, last, start, start + rng.randint(1, 4)))
+        expected = is_linearizable_by_search(operations, committed)
+        try:
+            check_linearizable(operations, committed)
+            verdict = True
+        except CheckFailed:
+            verdict = False
+        assert verdict == expected, operations
+        verdicts.add(verdict)
+    assert verdicts == {True, False}

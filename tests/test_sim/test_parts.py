@@ -1,0 +1,265 @@
+"""The simulator's parts: clocks, time, mirrors of logs, schedules as data, the decaying disk."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from chaos.sim import faults, scenario
+from chaos.sim.checks import CheckFailed
+from chaos.sim.clock import Alarm, LocalClock
+from chaos.sim.decay import Damage, examine, flip_byte
+from chaos.sim.disk import MemoryDisk, PowerCut
+from chaos.sim.mirror import Mirror, log_entries
+from chaos.sim.node import LOG_CONFIG
+from chaos.sim.timeline import Timeline
+from runtime.errors import ConfigError
+from storage.batch import build_batch
+from storage.log import Log
+
+FOLDER = "/node/log"
+
+# Time.
+
+
+def test_calls_happen_in_order_of_time_and_then_of_asking():
+    timeline, seen = Timeline(), []
+    for name, delay_ms in (("c", 5), ("a", 0), ("d", 5), ("b", 3), ("late", 6)):
+        timeline.after(delay_ms, lambda name=name: seen.append((timeline.now_ms, name)))
+    timeline.run_until(5)
+    assert seen == [(0, "a"), (3, "b"), (5, "c"), (5, "d")]
+    assert (timeline.now_ms, timeline.events) == (5, 4)
+
+
+def test_time_that_stands_still_for_ever_is_a_failure(monkeypatch):
+    monkeypatch.setattr("chaos.sim.timeline.EVENTS_MAX", 100)
+    timeline = Timeline()
+
+    def again():
+        timeline.after(0, again)
+
+    again()
+    with pytest.raises(CheckFailed, match="Progress"):
+        timeline.run_until(1)
+
+
+@pytest.mark.parametrize("rate", [950, 1000, 1049])
+def test_alarm_rings_at_the_first_moment_the_clock_shows_the_time(rate):
+    timeline, rung = Timeline(), []
+    clock = LocalClock(now_ms=0, local_ms=700, rate=rate)
+    alarm = Alarm(timeline, clock, lambda: rung.append(timeline.now_ms))
+    alarm.set(1_700)
+    alarm.set(5_000)  # later: the earlier one stands
+    timeline.run_until(10_000)
+    assert len(rung) == 1
+    assert clock.local_ms(rung[0]) >= 1_700 > clock.local_ms(rung[0] - 1)
+
+
+def test_clock_never_goes_back_when_it_changes_and_a_cancelled_alarm_is_silent():
+    timeline = Timeline()
+    clock = LocalClock(now_ms=0, local_ms=0, rate=1050)
+    assert clock.local_ms(1_000) == 1_050
+    clock.change(1_000, jump_ms=10, rate=950)
+    assert clock.local_ms(1_000) == 1_060
+    assert clock.local_ms(2_000) == 2_010
+    assert clock.delay_ms(5, 1_000) == 0
+    alarm = Alarm(timeline, clock, lambda: pytest.fail("rang"))
+    alarm.set(50)
+    alarm.cancel()
+    timeline.run_until(1_000)
+
+
+# Mirrors.
+
+
+def test_mirror_knows_its_prefixes_over_truncation():
+    mirror = Mirror([(1, b"va"), (1, b""), (2, b"vb"), (2, b"vc")])
+    other = Mirror([(1, b"va"), (1, b""), (3, b"vb")])
+    assert mirror.digest_at(2) == other.digest_at(2)
+    assert mirror.digest_at(3) != other.digest_at(3)
+    assert (mirror.digest_at(5), mirror.entry(4), mirror.entry(3)) == (None, None, (2, b"vc"))
+    assert mirror.state() == (3, b"vc")
+    assert mirror.differs_at(other) == 2
+    mirror.truncate(2)
+    mirror.append(3, b"vb")
+    assert mirror.digest_at(3) == other.digest_at(3)
+    assert mirror.epochs == other.epochs == [(1, 0), (3, 2)]
+    assert mirror.state() == (2, b"vb")
+    mirror.truncate(0)
+    assert (mirror.state(), mirror.end_offset, mirror.epochs) == ((0, b""), 0, [])
+
+
+def test_agreed_end_is_what_a_walk_over_both_logs_finds():
+    rng = random.Random(2)
+    for _ in range(300):
+        logs = [Mirror(), Mirror()]
+        for log in logs:
+            epoch = 0
+            for _ in range(rng.randint(0, 8)):
+                epoch += rng.choice((0, 0, 1, 2))
+                log.append(epoch, b"v")
+        end = min(log.end_offset for log in logs)
+        while end and logs[0].entry(end - 1)[0] != logs[1].entry(end - 1)[0]:
+            end -= 1
+        assert logs[0].agreed_end(logs[1]) == logs[1].agreed_end(logs[0]) == end
+
+
+def test_mirror_behind_a_snapshot_knows_the_digest_of_what_is_gone():
+    whole = Mirror([(1, b"va"), (1, b"vb"), (2, b"vc")])
+    rest = Mirror([(2, b"vc")], start_offset=2, start_digest=whole.digest_at(2))
+    assert rest.digest_at(3) == whole.digest_at(3)
+    assert (rest.digest_at(1), rest.entry(1), rest.entry(2)) == (None, None, (2, b"vc"))
+    assert rest.agreed_end(whole) == 3
+
+
+# Schedules.
+
+
+@pytest.mark.parametrize("kind", faults.KINDS)
+def test_every_kind_of_fault_survives_json(kind):
+    schedule = faults.draw_schedule(
+        random.Random(1), node_ids=(1, 2, 3), kinds=[kind], duration_ms=5_000, interval_ms=100
+    )
+    assert schedule and {faults.kind_of(item.fault) for item in schedule} == {kind}
+    assert all(0 < item.at_ms < 5_000 for item in schedule)
+    for item in schedule:
+        assert faults.from_json(json.loads(json.dumps(faults.to_json(item)))) == item
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scenario_survives_json(seed):
+    drawn = scenario.scenario_of(seed)
+    assert scenario.from_json(scenario.to_json(drawn)) == drawn
+    assert "\n" not in scenario.to_json(drawn)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("{", "not a scenario"),
+        ("[]", "not a scenario"),
+        ('{"voters": 3}', "seed"),
+        ('{"seed": 1, "colour": 2}', "colour"),
+        ('{"seed": 1, "voters": 0}', "1 to 9 voters"),
+        ('{"seed": 1, "faults": [{"at_ms": 1, "kind": "flood"}]}', "flood"),
+        ('{"seed": 1, "faults": [{"at_ms": 1, "kind": "pause", "node": 1}]}', "not a fault"),
+    ],
+)
+def test_what_is_no_scenario_is_refused_by_name(text, match):
+    with pytest.raises(ConfigError, match=match):
+        scenario.from_json(text)
+
+
+# Disks.
+
+
+def disk_with(content=b"synced", unsynced=b""):
+    disk = MemoryDisk(random.Random(0))
+    disk.make_dirs("/a")
+    disk.sync_dir("/")
+    file = disk.open("/a/file")
+    file.pwrite(content, 0)
+    file.sync()
+    disk.sync_dir("/a")
+    if unsynced:
+        file.pwrite(unsynced, len(content))
+    return disk, file
+
+
+def test_killed_process_loses_its_files_and_no_byte():
+    disk, file = disk_with(unsynced=b" and not")
+    disk.kill_process()
+    with pytest.raises(OSError, match="file is closed"):
+        file.size()
+    assert disk.read_bytes("/a/file") == b"synced and not"
+
+
+def test_saved_disk_comes_back_as_it_was_durable():
+    disk, _ = disk_with(unsynced=b" and not")
+    saved = disk.save()
+    disk.flip_bits("/a/file", 0)
+    disk.write_atomic("/a/other", b"x")
+    disk.restore(saved)
+    assert disk.read_bytes("/a/file") == b"synced"
+    assert disk.list_dir("/a") == ["file"]
+    disk.crash()
+    assert disk.read_bytes("/a/file") == b"synced"
+
+
+def test_calm_disk_forgets_every_fault():
+    disk, file = disk_with()
+    disk.fail("sync")
+    disk.cut_power_after(0)
+    disk.capacity_bytes = 1
+    with pytest.raises(OSError, match="injected fault"):
+        file.sync()
+    with pytest.raises(PowerCut):
+        file.sync()
+    disk.calm()
+    file.pwrite(b"more", 6)
+    file.sync()
+
+
+def log_of(batches, values_in_batch=3):
+    """A disk with a log of that many batches, all of it fsynced, and its mirror."""
+    disk = MemoryDisk(random.Random(0))
+    disk.make_dirs(FOLDER)
+    disk.sync_dir("/")
+    disk.sync_dir("/node")
+    log = Log.open(disk, FOLDER, LOG_CONFIG, now_ms=0)
+    for number in range(batches):
+        values = [(None, b"v%d" % number)] * values_in_batch
+        batch = build_batch(values, timestamp_ms=0)
+        log.append_as_leader(batch, leader_epoch=1, now_ms=0)
+    log.flush()
+    return disk, Mirror(log_entries(log, 0, log.end_offset))
+
+
+def damage_at(draw, mask, *, batches=60):
+    disk, durable = log_of(batches)
+    flipped = flip_byte(disk, FOLDER, draw=draw, mask=mask)
+    return flipped, examine(
+        disk, FOLDER, LOG_CONFIG, flipped=flipped, durable=durable,
+        durable_end_offset=durable.end_offset, now_ms=0,
+    )  # fmt: skip
+
+
+def test_flipped_bits_are_refused_or_cut_and_never_served():
+    rng = random.Random(5)
+    seen = set()
+    for _ in range(60):
+        flipped, damage = damage_at(rng.randrange(1 << 30), 1 << rng.randrange(8))
+        assert (damage is Damage.CUT) <= (flipped.end_offset == 180)
+        seen.add(damage)
+    assert damage_at(-1, 1)[1] is Damage.CUT  # the last byte of all looks like a torn write
+    assert Damage.REFUSED in seen and Damage.HARMLESS not in seen
+
+
+def test_recovery_without_checksums_is_caught(monkeypatch):
+    monkeypatch.setattr("storage.recovery.crc32c", lambda _: AnyCrc())
+    with pytest.raises(CheckFailed, match=r"DamageDetected: .* serves damaged records"):
+        damage_at(56, 1)  # a byte of the first value
+
+
+def test_recovery_that_cuts_whatever_is_damaged_is_caught(monkeypatch):
+    monkeypatch.setattr("storage.recovery._refuse_unless_torn", lambda *_: None)
+    with pytest.raises(CheckFailed, match=r"DamageDetected: .* good ones follow"):
+        damage_at(-400, 1)
+
+
+def test_empty_disk_has_nothing_to_damage():
+    assert flip_byte(MemoryDisk(random.Random(0)), FOLDER, draw=7, mask=1) is None
+
+
+class AnyCrc(int):
+    """Equal to every checksum."""
+
+    def __eq__(self, _):
+        return True
+
+    def __ne__(self, _):
+        return False
+
+    __hash__ = int.__hash__
