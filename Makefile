@@ -6,13 +6,14 @@ SEEDS ?= 1000
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
-.PHONY: help setup demo test lint bench sim rpc clean
+.PHONY: help setup demo test lint bench sim mutants rpc clean
 
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    every test, with ruff, mypy and import-linter among them"
 	@echo "make bench   side by side with Apache Kafka 4.1 on this machine; writes bench/results.md"
 	@echo "make sim     a thousand seeds of the quorum in virtual time; SEEDS=N for N of them"
+	@echo "make mutants break the rules of the quorum one by one; the tests must object"
 	@echo "make lint    ruff, mypy, import-linter alone"
 	@echo "make setup   what the others do first: .venv, toxiproxy, a Java check"
 
@@ -37,6 +38,9 @@ bench: setup
 
 sim: setup
 	$(PYTHON) -m kvorum chaos sim --seed 0 --count $(SEEDS)
+
+mutants: setup
+	$(PYTHON) -m tests.mutants.run
 
 rpc: setup
 	PYTHON=$(PYTHON) sh deploy/generate_rpc.sh

@@ -10,10 +10,11 @@ from typing import Any
 
 from kvorum.rpc import raft_pb2 as pb
 from raft import messages as m
+from raft.control_records import parsed_set
 from raft.model import OffsetAndEpoch
-from raft.replica_log import spans_of
-from raft.voters import Voter, VoterSet
-from runtime.errors import ErrorCode
+from raft.replica_log import fetched_spans
+from raft.voters import Voter
+from runtime.errors import ErrorCode, WireError
 from runtime.ids import UUID_ZERO
 
 Address = tuple[str, int]
@@ -253,18 +254,19 @@ def decode_vote_response(message: pb.VoteResponse) -> m.VoteResponse:
         epoch=message.epoch,
         leader_id=message.leader_id,
         is_granted=message.is_granted,
-        error=ErrorCode(message.error),
+        error=_error_of(message.error),
         reason=message.reason,
     )
 
 
 def decode_quorum_epoch_response(message: pb.QuorumEpochResponse) -> m.QuorumEpochResponse:
     return m.QuorumEpochResponse(
-        epoch=message.epoch, leader_id=message.leader_id, error=ErrorCode(message.error)
+        epoch=message.epoch, leader_id=message.leader_id, error=_error_of(message.error)
     )
 
 
 def decode_fetch_response(message: pb.FetchResponse) -> m.FetchResponse:
+    """Raises WireError for records that are damaged or cut."""
     diverging = None
     if message.is_diverging:
         diverging = OffsetAndEpoch(message.diverging_end_offset, message.diverging_epoch)
@@ -274,11 +276,11 @@ def decode_fetch_response(message: pb.FetchResponse) -> m.FetchResponse:
     return m.FetchResponse(
         epoch=message.epoch,
         leader_id=message.leader_id,
-        error=ErrorCode(message.error),
+        error=_error_of(message.error),
         high_watermark=message.high_watermark,
         diverging=diverging,
         snapshot=snapshot,
-        spans=spans_of(message.records),
+        spans=fetched_spans(message.records),
         records=message.records,
     )
 
@@ -287,7 +289,7 @@ def decode_fetch_snapshot_response(message: pb.FetchSnapshotResponse) -> m.Fetch
     return m.FetchSnapshotResponse(
         epoch=message.epoch,
         leader_id=message.leader_id,
-        error=ErrorCode(message.error),
+        error=_error_of(message.error),
         position=message.position,
         size=message.size,
         data=message.data,
@@ -295,12 +297,13 @@ def decode_fetch_snapshot_response(message: pb.FetchSnapshotResponse) -> m.Fetch
 
 
 def decode_voter_change_response(message: pb.VoterChangeResponse) -> m.VoterChangeResponse:
+    """Raises WireError for a set that names a voter twice."""
     return m.VoterChangeResponse(
         epoch=message.epoch,
         leader_id=message.leader_id,
-        error=ErrorCode(message.error),
+        error=_error_of(message.error),
         message=message.message,
-        voters=VoterSet.of(decode_voter(voter) for voter in message.voters),
+        voters=parsed_set([decode_voter(voter) for voter in message.voters]),
     )
 
 
@@ -332,3 +335,10 @@ def _address(address: Address | None) -> pb.Address | None:
 
 def _directory(value: bytes) -> bytes:
     return value if len(value) == len(UUID_ZERO) else UUID_ZERO
+
+
+def _error_of(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError as error:
+        raise WireError(f"error code {code} is not known") from error

@@ -9,16 +9,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raft.voters import Voter, VoterSet
+from raft.voters import VOTERS_MAX, Voter, VoterSet
 from runtime.errors import WireError, invariant
 from storage.batch import build_batch
 
 LEADER_CHANGE = 2
 KRAFT_VERSION = 5
 KRAFT_VOTERS = 6
-
-VOTERS_MAX = 126
-"""So that the count of a compact array stays in one byte."""
 
 LISTENER_NAME = "CONTROLLER"
 _KEY = struct.Struct(">hh")
@@ -75,6 +72,14 @@ def parse_voters(key: bytes, value: bytes) -> VoterSet | None:
         return _Reader(value).voters()
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise WireError(f"a VotersRecord that cannot be read: {error}") from error
+
+
+def parsed_set(voters: Sequence[Voter]) -> VoterSet:
+    """A set that came from outside. Raises WireError if it names a voter twice."""
+    ids = [voter.node_id for voter in voters]
+    if len(set(ids)) != len(ids):
+        raise WireError(f"voters named twice: {ids}")
+    return VoterSet.of(voters)
 
 
 def _leader_change(change: LeaderChange) -> bytes:
@@ -134,7 +139,9 @@ class _Reader:
             self._tags()
             found.append(Voter(node_id, directory_id, host, port))
         self._tags()
-        return VoterSet.of(found)
+        if self._at != len(self._data):
+            raise WireError(f"{len(self._data) - self._at} bytes behind a VotersRecord")
+        return parsed_set(found)
 
     def _endpoint(self) -> tuple[str, int]:
         self._bytes(self._count())  # the listener's name

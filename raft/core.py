@@ -122,6 +122,24 @@ class RaftCore:
         return self.voter_set.has(self.config.node_id, self.config.directory_id)
 
     @property
+    def is_electable(self) -> bool:
+        """Whether this node stands for election when it loses the leader.
+
+        A node that is out of its own latest set must still stand until that is committed (Ongaro's
+        thesis, 4.2.2). Bad sequence: 1. leader 1 of {1, 2} removes itself and is cut off before 2
+        has the record, 2. it resigns, 3. node 2 needs its vote and does not get it, as its log
+        is shorter: without node 1 standing nobody would ever lead.
+        """
+        if self.is_voter:
+            return True
+        history = self.log.voters
+        return (
+            self.config.is_dynamic
+            and history.last_offset >= max(self.high_watermark, 0)
+            and history.previous.has(self.config.node_id, self.config.directory_id)
+        )
+
+    @property
     def own_voter(self) -> Voter | None:
         """This node as a voter entry, None for a broker."""
         config = self.config
@@ -240,7 +258,7 @@ class RaftCore:
 
     def _hasten_election(self, now_ms: int) -> None:
         """Stand soon: the first question is a pre-vote, which harms nobody."""
-        if isinstance(self.role, Unattached) and self.is_voter:
+        if isinstance(self.role, Unattached) and self.is_electable:
             self.role.election_deadline_ms = self._startup_deadline_ms(now_ms)
 
     def _startup_deadline_ms(self, now_ms: int) -> int:
@@ -250,13 +268,13 @@ class RaftCore:
         """The role after a restart (kraft.md section 1). A node never starts as leader."""
         config = self.config
         deadline_ms = self._startup_deadline_ms(now_ms)
-        if not self.is_voter:
+        if not self.is_electable:
             return Unattached(discover_at_ms=now_ms)
         if self.persisted_leader_id == config.node_id:
             # It may have appended in this epoch what it no longer has: it must not lead it again,
             # or one (offset, epoch) could name two records.
             return Resigned(leader_id=config.node_id, election_deadline_ms=deadline_ms)
-        if len(self.voter_set) == 1:
+        if self.voter_set.ids == (config.node_id,):
             return Unattached(election_deadline_ms=now_ms)
         if self.persisted_leader_id in self.voter_set.ids:
             return Follower(
@@ -354,7 +372,7 @@ class RaftCore:
             return
         self._learn_leader(request.epoch, request.leader_id, now_ms)
         role = self.role
-        if isinstance(role, Follower) and self.is_voter:
+        if isinstance(role, Follower) and self.is_electable:
             # The leader itself says it is gone. The best successor stands at once; each one
             # after it waits twice as long (kraft.md section 4, EndQuorumEpoch).
             role.is_leader_lost = True

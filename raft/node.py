@@ -132,6 +132,7 @@ class RaftNode:
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
         self._proposals: list[tuple[bytes | bytearray, int]] = []
         self._proposed_records = 0
         self._is_stopped = False
@@ -311,13 +312,24 @@ class RaftNode:
         self._is_working = False
 
     def _arm_timer(self) -> None:
+        deadline_ms = self.core.next_deadline_ms()
         if self._timer is not None:
+            if deadline_ms is not None and self._timer_ms <= deadline_ms:
+                return  # it fires in time and looks again; deadlines mostly move away
             self._timer.cancel()
             self._timer = None
-        deadline_ms = self.core.next_deadline_ms()
         if deadline_ms is not None:
+            self._timer_ms = deadline_ms
             delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
-            self._timer = self._loop.call_later(delay_s, self._deliver, Tick())
+            self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None and monotonic_ms() >= deadline_ms:
+            self._deliver(Tick())
+        else:
+            self._arm_timer()
 
     def _append_proposals(self) -> None:
         if not self.core.is_leader:

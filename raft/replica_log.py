@@ -5,6 +5,7 @@ Holds no rule. The driver and the simulator share it, so that both move the same
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 from raft.control_records import LeaderChange, leader_change_batch, parse_voters, voters_batch
@@ -23,8 +24,8 @@ from raft.messages import FetchResponse
 from raft.model import BatchSpan, OffsetAndEpoch
 from raft.vote_store import VoteStore
 from raft.voters import VoterSet
-from runtime.errors import invariant
-from storage.batch import BatchHeader, iter_headers, iter_records
+from runtime.errors import CorruptData, WireError, invariant
+from storage.batch import BatchError, BatchHeader, check_crc, iter_headers, iter_records
 from storage.log import Log
 
 DiskEffect = (
@@ -45,6 +46,27 @@ def spans_of(records: bytes) -> tuple[BatchSpan, ...]:
     return tuple(_span(records, position, header) for position, header in iter_headers(records))
 
 
+def fetched_spans(records: bytes) -> tuple[BatchSpan, ...]:
+    """The batches that a peer sent, checked. Raises WireError if they are cut or damaged.
+
+    A leader whose disk returns other bytes than were written must not stop its followers: for
+    them it is a peer that speaks garbage, and as good as gone.
+    """
+    spans = []
+    end = 0
+    try:
+        for position, header in iter_headers(records):
+            if not check_crc(records, position, header):
+                raise WireError(f"a batch at byte {position} fails its checksum")
+            spans.append(_span(records, position, header))
+            end = position + header.size_bytes
+    except (BatchError, struct.error) as error:
+        raise WireError(f"records that are no batches: {error}") from error
+    if end != len(records):
+        raise WireError(f"{len(records) - end} bytes behind the last whole batch")
+    return tuple(spans)
+
+
 def _span(records: bytes, position: int, header: BatchHeader) -> BatchSpan:
     if header.is_control:
         for record in iter_records(records, position, header):
@@ -61,12 +83,19 @@ def _span(records: bytes, position: int, header: BatchHeader) -> BatchSpan:
 
 
 def voter_sets_in(log: Log) -> list[tuple[int, VoterSet]]:
-    """Every voter set in a log, with the offset of its record."""
+    """Every voter set in a log, with the offset of its record.
+
+    Raises CorruptData for a record that this build cannot read.
+    """
     found = []
     offset = log.start_offset
     while offset < log.end_offset:
         data = log.read(offset, bytes_max=_SCAN_BYTES, end_offset=log.end_offset).read()
-        for span in spans_of(data):
+        try:
+            spans = spans_of(data)
+        except WireError as error:
+            raise CorruptData(log.directory, 0, f"from offset {offset} on: {error}") from error
+        for span in spans:
             if span.voters is not None and span.voters_offset >= log.start_offset:
                 found.append((span.voters_offset, span.voters))
             offset = span.last_offset + 1

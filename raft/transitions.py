@@ -43,7 +43,7 @@ def become_unattached(
     invariant(epoch >= core.epoch, f"epoch would fall from {core.epoch} to {epoch}")
     election_deadline_ms = NEVER_MS
     discover_at_ms = NEVER_MS
-    if core.is_voter:
+    if core.is_electable:
         # A node that only saw a higher epoch keeps the time it had left, so that a stream of
         # would-be candidates cannot put off its own election for ever.
         if voted_id == NO_NODE and isinstance(core.role, Unattached | Prospective | Candidate):

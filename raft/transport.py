@@ -17,6 +17,7 @@ from kvorum.rpc import raft_pb2_grpc as pb_grpc
 from raft import codec
 from raft import messages as m
 from raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
+from runtime.errors import WireError
 from runtime.rpc import open_channel
 from runtime.tasks import TaskGroup
 
@@ -26,6 +27,14 @@ PeerAddress = Callable[[int], Address | None]
 
 NoteAddress = Callable[[int, Address], None]
 """Told where a message says that the leader with this id listens."""
+
+_NO_ANSWER = (
+    grpc.aio.AioRpcError,
+    grpc.aio.UsageError,
+    asyncio.InvalidStateError,
+    WireError,
+)
+"""How a fetch ends without one: the stream broke, or the peer speaks garbage."""
 
 _CALLS: dict[type, tuple[str, Callable[[Any], m.Response]]] = {
     m.VoteRequest: ("Vote", codec.decode_vote_response),
@@ -67,12 +76,12 @@ class RaftTransport:
             asyncio.get_running_loop().call_soon(self._deliver, failed)
             return
         if isinstance(request, m.FetchRequest):
-            if peer.fetch_task is not None:
+            if peer.fetches is not None and peer.fetches.is_busy:
                 # The core gave the earlier fetch up; its stream may hang, so it goes too.
-                peer.fetch_task.cancel()
                 peer.close_stream()
-            coroutine = self._fetch(peer, correlation_id, request)
-            peer.fetch_task = self._tasks.spawn(coroutine, f"fetch-{receiver_id}")
+            if peer.fetches is None:
+                peer.fetches = _FetchStream(peer, self._deliver, self._note_address, self._tasks)
+            peer.fetches.send(correlation_id, request)
         else:
             coroutine = self._call(peer, correlation_id, request)
             call = self._tasks.spawn(coroutine, f"raft-call-{receiver_id}")
@@ -105,58 +114,106 @@ class RaftTransport:
             peer.close_stream()
             await peer.channel.close()
 
-    async def _fetch(self, peer: _Peer, correlation_id: int, request: m.FetchRequest) -> None:
-        event: Event
-        try:
-            stream = peer.stream
-            if stream is None:
-                stream = peer.stream = peer.stub.Fetch()
-            await stream.write(codec.encode_request(request, correlation_id))
-            message = await stream.read()
-            if message is grpc.aio.EOF:
-                raise grpc.aio.UsageError("the peer closed the stream")
-            self._learn(message)
-            response = codec.decode_fetch_response(message)
-            event = ResponseReceived(peer.node_id, message.correlation_id, response)
-        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
-            peer.close_stream()
-            event = RequestFailed(peer.node_id, correlation_id)
-        peer.fetch_task = None
-        self._deliver(event)
-
     async def _call(self, peer: _Peer, correlation_id: int, request: m.Request) -> None:
         message = codec.encode_request(request, leader_address=self._own_address)
         method, decode = _CALLS[type(request)]
         event: Event
         try:
             reply = await getattr(peer.stub, method)(message, timeout=self._timeout_s)
-            self._learn(reply)
+            _learn(reply, self._note_address)
             event = ResponseReceived(peer.node_id, correlation_id, decode(reply))
-        except (grpc.aio.AioRpcError, grpc.aio.UsageError):
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, WireError):
+            # A peer that speaks garbage is as good as gone.
             event = RequestFailed(peer.node_id, correlation_id)
         self._deliver(event)
 
-    def _learn(self, message: Any) -> None:
-        address = codec.decode_address(message, "leader_address")
-        if address is not None and message.leader_id >= 0:
-            self._note_address(message.leader_id, address)
+
+def _learn(message: Any, note_address: NoteAddress) -> None:
+    address = codec.decode_address(message, "leader_address")
+    if address is not None and message.leader_id >= 0:
+        note_address(message.leader_id, address)
+
+
+class _FetchStream:
+    """One stream to a peer with at most one fetch under way on it.
+
+    A single task writes, reads and delivers: the next fetch is usually decided while an answer is
+    delivered, and then costs no task and no turn of the loop.
+    """
+
+    def __init__(
+        self,
+        peer: _Peer,
+        deliver: Callable[[Event], None],
+        note_address: NoteAddress,
+        tasks: TaskGroup,
+    ) -> None:
+        self._peer = peer
+        self._deliver = deliver
+        self._note_address = note_address
+        self._tasks = tasks
+        self._stream = peer.stub.Fetch()
+        self._next: tuple[int, m.FetchRequest] | None = None
+        self._wake: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self.is_busy = False
+
+    def send(self, correlation_id: int, request: m.FetchRequest) -> None:
+        """Fetch; only while none is under way."""
+        self.is_busy = True
+        self._next = correlation_id, request
+        if self._task is None:
+            self._task = self._tasks.spawn(self._run(), f"fetch-{self._peer.node_id}")
+        elif self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def close(self) -> None:
+        """End the stream; a fetch under way stays without an answer."""
+        self._stream.cancel()
+        # The task itself closes it from within when it delivers; it then ends by its own check.
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while self._peer.fetches is self:
+            if self._next is None:
+                self._wake = asyncio.get_running_loop().create_future()
+                await self._wake
+                self._wake = None
+                continue
+            (correlation_id, request), self._next = self._next, None
+            try:
+                event = await self._fetch(correlation_id, request)
+            except _NO_ANSWER:
+                self._peer.close_stream()
+                event = RequestFailed(self._peer.node_id, correlation_id)
+            self.is_busy = False
+            self._deliver(event)
+
+    async def _fetch(self, correlation_id: int, request: m.FetchRequest) -> Event:
+        await self._stream.write(codec.encode_request(request, correlation_id))
+        message = await self._stream.read()
+        if message is grpc.aio.EOF:
+            raise grpc.aio.UsageError("the peer closed the stream")
+        _learn(message, self._note_address)
+        response = codec.decode_fetch_response(message)
+        return ResponseReceived(self._peer.node_id, message.correlation_id, response)
 
 
 class _Peer:
-    """The channel to one node, its fetch stream and the fetch in flight on it."""
+    """The channel to one node and the stream of fetches on it."""
 
     def __init__(self, node_id: int, address: Address) -> None:
         self.node_id = node_id
         self.address = address
         self.channel = open_channel(f"{address[0]}:{address[1]}")
         self.stub = pb_grpc.RaftStub(self.channel)
-        self.stream: Any = None
-        self.fetch_task: asyncio.Task[Any] | None = None
+        self.fetches: _FetchStream | None = None
 
     def close_stream(self) -> None:
-        if self.stream is not None:
-            self.stream.cancel()
-            self.stream = None
+        if self.fetches is not None:
+            self.fetches.close()
+            self.fetches = None
 
 
 class RaftServicer(pb_grpc.RaftServicer):
@@ -214,13 +271,11 @@ class RaftServicer(pb_grpc.RaftServicer):
     async def UpdateVoter(self, request: pb.UpdateVoterRequest, context: Any) -> Any:
         return await self._answer(codec.decode_update_voter(request), context)
 
-    async def Fetch(
-        self, request_iterator: AsyncIterator[pb.FetchRequest], context: Any
-    ) -> AsyncIterator[Any]:
-        async for request in request_iterator:
-            yield await self._answer(
-                codec.decode_fetch_request(request), context, request.correlation_id
-            )
+    async def Fetch(self, _: AsyncIterator[pb.FetchRequest], context: Any) -> None:
+        # read and write cost less than the iterator and the generator that gRPC wraps around them.
+        while (message := await context.read()) is not grpc.aio.EOF:
+            request = codec.decode_fetch_request(message)
+            await context.write(await self._answer(request, context, message.correlation_id))
 
     async def _answer(self, request: m.Request, context: Any, correlation_id: int = 0) -> Any:
         try:

@@ -14,6 +14,12 @@ from dataclasses import dataclass
 from runtime.errors import invariant
 from runtime.ids import UUID_ZERO, uuid_text
 
+VOTERS_MAX = 126
+"""So that a compact array's count stays in one byte of a VotersRecord."""
+
+HOST_BYTES_MAX = 126
+"""The same for a listener's host."""
+
 
 @dataclass(frozen=True, slots=True)
 class Voter:
@@ -101,6 +107,11 @@ class VoterHistory:
     def last(self) -> VoterSet:
         """The set in force, empty if none is known."""
         return self._sets[-1] if self._sets else NO_VOTERS
+
+    @property
+    def previous(self) -> VoterSet:
+        """The set before the one in force, empty if none is known."""
+        return self._sets[-2] if len(self._sets) > 1 else NO_VOTERS
 
     @property
     def last_offset(self) -> int:

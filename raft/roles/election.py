@@ -194,7 +194,7 @@ def _ask(core: RaftCore, role: Prospective | Candidate, voter_id: int) -> None:
 
 def _count(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
     voters = core.voter_set.ids
-    if len(role.granted) >= majority(len(voters)):
+    if len(role.granted.intersection(voters)) >= majority(len(voters)):
         if isinstance(role, Prospective):
             candidate = become_candidate(core, now_ms)
             core.emit(Noted(f"epoch={core.epoch} stands candidate"))
@@ -202,7 +202,7 @@ def _count(core: RaftCore, role: Prospective | Candidate, now_ms: int) -> None:
             _count(core, candidate, now_ms)
         else:
             core.lead(sorted(role.granted), now_ms)
-    elif is_lost(len(voters), role.rejected):
+    elif is_lost(len(voters), role.rejected.intersection(voters)):
         _round_failed(core, role, now_ms)
     else:
         _hasten_if_split(core, role, now_ms)

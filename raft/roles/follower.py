@@ -101,7 +101,11 @@ def on_fetch_response(
         fetch(core, role, now_ms)
         return
     if response.spans:
-        _append(core, response)
+        if not _continues(core, response):
+            core.emit(Noted(f"epoch={core.epoch} the leader sent records that do not fit here"))
+            role.retry_at_ms = now_ms + core.config.retry_backoff_ms
+            return
+        _append(core, role, response, now_ms)
     core.advance_high_watermark(min(core.log.end_offset, response.high_watermark))
     fetch(core, role, now_ms)
 
@@ -120,7 +124,7 @@ def on_request_failed(core: RaftCore, role: Follower, correlation_id: int, now_m
         return
     role.correlation_id = -1
     role.request_deadline_ms = NEVER_MS
-    if not core.is_voter:
+    if not core.is_electable:
         _look_elsewhere(core, now_ms)
         return
     role.retry_at_ms = now_ms + core.config.retry_backoff_ms
@@ -173,6 +177,11 @@ def _truncate(core: RaftCore, response: FetchResponse) -> None:
         return
     end_offset = core.log.truncation_offset(diverging)
     invariant(
+        end_offset < core.log.end_offset,
+        f"the leader asks to truncate to {end_offset}, where the log ends: it lacks an epoch of "
+        "this node's base",
+    )
+    invariant(
         end_offset >= core.high_watermark,
         f"leader asks to truncate to {end_offset}, below the high watermark "
         f"{core.high_watermark}: committed records would be lost",
@@ -182,15 +191,29 @@ def _truncate(core: RaftCore, response: FetchResponse) -> None:
     core.emit(TruncateLog(end_offset))
 
 
-def _append(core: RaftCore, response: FetchResponse) -> None:
+def _continues(core: RaftCore, response: FetchResponse) -> bool:
+    """Whether the batches go on where the log ends, in epochs that rise to this one at most."""
+    end_offset, epoch = core.log.end_offset, core.log.last_epoch
+    for span in response.spans:
+        if span.base_offset != end_offset or not epoch <= span.epoch <= core.epoch:
+            return False
+        if span.last_offset < span.base_offset:
+            return False
+        end_offset, epoch = span.last_offset + 1, span.epoch
+    return True
+
+
+def _append(core: RaftCore, role: Follower, response: FetchResponse, now_ms: int) -> None:
     base_offset = core.log.end_offset
     for span in response.spans:
         core.log.append(span)
     core.emit(AppendFetched(base_offset, response.records))
+    if role.update_voter_at_ms == NEVER_MS and core.is_voter_entry_stale:
+        role.update_voter_at_ms = now_ms
 
 
 def _on_fetch_error(core: RaftCore, role: Follower, response: FetchResponse, now_ms: int) -> None:
-    if not core.is_voter and response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+    if not core.is_electable and response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         _look_elsewhere(core, now_ms)
         return
     role.retry_at_ms = now_ms + core.config.retry_backoff_ms
@@ -210,7 +233,7 @@ def _lose_leader(core: RaftCore, role: Follower, now_ms: int, reason: str) -> No
 
 
 def _give_up(core: RaftCore, now_ms: int, reason: str) -> None:
-    if core.is_voter:
+    if core.is_electable:
         election.stand(core, now_ms, reason)
     else:
         _look_elsewhere(core, now_ms)

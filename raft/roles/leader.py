@@ -88,6 +88,7 @@ def on_tick(core: RaftCore, role: Leader, now_ms: int) -> None:
             return
     if now_ms >= role.begin_epoch_at_ms:
         _tell_voters(core, role, now_ms)
+        _forget_observers(role, now_ms)
     if now_ms >= role.parked_deadline_ms:
         for parked in [p for p in role.parked.values() if now_ms >= p.deadline_ms]:
             _answer(core, role, parked)
@@ -141,8 +142,10 @@ def on_fetch(core: RaftCore, role: Leader, request: FetchRequest, token: int, no
         return
     replica = (request.replica_id, request.replica_directory_id)
     is_voter = core.voter_set.has(*replica)
-    # A replica that may see only what is committed has caught up when it has that.
-    leader_end_offset = _visible_end(core, replica)
+    # A replica that may see only what is committed has caught up when it has that; but a new
+    # leader does not know how far that reaches.
+    is_settled = core.high_watermark > role.epoch_start_offset
+    leader_end_offset = _visible_end(core, replica) if is_settled else core.log.end_offset
     progress.on_fetch(request.fetch_offset, leader_end_offset, now_ms)
     parked = ParkedFetch(
         token=token,
@@ -339,6 +342,13 @@ def _tell_voters(core: RaftCore, role: Leader, now_ms: int) -> None:
                     ),
                 )
             )
+
+
+def _forget_observers(role: Leader, now_ms: int) -> None:
+    """Drop what is known of replicas that have not been heard for an observer session."""
+    for key, progress in list(role.observers.items()):
+        if now_ms - max(progress.last_contact_ms, role.elected_at_ms) > OBSERVER_SESSION_MS:
+            del role.observers[key]
 
 
 def set_check_quorum(core: RaftCore, role: Leader, now_ms: int) -> None:

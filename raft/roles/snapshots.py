@@ -21,7 +21,8 @@ from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from raft.model import OffsetAndEpoch
 from raft.progress import SnapshotFetch
 from raft.roles import follower
-from raft.roles.states import NEVER_MS, Follower, Leader
+from raft.roles.states import NEVER_MS, Candidate, Follower, Leader, Prospective
+from raft.transitions import become_unattached
 from runtime.errors import ErrorCode, invariant
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ def begin(core: RaftCore, role: Follower, snapshot: OffsetAndEpoch, now_ms: int)
     transfer that is cut would otherwise begin again each time.
     """
     if core.snapshot_fetch is None:
-        invariant(
-            snapshot.offset > core.high_watermark and snapshot.offset > core.log.start_offset,
-            f"the leader offers {snapshot}, below what is committed here: {core.high_watermark}",
-        )
+        if snapshot.offset <= max(core.high_watermark, core.log.start_offset):
+            core.emit(Noted(f"epoch={core.epoch} the leader offers {snapshot}, which is behind"))
+            role.retry_at_ms = now_ms + core.config.retry_backoff_ms
+            return
         core.emit(Noted(f"epoch={core.epoch} fetches snapshot={snapshot.offset}-{snapshot.epoch}"))
         core.snapshot_fetch = SnapshotFetch(snapshot)
     ask(core, role, now_ms)
@@ -103,7 +104,8 @@ def on_response(
     is_next = response.position == fetching.position and (
         response.data or response.position == response.size
     )
-    if fetching.is_writing or not is_next:
+    is_within = response.position + len(response.data) <= response.size
+    if fetching.is_writing or not is_next or not is_within:
         role.retry_at_ms = now_ms + core.config.retry_backoff_ms
         return
     fetching.size = response.size
@@ -134,16 +136,23 @@ def on_received(core: RaftCore, event: SnapshotReceived, now_ms: int) -> None:
         return  # given up meanwhile; the next start drops a file that the log does not know
     abandon(core)
     name = f"snapshot={event.snapshot.offset}-{event.snapshot.epoch}"
+    role = core.role
     if not event.is_good:
         core.emit(Noted(f"epoch={core.epoch} {name} arrived damaged"))
-    else:
-        invariant(not isinstance(core.role, Leader), "a leader never loads a snapshot")
-        core.emit(Noted(f"epoch={core.epoch} begins anew at {name}"))
-        core.log.replace(event.snapshot, event.voters)
-        core.emit(ReplaceLog(event.snapshot))
-        core.advance_high_watermark(event.snapshot.offset)
-    role = core.role
-    if isinstance(role, Follower) and role.correlation_id < 0:
+        if isinstance(role, Follower) and role.correlation_id < 0:
+            # Its copy at the leader may be the damaged one: not again at once.
+            role.retry_at_ms = now_ms + core.config.election_timeout_ms
+        return
+    invariant(not isinstance(role, Leader), "a leader never loads a snapshot")
+    core.emit(Noted(f"epoch={core.epoch} begins anew at {name}"))
+    core.log.replace(event.snapshot, event.voters)
+    core.emit(ReplaceLog(event.snapshot))
+    core.advance_high_watermark(event.snapshot.offset)
+    if isinstance(role, Prospective | Candidate):
+        # Who votes, and whether this node does, may be another matter now.
+        become_unattached(core, core.epoch, now_ms)
+    elif isinstance(role, Follower):
+        # An answer still to come was asked for by the old log.
         follower.fetch(core, role, now_ms)
 
 

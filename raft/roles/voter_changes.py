@@ -21,7 +21,7 @@ from raft.progress import PendingChange, ReplicaProgress
 from raft.quorum import majority
 from raft.roles import leader
 from raft.roles.states import Leader
-from raft.voters import VoterSet
+from raft.voters import HOST_BYTES_MAX, VOTERS_MAX, Voter, VoterSet
 from runtime.errors import ErrorCode, Rejected
 from runtime.ids import UUID_ZERO, uuid_text
 
@@ -116,11 +116,9 @@ def _after_add(
     voter = request.voter
     if core.voter_set.get(voter.node_id) is not None:
         return Rejected(ErrorCode.DUPLICATE_VOTER, f"node {voter.node_id} is a voter already")
-    if voter.directory_id == UUID_ZERO or not voter.host or not 0 < voter.port < 65536:
-        return Rejected(
-            ErrorCode.INVALID_REQUEST,
-            f"a voter needs a directory id and a listener, got {voter}",
-        )
+    unfit = _unfit(voter)
+    if unfit is not None:
+        return unfit
     progress = role.observers.get((voter.node_id, voter.directory_id))
     if progress is None or now_ms - progress.last_contact_ms > core.config.fetch_timeout_ms:
         return Rejected(
@@ -130,13 +128,16 @@ def _after_add(
         )
     if progress.address is None:
         return Rejected(ErrorCode.INVALID_REQUEST, f"node {voter.node_id} is no controller")
-    if now_ms - progress.last_caught_up_ms > core.config.fetch_timeout_ms:
+    caught_up_ms = progress.last_caught_up_ms
+    if caught_up_ms < 0 or now_ms - caught_up_ms > core.config.fetch_timeout_ms:
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT,
             f"node {voter.node_id} has not caught up: it has {max(progress.end_offset, 0)} of "
             f"{core.high_watermark}",
         )
     after = core.voter_set.with_voter(voter)
+    if len(after) > VOTERS_MAX:
+        return Rejected(ErrorCode.INVALID_REQUEST, f"a quorum has at most {VOTERS_MAX} voters")
     return _unreachable(core, role, after, now_ms) or after
 
 
@@ -167,7 +168,21 @@ def _after_update(core: RaftCore, request: UpdateVoterRequest) -> VoterSet | Rej
         return Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"the epoch is {core.epoch}")
     if voter is None or not voter.is_key(voter.node_id, request.voter.directory_id):
         return Rejected(ErrorCode.VOTER_NOT_FOUND, f"{request.voter} is no voter")
-    return core.voter_set.with_voter(request.voter)
+    return _unfit(request.voter) or core.voter_set.with_voter(request.voter)
+
+
+def _unfit(voter: Voter) -> Rejected | None:
+    """Why an entry of the voter set cannot be this one."""
+    if voter.directory_id == UUID_ZERO or not voter.host or not 0 < voter.port < 65536:
+        return Rejected(
+            ErrorCode.INVALID_REQUEST, f"a voter needs a directory id and a listener, got {voter}"
+        )
+    if len(voter.host.encode()) > HOST_BYTES_MAX:
+        return Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"the host of a listener has at most {HOST_BYTES_MAX} bytes, got {voter.host!r}",
+        )
+    return None
 
 
 def _unreachable(core: RaftCore, role: Leader, after: VoterSet, now_ms: int) -> Rejected | None:

@@ -22,25 +22,74 @@ from raft.messages import (
     VoteResponse,
 )
 from raft.model import BatchSpan, RaftConfig, VoteState
+from raft.voters import Voter, VoterSet
+from runtime.ids import UUID_ZERO
 
 CLUSTER = "test"
 
 
-class Driven:
-    """One core, its clock, and what it has emitted since `take`."""
+def disk_of(node_id, letter="a"):
+    """Directory id of a node's disk; another letter after it was wiped."""
+    return bytes(14) + bytes((node_id, ord(letter)))
 
-    def __init__(self, node_id=1, voters=(1, 2, 3), *, epochs=(), vote=None, seed=0):
-        log = LogTail()
-        for offset, epoch in enumerate(epochs):
+
+def voter(node_id, letter="a", *, port=None):
+    port = 9000 + node_id if port is None else port
+    return Voter(node_id, disk_of(node_id, letter), f"host{node_id}", port)
+
+
+def voter_set(*node_ids):
+    return VoterSet.of(map(voter, node_ids))
+
+
+class Driven:
+    """One core, its clock, and what it has emitted since `take`.
+
+    is_dynamic: `voters` stand in the log's bootstrap instead of in the configuration.
+    """
+
+    def __init__(
+        self,
+        node_id=1,
+        voters=(1, 2, 3),
+        *,
+        epochs=(),
+        vote=None,
+        seed=0,
+        is_dynamic=False,
+        snapshots=(),
+        now_ms=0,
+    ):
+        start_offset = snapshots[0].offset if snapshots else 0
+        log = LogTail(
+            end_offset=start_offset,
+            snapshots=snapshots,
+            voter_sets=[(start_offset - 1, voter_set(*voters))] if is_dynamic else (),
+        )
+        for offset, epoch in enumerate(epochs, start_offset):
             log.append(BatchSpan(offset, offset, epoch))
         log.flushed_end_offset = log.end_offset
-        self.now_ms = 0
-        self.config = RaftConfig(node_id=node_id, cluster_id=CLUSTER, voters=tuple(voters))
+        self.now_ms = now_ms
+        own = voter(node_id)
+        dynamic = {"directory_id": own.directory_id, "address": (own.host, own.port)}
+        self.config = RaftConfig(
+            node_id=node_id,
+            cluster_id=CLUSTER,
+            **(dynamic if is_dynamic else {"voters": tuple(voters)}),
+        )
         self.core = RaftCore(
-            self.config, vote_state=vote or VoteState(), log=log, rng=random.Random(seed), now_ms=0
+            self.config,
+            vote_state=vote or VoteState(),
+            log=log,
+            rng=random.Random(seed),
+            now_ms=now_ms,
         )
         self.effects = []
         self.tokens = 0
+
+    @property
+    def is_dynamic(self):
+        return self.config.is_dynamic
 
     @property
     def role(self):
@@ -89,7 +138,9 @@ class Driven:
             )
         )
 
-    def fetch_request(self, replica, offset, last_epoch, *, epoch=None, hw=-1):
+    def fetch_request(
+        self, replica, offset, last_epoch, *, epoch=None, hw=-1, letter="a", address=None
+    ):
         return self.ask(
             FetchRequest(
                 cluster_id=CLUSTER,
@@ -98,15 +149,27 @@ class Driven:
                 fetch_offset=offset,
                 last_fetched_epoch=last_epoch,
                 high_watermark=hw,
+                replica_directory_id=disk_of(replica, letter) if self.is_dynamic else UUID_ZERO,
+                address=address,
             )
         )
 
-    def fetched(self, *, leader=2, sender=None, epoch=None, spans=(), hw=0, **fields):
-        """Answer the fetch in flight."""
+    def fetched(
+        self,
+        *,
+        leader=2,
+        sender=None,
+        epoch=None,
+        spans=(),
+        hw=0,
+        correlation_id=None,
+        **fields,
+    ):
+        """Answer the fetch in flight, or the one with that correlation id."""
         return self.step(
             ResponseReceived(
                 leader if sender is None else sender,
-                self.core.role.correlation_id,
+                self.core.role.correlation_id if correlation_id is None else correlation_id,
                 FetchResponse(
                     epoch=self.core.epoch if epoch is None else epoch,
                     leader_id=leader,
@@ -142,7 +205,7 @@ class Driven:
 
     def become_leader(self):
         self.pass_deadline()  # prospective
-        granting = [v for v in self.config.voters if v != self.config.node_id]
+        granting = [v for v in self.core.voter_set.ids if v != self.config.node_id]
         if granting:
             self.answer_votes(*granting)  # candidate
             self.answer_votes(*granting)  # leader

@@ -1,0 +1,168 @@
+"""A peer that speaks garbage, or for another cluster, epoch or range, gets its own error and
+harms nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from kvorum.rpc import raft_pb2 as pb
+from kvorum.rpc import raft_pb2_grpc as pb_grpc
+from runtime.errors import ErrorCode
+from tests.live.by_hand import HandMade
+from tests.live.cluster import eventually
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+
+TIMEOUT_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
+    made = HandMade(tmp_path_factory.mktemp("peers"), controllers=1, brokers=0, is_static=True)
+    made.start("controller-1")
+    eventually(lambda: made.try_quorum("status").returncode == 0, "it leads")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def channel(cluster: HandMade) -> Iterator[grpc.Channel]:
+    """To the controller; afterwards it must lead in its epoch with nothing more in its log."""
+    before = cluster.quorum("status")
+    with grpc.insecure_channel(
+        cluster.address("controller-1"), options=[("grpc.enable_http_proxy", 0)]
+    ) as channel:
+        yield channel
+    after = cluster.quorum("status")
+    assert (after["leader_id"], after["leader_epoch"]) == (1, before["leader_epoch"])
+    assert after["high_watermark"] == before["high_watermark"]
+
+
+def cluster_id(cluster: HandMade) -> str:
+    return str(cluster.properties("controller-1")["cluster.id"])
+
+
+@pytest.mark.parametrize("method", ["Vote", "BeginQuorumEpoch", "FetchSnapshot", "AddVoter"])
+def test_garbage_in_place_of_a_message_is_refused(channel: grpc.Channel, method: str) -> None:
+    call = channel.unary_unary(f"/kvorum.rpc.Raft/{method}")
+    with pytest.raises(grpc.RpcError) as refused:
+        call(b"\xff" * 40, timeout=TIMEOUT_S)
+    assert refused.value.code() is not grpc.StatusCode.OK
+
+
+def test_unknown_message_is_refused_by_name(channel: grpc.Channel) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary("/kvorum.rpc.Raft/Abdicate")(b"", timeout=TIMEOUT_S)
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_bytes_that_are_no_http2_close_that_connection_only(
+    cluster: HandMade, channel: grpc.Channel
+) -> None:
+    host, port = cluster.address("controller-1").split(":")
+    for data in (os.urandom(4_096), b"GET / HTTP/1.0\r\n\r\n", b"\x00" * 100):
+        with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as stranger:
+            stranger.sendall(data)
+            stranger.shutdown(socket.SHUT_WR)
+            while stranger.recv(4_096):
+                pass
+
+
+def vote(cluster: HandMade, **changes: Any) -> pb.VoteRequest:
+    fields = {
+        "cluster_id": cluster_id(cluster),
+        "epoch": 1,
+        "candidate_id": 2,
+        "voter_id": 1,
+        "last_epoch": 0,
+        "end_offset": 0,
+        **changes,
+    }
+    return pb.VoteRequest(**fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"cluster_id": "AAAAAAAAAAAAAAAAAAAAAQ"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"voter_id": 9}, ErrorCode.INVALID_VOTER_KEY),
+        ({"voter_directory_id": bytes(range(16))}, ErrorCode.INVALID_VOTER_KEY),
+        ({"epoch": 0, "is_pre_vote": True}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"end_offset": -5}, ErrorCode.INVALID_REQUEST),
+        ({"last_epoch": 7}, ErrorCode.INVALID_REQUEST),
+    ],
+    ids=["cluster", "voter", "directory", "epoch", "offset", "last-epoch"],
+)
+def test_each_wrong_vote_request_has_its_own_error(
+    cluster: HandMade, channel: grpc.Channel, changes: dict[str, Any], error: ErrorCode
+) -> None:
+    reply = pb_grpc.RaftStub(channel).Vote(vote(cluster, **changes), timeout=TIMEOUT_S)
+    assert (ErrorCode(reply.error), reply.is_granted) == (error, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        (lambda epoch: {"cluster_id": "AAAAAAAAAAAAAAAAAAAAAQ"}, 104),
+        (lambda epoch: {"epoch": epoch - 1}, ErrorCode.FENCED_LEADER_EPOCH),
+        (lambda epoch: {"epoch": epoch + 3}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (lambda epoch: {"fetch_offset": -1}, ErrorCode.INVALID_REQUEST),
+        (lambda epoch: {"last_fetched_epoch": epoch + 1}, ErrorCode.INVALID_REQUEST),
+    ],
+    ids=["cluster", "old-epoch", "new-epoch", "offset", "last-epoch"],
+)
+def test_each_wrong_fetch_has_its_own_error(
+    cluster: HandMade,
+    channel: grpc.Channel,
+    changes: Callable[[int], dict[str, Any]],
+    error: int,
+) -> None:
+    epoch = cluster.quorum("status")["leader_epoch"]
+    fields = {"cluster_id": cluster_id(cluster), "epoch": epoch, "replica_id": 101}
+    request = pb.FetchRequest(**(fields | changes(epoch)))
+    (reply,) = pb_grpc.RaftStub(channel).Fetch(iter([request]), timeout=TIMEOUT_S)
+    assert reply.error == error
+    assert reply.records == b""
+
+
+def test_fetch_beyond_the_end_is_told_where_the_log_ends(
+    cluster: HandMade, channel: grpc.Channel
+) -> None:
+    status = cluster.quorum("status")
+    request = pb.FetchRequest(
+        cluster_id=cluster_id(cluster),
+        epoch=status["leader_epoch"],
+        replica_id=101,
+        fetch_offset=status["high_watermark"] + 1_000,
+        last_fetched_epoch=status["leader_epoch"],
+    )
+    (reply,) = pb_grpc.RaftStub(channel).Fetch(iter([request]), timeout=TIMEOUT_S)
+    assert reply.is_diverging
+    assert reply.diverging_end_offset == status["high_watermark"]
+
+
+def test_snapshot_that_is_not_there_is_refused(cluster: HandMade, channel: grpc.Channel) -> None:
+    request = pb.FetchSnapshotRequest(
+        cluster_id=cluster_id(cluster),
+        epoch=cluster.quorum("status")["leader_epoch"],
+        replica_id=101,
+        snapshot_end_offset=0,
+        snapshot_epoch=0,
+        position=0,
+        bytes_max=1_000,
+    )
+    reply = pb_grpc.RaftStub(channel).FetchSnapshot(request, timeout=TIMEOUT_S)
+    assert ErrorCode(reply.error) is ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+def test_static_voters_cannot_be_changed(cluster: HandMade, channel: grpc.Channel) -> None:
+    request = pb.AddVoterRequest(cluster_id=cluster_id(cluster), voter=pb.Voter(node_id=2))
+    reply = pb_grpc.RaftStub(channel).AddVoter(request, timeout=TIMEOUT_S)
+    assert ErrorCode(reply.error) is ErrorCode.UNSUPPORTED_VERSION
+    assert "the voter set is static" in reply.message

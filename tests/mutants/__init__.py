@@ -1,0 +1,1 @@
+"""Rules of the core broken one at a time: `make mutants`. See `run`."""

@@ -1,0 +1,26 @@
+"""One broken rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`old`, which occurs exactly once in the file at `path`, becomes `new`.
+
+    rule: what the code then no longer does, in words of the protocol.
+    """
+
+    name: str
+    rule: str
+    path: str
+    old: str
+    new: str
+
+    def apply(self, text: str) -> str:
+        """The broken file. Raises ValueError if the rule is not where it was."""
+        count = text.count(self.old)
+        if count != 1:
+            raise ValueError(f"mutant {self.name}: {count} times in {self.path}: {self.old!r}")
+        return text.replace(self.old, self.new)

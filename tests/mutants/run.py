@@ -1,0 +1,140 @@
+"""`make mutants`: break one rule at a time and see the tests, or the simulator, object.
+
+Each mutant runs in a copy of the tree: first the tests that are quick, then seeds of the simulator,
+each with the time that is left of a minute. A mutant that nothing objects to is a bug of the
+tests: the exit code is 1 and its name is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.model import Mutant
+from tests.mutants.quorum import MUTANTS
+
+ROOT = Path(__file__).parents[2]
+ALLOWED_S = 60.0
+"""A rule that takes longer to miss is not guarded well enough."""
+
+PACKAGES = (
+    "runtime",
+    "storage",
+    "snapshots",
+    "raft",
+    "wire",
+    "metadata",
+    "chaos",
+    "kvorum",
+    "tests",
+)
+TESTS = ("tests/test_raft", "tests/scripts", "tests/test_snapshots")
+SEEDS = 100_000
+_IGNORED = shutil.ignore_patterns("__pycache__", "live", "clients", "*.pyc")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Who objected to a mutant, empty for nobody, and after how long."""
+
+    mutant: Mutant
+    killer: str
+    seconds: float
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run all mutants, or those named; 0 if each was caught."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these mutants")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    chosen = [m for m in MUTANTS if not options.names or m.name in options.names]
+    unknown = set(options.names) - {m.name for m in chosen}
+    if unknown:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        clean = _judge(Mutant("none", "nothing is broken", "raft/quorum.py", "", ""), folder)
+        if clean.killer:
+            sys.stdout.write(f"the tree without a mutant fails already: {clean.killer}\n")
+            return 1
+        verdicts = []
+        for verdict in pool.map(lambda mutant: _judge(mutant, folder), chosen):
+            verdicts.append(verdict)
+            said = verdict.killer or "SURVIVED"
+            sys.stdout.write(f"{verdict.mutant.name:<36} {verdict.seconds:5.1f} s  {said}\n")
+            sys.stdout.flush()
+    survivors = [v.mutant for v in verdicts if not v.killer]
+    sys.stdout.write(
+        f"{len(verdicts) - len(survivors)} of {len(verdicts)} caught in "
+        f"{time.monotonic() - began:.0f} s\n"
+    )
+    for mutant in survivors:
+        sys.stdout.write(f"survived: {mutant.name}: {mutant.rule} ({mutant.path})\n")
+    return 1 if survivors else 0
+
+
+def _judge(mutant: Mutant, folder: str) -> Verdict:
+    began = time.monotonic()
+    tree = Path(folder) / mutant.name
+    _copy(tree)
+    try:
+        if mutant.old:
+            path = tree / mutant.path
+            path.write_text(mutant.apply(path.read_text()))
+        killer = _objection(tree, began, is_clean=not mutant.old)
+    finally:
+        shutil.rmtree(tree)
+    return Verdict(mutant, killer, time.monotonic() - began)
+
+
+def _copy(tree: Path) -> None:
+    tree.mkdir()
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tree / package, ignore=_IGNORED)
+    shutil.copy(ROOT / "pyproject.toml", tree)
+
+
+def _objection(tree: Path, began: float, *, is_clean: bool) -> str:
+    """The first complaint; a run that outlives the time allowed makes none."""
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    tests = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+    simulator = [sys.executable, "-m", "kvorum", "chaos", "sim", "--seed", "0", "--jobs", "1"]
+    simulator += ["--count", "3" if is_clean else str(SEEDS)]
+    for name, command in (("tests", [*tests, *TESTS]), ("simulator", simulator)):
+        left_s = ALLOWED_S - (time.monotonic() - began)
+        if left_s <= 0:
+            return ""
+        try:
+            done = subprocess.run(
+                command,
+                cwd=tree,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=left_s * (4 if is_clean else 1),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            continue
+        if done.returncode != 0:
+            return f"{name}: {_last_words(done.stdout + done.stderr)}"
+    return ""
+
+
+def _last_words(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("FAILED", "ERROR", "kvorum:"))]
+    return (telling or lines or ["no word"])[0][:120]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Transcripts: each script is played to a fresh world and must say what it said before.
+
+A script is a text file of blocks: `#` lines that tell the story, commands, `----`, what came of
+them, an empty line. `pytest --rewrite` writes what comes of them now; read the difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.harness import Harness
+
+FOLDER = Path(__file__).parent
+SCRIPTS = sorted(FOLDER.glob("*.txt"))
+NOTHING = "ok"
+
+
+@dataclass
+class Block:
+    """comments: lines before the commands, empty ones included."""
+
+    comments: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+
+
+def parse(text: str) -> list[Block]:
+    blocks = [Block()]
+    is_output = False
+    for line in text.splitlines():
+        if is_output and not line:
+            blocks.append(Block())
+            is_output = False
+        elif is_output:
+            blocks[-1].output.append(line)
+        elif line == "----":
+            is_output = True
+        elif not line or line.startswith("#"):
+            blocks[-1].comments.append(line)
+        else:
+            blocks[-1].commands.append(line)
+    return [b for b in blocks if b.comments or b.commands]
+
+
+def render(blocks: list[Block]) -> str:
+    parts = []
+    for block in blocks:
+        lines = [*block.comments, *block.commands]
+        if block.commands:
+            lines += ["----", *block.output]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def play(text: str) -> str:
+    """The script with what its commands say now."""
+    blocks = parse(text)
+    harness = Harness()
+    for block in blocks:
+        shown = [line for command in block.commands for line in harness.run(command)]
+        block.output = shown or [NOTHING]
+    return render(blocks)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_says_what_it_said(path, request):
+    before = path.read_text(encoding="utf-8")
+    now = play(before)
+    if request.config.getoption("--rewrite"):
+        path.write_text(now, encoding="utf-8")
+        return
+    assert now.splitlines() == before.splitlines()
+    assert "UNSAFE" not in now
+    assert "FATAL" not in now
+
+
+def test_there_are_scripts():
+    assert len(SCRIPTS) > 20
+
+
+def test_a_changed_output_is_seen():
+    text = "cluster 1\ntick 1\nstate\n----\nsomething else\n"
+    assert play(text).splitlines() != text.splitlines()
+
+
+def test_playing_twice_says_the_same():
+    text = "cluster 3\nrun 2000\nstate\nlog\n----\n"
+    assert play(text) == play(text)
+
+
+def test_two_values_committed_at_one_offset_are_seen():
+    harness = Harness()
+    harness.run("cluster 1")
+    harness.run("tick 1")
+    node = harness.world.nodes[1]
+    node.disk.entries[0] = type(node.disk.entries[0])(9, "other")
+    assert harness.run("propose 1 a")[-1].startswith("UNSAFE committed")
