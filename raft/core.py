@@ -383,6 +383,7 @@ class RaftCore:
             else:
                 wait_ms = self.config.election_timeout_ms
             role.stand_at_ms = min(role.stand_at_ms, now_ms + wait_ms)
+            role.stand_reason = "the leader has handed over"
         self._refuse(request, token, ErrorCode.NONE)
 
     def _learn_leader(self, epoch: int, leader_id: int, now_ms: int) -> None:

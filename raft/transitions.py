@@ -50,7 +50,8 @@ def become_unattached(
             election_deadline_ms = core.role.election_deadline_ms
         else:
             election_deadline_ms = core.random_election_deadline_ms(now_ms)
-    else:
+    if not core.is_electable or core.config.bootstrap_ids:
+        # With dynamic voters all that this node knows may have moved, so it asks as well.
         discover_at_ms = now_ms
     if epoch == core.epoch and voted_id == NO_NODE:
         voted_id, voted_directory_id = core.voted_id, core.voted_directory_id

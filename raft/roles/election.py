@@ -83,7 +83,7 @@ def on_vote_request(core: RaftCore, request: VoteRequest, token: int, now_ms: in
     if error is ErrorCode.NONE and request.epoch > core.epoch:
         become_unattached(core, request.epoch, now_ms)
     if error is not ErrorCode.NONE:
-        refusal = "request is invalid or stale"
+        refusal = error.name.lower().replace("_", " ")
     elif request.is_pre_vote:
         refusal = _pre_vote_refusal(core, request)
     else:

@@ -29,7 +29,7 @@ def on_tick(core: RaftCore, role: Follower, now_ms: int) -> None:
         role.is_leader_lost = True
         _give_up(core, now_ms, "the fetch timeout passed")
     elif now_ms >= role.stand_at_ms:
-        _give_up(core, now_ms, "the stream to the leader broke and did not come back")
+        _give_up(core, now_ms, role.stand_reason)
     elif now_ms >= role.request_deadline_ms:
         role.correlation_id = -1
         fetch(core, role, now_ms)
@@ -139,13 +139,18 @@ def on_log_flushed(core: RaftCore, role: Follower, now_ms: int) -> None:
 
 
 def discover(core: RaftCore, role: Unattached, now_ms: int) -> None:
-    """An observer asks any voter; the answer names the leader."""
+    """Ask any voter, or bootstrap server; the answer names the leader."""
     # An answer comes at once, or after the longest wait if that voter is the leader itself.
     role.discover_at_ms = now_ms + 2 * core.config.fetch_wait_max_ms
     # Voters learnt from the log may all have moved; a dynamic node asks the bootstrap servers too.
     candidates = core.voter_set.ids + core.config.bootstrap_ids
     candidates = tuple(c for c in candidates if c != core.config.node_id)
     if not candidates:
+        return
+    if core.is_voter and core.log.flushed_end_offset < core.log.end_offset:
+        # The one asked may be the leader, and would count what the fetch vouches for.
+        core.emit(FlushLog(core.log.end_offset, core.log.generation))
+        role.discover_at_ms = now_ms + core.config.retry_backoff_ms
         return
     if now_ms < role.distrusted_until_ms:
         others = tuple(voter for voter in candidates if voter != role.lost_leader_id)

@@ -22,8 +22,9 @@ from raft.model import OffsetAndEpoch
 from raft.progress import SnapshotFetch
 from raft.roles import follower
 from raft.roles.states import NEVER_MS, Candidate, Follower, Leader, Prospective
-from raft.transitions import become_unattached
+from raft.transitions import become_follower, become_unattached
 from runtime.errors import ErrorCode, invariant
+from runtime.ids import NO_NODE
 
 if TYPE_CHECKING:
     from raft.core import RaftCore
@@ -133,7 +134,10 @@ def on_received(core: RaftCore, event: SnapshotReceived, now_ms: int) -> None:
     """The whole file is checked and named, or was damaged and is gone."""
     fetching = core.snapshot_fetch
     if fetching is None or fetching.snapshot != event.snapshot:
-        return  # given up meanwhile; the next start drops a file that the log does not know
+        if event.is_good and event.snapshot not in core.log.snapshots:
+            # Given up meanwhile: a file that the log does not know would be counted by retention.
+            core.emit(DropSnapshots((event.snapshot,), core.log.start_offset))
+        return
     abandon(core)
     name = f"snapshot={event.snapshot.offset}-{event.snapshot.epoch}"
     role = core.role
@@ -149,8 +153,11 @@ def on_received(core: RaftCore, event: SnapshotReceived, now_ms: int) -> None:
     core.emit(ReplaceLog(event.snapshot))
     core.advance_high_watermark(event.snapshot.offset)
     if isinstance(role, Prospective | Candidate):
-        # Who votes, and whether this node does, may be another matter now.
-        become_unattached(core, core.epoch, now_ms)
+        # Who votes, and whether this node does, may be another matter now: the round is over.
+        if role.leader_id in (NO_NODE, core.config.node_id):
+            become_unattached(core, core.epoch, now_ms)
+        else:
+            become_follower(core, core.epoch, role.leader_id, now_ms)
     elif isinstance(role, Follower):
         # An answer still to come was asked for by the old log.
         follower.fetch(core, role, now_ms)

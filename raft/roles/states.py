@@ -93,6 +93,7 @@ class Follower:
     has_fetched: bool = False
     is_leader_lost: bool = False
     stand_at_ms: int = NEVER_MS
+    stand_reason: str = "the stream to the leader broke and did not come back"
     correlation_id: int = -1
     request_deadline_ms: int = NEVER_MS
     retry_at_ms: int = NEVER_MS

@@ -25,16 +25,9 @@ ROOT = Path(__file__).parents[2]
 ALLOWED_S = 60.0
 """A rule that takes longer to miss is not guarded well enough."""
 
-PACKAGES = (
-    "runtime",
-    "storage",
-    "snapshots",
-    "raft",
-    "wire",
-    "metadata",
-    "chaos",
-    "kvorum",
-    "tests",
+FOLDERS = (
+    *("runtime", "storage", "snapshots", "raft", "wire", "metadata", "broker", "launch"),
+    *("chaos", "kvorum", "tests", "docs"),
 )
 TESTS = ("tests/test_raft", "tests/scripts", "tests/test_snapshots")
 SEEDS = 100_000
@@ -62,12 +55,15 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        clean = _judge(Mutant("none", "nothing is broken", "raft/quorum.py", "", ""), folder)
+        # One copy first: the tree may be edited while this runs.
+        base = Path(folder) / "base"
+        _copy_tree(base)
+        clean = _judge(Mutant("none", "nothing is broken", "raft/quorum.py", "", ""), base)
         if clean.killer:
             sys.stdout.write(f"the tree without a mutant fails already: {clean.killer}\n")
             return 1
         verdicts = []
-        for verdict in pool.map(lambda mutant: _judge(mutant, folder), chosen):
+        for verdict in pool.map(lambda mutant: _judge(mutant, base), chosen):
             verdicts.append(verdict)
             said = verdict.killer or "SURVIVED"
             sys.stdout.write(f"{verdict.mutant.name:<36} {verdict.seconds:5.1f} s  {said}\n")
@@ -82,10 +78,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if survivors else 0
 
 
-def _judge(mutant: Mutant, folder: str) -> Verdict:
+def _judge(mutant: Mutant, base: Path) -> Verdict:
     began = time.monotonic()
-    tree = Path(folder) / mutant.name
-    _copy(tree)
+    tree = base.parent / mutant.name
+    shutil.copytree(base, tree)
     try:
         if mutant.old:
             path = tree / mutant.path
@@ -96,10 +92,10 @@ def _judge(mutant: Mutant, folder: str) -> Verdict:
     return Verdict(mutant, killer, time.monotonic() - began)
 
 
-def _copy(tree: Path) -> None:
+def _copy_tree(tree: Path) -> None:
     tree.mkdir()
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, tree / package, ignore=_IGNORED)
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, tree / name, ignore=_IGNORED)
     shutil.copy(ROOT / "pyproject.toml", tree)
 
 

@@ -332,7 +332,8 @@ def test_word_of_a_piece_of_a_transfer_given_up_is_ignored():
     node.fetched(leader=3, spans=[BatchSpan(1, 4, 1)])
     node.take()
     assert written(node, 8) == []
-    assert node.step(SnapshotReceived(SNAPSHOT, True)) == []
+    # The log does not know it: retention would count it in place of a good older one.
+    assert node.step(SnapshotReceived(SNAPSHOT, True)) == [DropSnapshots((SNAPSHOT,), 0)]
     assert node.core.log.end_offset == 5
 
 
@@ -345,7 +346,8 @@ def test_a_leader_gives_up_its_transfer():
     node.answer_votes(2, 3)
     assert node.role == "Leader"
     assert node.core.snapshot_fetch is None
-    assert node.step(SnapshotReceived(SNAPSHOT, True)) == []
+    # The log does not know it: retention would count it in place of a good older one.
+    assert node.step(SnapshotReceived(SNAPSHOT, True)) == [DropSnapshots((SNAPSHOT,), 0)]
 
 
 def test_an_offer_below_what_is_committed_is_not_taken():
@@ -434,7 +436,6 @@ def test_a_candidate_whose_log_begins_anew_gives_up_its_round():
     assert (node.core.epoch, node.core.voted_id) == (2, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="a bug: the state file loses the leader of this epoch")
 def test_a_round_given_up_for_a_snapshot_does_not_forget_the_leader_of_the_epoch():
     # kraft.md section 1: transitions within an epoch never lose the vote or the leader.
     node = fetching()

@@ -1,0 +1,329 @@
+"""Rules of elections and replication, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+ELECTION = "raft/roles/election.py"
+LEADER = "raft/roles/leader.py"
+FOLLOWER = "raft/roles/follower.py"
+CORE = "raft/core.py"
+TRANSITIONS = "raft/transitions.py"
+TAIL = "raft/log_tail.py"
+QUORUM = "raft/quorum.py"
+
+MUTANTS = (
+    # Votes.
+    Mutant(
+        "vote-not-persisted",
+        "a vote is on disk before the answer leaves",
+        TRANSITIONS,
+        "    core.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))\n",
+        "    if voted_id == NO_NODE:\n"
+        "        core.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))\n",
+    ),
+    Mutant(
+        "votes-twice",
+        "one vote an epoch",
+        ELECTION,
+        '    if core.voted_id != NO_NODE:\n        return f"voted for {core.voted_id}"\n',
+        "",
+    ),
+    Mutant(
+        "vote-for-a-stale-log",
+        "a vote only for a log at least as long as the own one",
+        ELECTION,
+        "        refusal = _vote_refusal(core, request)\n",
+        "        refusal = _vote_refusal(core, request)\n"
+        '        refusal = "" if refusal.startswith("stale log") else refusal\n',
+    ),
+    Mutant(
+        "vote-compares-offset-first",
+        "logs compare by epoch before offset",
+        ELECTION,
+        "    own = (core.log.last_epoch, core.log.end_offset)\n"
+        "    if (request.last_epoch, request.end_offset) >= own:\n",
+        "    own = (core.log.end_offset, core.log.last_epoch)\n"
+        "    if (request.end_offset, request.last_epoch) >= own:\n",
+    ),
+    Mutant(
+        "vote-after-a-leader-is-known",
+        "no vote in an epoch whose leader is known",
+        ELECTION,
+        "    if not isinstance(core.role, Unattached | Prospective):\n",
+        "    if isinstance(core.role, Leader):\n",
+    ),
+    Mutant(
+        "pre-vote-while-the-leader-lives",
+        "no pre-vote while the leader is heard",
+        ELECTION,
+        "        case Follower() as role if role.has_fetched and not role.is_leader_lost:\n",
+        "        case Follower() as role if False and role.is_leader_lost:\n",
+    ),
+    Mutant(
+        "pre-vote-of-the-leader",
+        "a leader grants no pre-vote",
+        ELECTION,
+        '        case Leader():\n            return "is the leader"\n',
+        "",
+    ),
+    Mutant(
+        "no-pre-vote",
+        "a pre-vote comes before the epoch is raised",
+        ELECTION,
+        "    role = become_prospective(core, now_ms)\n    _ask_all(core, role, now_ms)\n",
+        "    role = become_prospective(core, now_ms)\n"
+        "    role.granted |= set(core.voter_set.ids)\n    _ask_all(core, role, now_ms)\n",
+    ),
+    Mutant(
+        "stale-vote-request-answered",
+        "a request of an older epoch is fenced",
+        ELECTION,
+        "    if request.epoch < core.epoch:\n        return ErrorCode.FENCED_LEADER_EPOCH\n",
+        "",
+    ),
+    Mutant(
+        "vote-for-another-disk",
+        "a request names the disk it is meant for",
+        CORE,
+        "        return voter_id == own.node_id and voter_directory_id in (UUID_ZERO, own.directory_id)\n",
+        "        return voter_id == own.node_id\n",
+    ),
+    Mutant(
+        "directory-id-ignored",
+        "a wiped disk under an old id is no voter",
+        "raft/voters.py",
+        "        return node_id == self.node_id and self.directory_id in (UUID_ZERO, directory_id)\n",
+        "        return node_id == self.node_id\n",
+    ),
+    Mutant(
+        "refusals-counted-as-votes",
+        "only granted votes count",
+        ELECTION,
+        "        role.rejected.add(voter_id)\n",
+        "        role.granted.add(voter_id)\n",
+    ),
+    Mutant(
+        "votes-of-an-earlier-round",
+        "an answer counts in the round that asked",
+        ELECTION,
+        "    voter_id = role.pending.pop(correlation_id, None)\n    if voter_id is None:\n"
+        "        return  # an answer of an earlier round\n",
+        "    voter_id = role.pending.pop(correlation_id, None)\n    if voter_id is None:\n"
+        "        voter_id = next(iter(role.pending.values()), core.config.node_id)\n",
+    ),
+    Mutant(
+        "minority-elects",
+        "a majority elects",
+        QUORUM,
+        "    return voter_count // 2 + 1\n",
+        "    return max(voter_count // 2, 1)\n",
+    ),
+    # Roles and epochs.
+    Mutant(
+        "restarts-as-leader-candidate",
+        "who led an epoch does not lead it again after a restart",
+        CORE,
+        "        if self.persisted_leader_id == config.node_id:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "epoch-may-fall",
+        "an epoch never falls",
+        CORE,
+        "        elif request.epoch < self.epoch:\n"
+        "            self._refuse(request, token, ErrorCode.FENCED_LEADER_EPOCH)\n"
+        "        else:\n            self._learn_leader",
+        "        else:\n            self._learn_leader",
+    ),
+    Mutant(
+        "log-epoch-ignored-at-start",
+        "the epoch is at least that of the log",
+        CORE,
+        "        if log.last_epoch > vote_state.epoch:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "stale-answer-believed",
+        "an answer of an older epoch says nothing",
+        CORE,
+        "        if response.epoch < self.epoch:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "no-check-quorum",
+        "a leader without a majority resigns",
+        LEADER,
+        "    if now_ms >= role.check_quorum_at_ms:\n        set_check_quorum(core, role, now_ms)\n",
+        "    if False:\n        set_check_quorum(core, role, now_ms)\n",
+    ),
+    Mutant(
+        "no-hand-over",
+        "a leader that resigns tells the voters",
+        LEADER,
+        "    for voter_id in successors:\n",
+        "    for voter_id in ():\n",
+    ),
+    Mutant(
+        "worst-successor-first",
+        "the voter that holds most takes over",
+        LEADER,
+        "    successors = sorted(voters, key=lambda v: (-voters[v].end_offset, v))\n",
+        "    successors = sorted(voters, key=lambda v: (voters[v].end_offset, v))\n",
+    ),
+    Mutant(
+        "broken-stream-ignored",
+        "a broken stream starts a pre-vote after the grace",
+        FOLLOWER,
+        "    role.stand_at_ms = now_ms + grace_ms + core.rng.randrange(grace_ms + 1)\n",
+        "",
+    ),
+    Mutant(
+        "no-fetch-timeout",
+        "a silent leader is given up",
+        FOLLOWER,
+        "    if now_ms >= role.fetch_deadline_ms:\n        role.is_leader_lost = True\n"
+        '        _give_up(core, now_ms, "the fetch timeout passed")\n',
+        "    if now_ms >= role.fetch_deadline_ms:\n"
+        "        role.fetch_deadline_ms = core.random_fetch_deadline_ms(now_ms)\n",
+    ),
+    Mutant(
+        "lost-leader-is-forgotten-by-nobody",
+        "a pre-vote lost goes back to the leader that the others have",
+        ELECTION,
+        "    if role.leader_id not in (NO_NODE, core.config.node_id):\n",
+        "    if False:\n",
+    ),
+    # Replication.
+    Mutant(
+        "counts-itself-before-fsync",
+        "the leader counts itself only after its fsync",
+        LEADER,
+        "        ends.append(core.log.flushed_end_offset)\n",
+        "        ends.append(core.log.end_offset)\n",
+    ),
+    Mutant(
+        "commits-an-old-epoch",
+        "only an entry of the own epoch commits",
+        LEADER,
+        "    if offset <= role.epoch_start_offset or not core.advance_high_watermark(offset):\n",
+        "    if not core.advance_high_watermark(offset):\n",
+    ),
+    Mutant(
+        "commits-the-greatest",
+        "a majority holds what is committed",
+        QUORUM,
+        "    return sorted(end_offsets, reverse=True)[len(end_offsets) // 2]\n",
+        "    return sorted(end_offsets, reverse=True)[(len(end_offsets) - 1) // 2]\n",
+    ),
+    Mutant(
+        "high-watermark-may-fall",
+        "the high watermark never goes back",
+        CORE,
+        "        if offset <= self.high_watermark:\n            return False\n",
+        "        if offset == self.high_watermark:\n            return False\n",
+    ),
+    Mutant(
+        "follower-commits-beyond-its-log",
+        "a follower's high watermark lies within its log",
+        FOLLOWER,
+        "    core.advance_high_watermark(min(core.log.end_offset, response.high_watermark))\n",
+        "    core.advance_high_watermark(response.high_watermark)\n",
+    ),
+    Mutant(
+        "fetches-before-fsync",
+        "a voter vouches only for what is on its disk",
+        FOLLOWER,
+        "    if vouches and core.log.flushed_end_offset < core.log.end_offset:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "observer-controller-does-not-fsync",
+        "a controller that may become a voter fsyncs before it fetches",
+        FOLLOWER,
+        "    vouches = core.is_voter or core.config.address is not None\n",
+        "    vouches = core.is_voter\n",
+    ),
+    Mutant(
+        "late-answer-appended",
+        "an answer to a fetch that was given up is dropped",
+        FOLLOWER,
+        "    if correlation_id != role.correlation_id:\n"
+        "        return  # it was given up; a second append of the same records would not fit\n",
+        "",
+    ),
+    Mutant(
+        "no-truncation",
+        "a diverging follower truncates",
+        FOLLOWER,
+        "    core.log.truncate(end_offset)\n    core.emit(TruncateLog(end_offset))\n",
+        "",
+    ),
+    Mutant(
+        "truncates-to-the-leaders-end",
+        "truncation goes to the end of the largest common epoch",
+        TAIL,
+        "            return min(own.offset, diverging.offset)\n        return own.offset\n",
+        "            return min(own.offset, diverging.offset)\n"
+        "        return min(self.end_offset, diverging.offset)\n",
+    ),
+    Mutant(
+        "divergence-by-offset-only",
+        "logs are compared by epoch, not by length",
+        TAIL,
+        "        if end.epoch != last_fetched_epoch or end.offset < fetch_offset:\n",
+        "        if end.offset < fetch_offset:\n",
+    ),
+    Mutant(
+        "divergence-off-by-one",
+        "a log may not be longer than the leader's in their common epoch",
+        TAIL,
+        "        if end.epoch != last_fetched_epoch or end.offset < fetch_offset:\n",
+        "        if end.epoch != last_fetched_epoch or end.offset + 1 < fetch_offset:\n",
+    ),
+    Mutant(
+        "flush-outlives-truncation",
+        "a flush says nothing of what was appended after a truncation",
+        TAIL,
+        "        if generation != self.generation or end_offset <= self.flushed_end_offset:\n",
+        "        if end_offset <= self.flushed_end_offset:\n",
+    ),
+    Mutant(
+        "truncation-keeps-the-flushed-end",
+        "what was truncated is not on disk",
+        TAIL,
+        "        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)\n",
+        "",
+    ),
+    Mutant(
+        "wrong-epoch-fetch-served",
+        "a fetch of another epoch is fenced",
+        LEADER,
+        "    if request.epoch < core.epoch:\n        error = ErrorCode.FENCED_LEADER_EPOCH\n"
+        "    elif request.epoch > core.epoch:\n        error = ErrorCode.UNKNOWN_LEADER_EPOCH\n"
+        "    elif request.fetch_offset < 0",
+        "    if request.fetch_offset < 0",
+    ),
+    Mutant(
+        "observer-counts",
+        "only voters count for the commit",
+        LEADER,
+        "    ends = [progress.end_offset for progress in role.voters.values()]\n",
+        "    ends = [progress.end_offset for progress in role.voters.values()]\n"
+        "    ends += [progress.end_offset for progress in role.observers.values()][:1]\n",
+    ),
+    Mutant(
+        "observers-see-the-uncommitted",
+        "an observer is sent only what is committed",
+        LEADER,
+        "    if core.voter_set.has(*replica):\n        return core.log.end_offset\n",
+        "    if True:\n        return core.log.end_offset\n",
+    ),
+    Mutant(
+        "other-cluster-served",
+        "a request of another cluster is refused",
+        CORE,
+        "        if request.cluster_id != self.config.cluster_id:\n",
+        "        if False:\n",
+    ),
+)

@@ -1,0 +1,213 @@
+"""Rules of snapshots and of the voter set, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+ELECTION = "raft/roles/election.py"
+LEADER = "raft/roles/leader.py"
+FOLLOWER = "raft/roles/follower.py"
+SNAPSHOTS = "raft/roles/snapshots.py"
+CHANGES = "raft/roles/voter_changes.py"
+CORE = "raft/core.py"
+TAIL = "raft/log_tail.py"
+REPLICA = "raft/replica_log.py"
+OPEN = "raft/metadata_log.py"
+
+MUTANTS = (
+    # Snapshots.
+    Mutant(
+        "snapshot-of-the-uncommitted",
+        "a snapshot holds only what is committed",
+        SNAPSHOTS,
+        "        snapshot.offset <= core.high_watermark,\n",
+        "        True,\n",
+    ),
+    Mutant(
+        "log-behind-a-snapshot-kept",
+        "the log begins anew behind a received snapshot",
+        SNAPSHOTS,
+        "    core.emit(ReplaceLog(event.snapshot))\n",
+        "",
+    ),
+    Mutant(
+        "damaged-snapshot-loaded",
+        "a snapshot that arrived damaged is fetched again",
+        SNAPSHOTS,
+        "    if not event.is_good:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "snapshot-piece-out-of-order",
+        "pieces of a snapshot follow each other",
+        SNAPSHOTS,
+        "    is_next = response.position == fetching.position and (\n",
+        "    is_next = response.position >= 0 and (\n",
+    ),
+    Mutant(
+        "trimmed-log-served",
+        "who needs what was trimmed is sent a snapshot",
+        TAIL,
+        "        behind = fetch_offset < base.offset or last_fetched_epoch < base.epoch\n",
+        "        behind = fetch_offset < base.offset - 1\n",
+    ),
+    Mutant(
+        "log-trimmed-too-far",
+        "the log begins where the oldest snapshot ends",
+        SNAPSHOTS,
+        "        core.emit(DropSnapshots(gone, core.log.start_offset))\n",
+        "        core.emit(DropSnapshots(gone, core.log.end_offset))\n",
+    ),
+    Mutant(
+        "log-not-trimmed",
+        "the log below the first snapshot goes",
+        REPLICA,
+        "        self.log.advance_start_offset(start_offset)\n",
+        "",
+    ),
+    Mutant(
+        "footer-not-checked",
+        "a snapshot without a footer is refused",
+        "snapshots/format.py",
+        "        if self.header is None or not self._is_finished or self._head is not None:\n",
+        "        if self.header is None:\n",
+    ),
+    Mutant(
+        "frame-checksum-not-checked",
+        "every frame's checksum is checked",
+        "snapshots/format.py",
+        "        if crc32c(payload, crc32c(head[: _FRAME.size])) != crc:\n",
+        "        if False and crc:\n",
+    ),
+    Mutant(
+        "snapshot-named-before-fsync",
+        "a snapshot is fsynced before it gets its name",
+        "snapshots/store.py",
+        "                await _write_frames(file, header, payloads)\n                await file.sync()\n",
+        "                await _write_frames(file, header, payloads)\n",
+    ),
+    Mutant(
+        "snapshot-folder-not-fsynced",
+        "the name of a snapshot is durable before anything rests on it",
+        "snapshots/store.py",
+        "            await self.disk.sync_dir(self.directory)\n        except OSError:\n",
+        "            pass\n        except OSError:\n",
+    ),
+    Mutant(
+        "gap-behind-a-snapshot",
+        "snapshots below the log's first record are not used",
+        OPEN,
+        "    good = [snapshot for snapshot in found.good if snapshot.offset >= first_offset]\n",
+        "    good = list(found.good)\n",
+    ),
+    Mutant(
+        "unfinished-replacement-forgotten",
+        "a received snapshot ahead of the log replaces it after a crash",
+        OPEN,
+        "    if good and not _is_prefix(log, good[-1]):\n",
+        "    if False:\n",
+    ),
+    # Voters.
+    Mutant(
+        "two-changes-at-once",
+        "one change of the voter set at a time",
+        CHANGES,
+        "    if core.log.voters.last_offset >= core.high_watermark:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "change-before-own-commit",
+        "a leader changes voters only after a commit in its own epoch",
+        CHANGES,
+        "    if core.high_watermark <= role.epoch_start_offset:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "adds-a-laggard",
+        "a voter is added once it has caught up",
+        CHANGES,
+        "    if caught_up_ms < 0 or now_ms - caught_up_ms > core.config.fetch_timeout_ms:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "change-stops-the-quorum",
+        "a change whose voters have no majority is refused",
+        CHANGES,
+        "    if len(alive) >= majority(len(after)):\n        return None\n",
+        "    if True:\n        return None\n",
+    ),
+    Mutant(
+        "removed-leader-counts-itself",
+        "a leader that was removed does not count itself",
+        LEADER,
+        "    if core.is_voter:\n        # Only after its own fsync",
+        "    if True:\n        # Only after its own fsync",
+    ),
+    Mutant(
+        "removed-leader-stays",
+        "a removed leader hands over once its removal is committed",
+        CHANGES,
+        "    if is_settled and not core.is_voter:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "removed-voter-stands",
+        "a removed voter does not stand for election",
+        FOLLOWER,
+        "    if core.is_electable:\n        election.stand(core, now_ms, reason)\n",
+        "    if True:\n        election.stand(core, now_ms, reason)\n",
+    ),
+    Mutant(
+        "removed-voter-trusted",
+        "votes are asked of the voters in force only",
+        ELECTION,
+        "    voters = core.voter_set.ids\n    if len(role.granted",
+        "    voters = core.log.voters.entries[0][1].ids if core.config.is_dynamic else "
+        "core.voter_set.ids\n    if len(role.granted",
+    ),
+    Mutant(
+        "removed-leader-never-stands",
+        "who is out of its own latest set stands until that is committed",
+        CORE,
+        "        if self.is_voter:\n            return True\n        history = self.log.voters\n",
+        "        if not self.is_voter:\n            return False\n"
+        "        history = self.log.voters\n",
+    ),
+    Mutant(
+        "votes-counted-by-number",
+        "only votes of those in force count",
+        ELECTION,
+        "    if len(role.granted.intersection(voters)) >= majority(len(voters)):\n",
+        "    if len(role.granted) >= majority(len(voters)):\n",
+    ),
+    Mutant(
+        "records-that-do-not-fit",
+        "records that do not continue the log are not appended",
+        FOLLOWER,
+        "        if not _continues(core, response):\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "truncated-voters-stay",
+        "a truncated voter set is undone",
+        TAIL,
+        "        self.voters.truncate(end_offset)\n",
+        "",
+    ),
+    Mutant(
+        "committed-voters-only",
+        "a voter set is in force from its append on",
+        CORE,
+        "        return self.log.voters.last if self.config.is_dynamic else self._static_voters\n",
+        "        if not self.config.is_dynamic:\n            return self._static_voters\n"
+        "        committed = self.log.voters.at(max(self.high_watermark, 0))\n"
+        "        return committed if len(committed) else self.log.voters.last\n",
+    ),
+    Mutant(
+        "voters-not-in-the-log",
+        "the first leader writes the bootstrap voters into the log",
+        LEADER,
+        "        core.log.voters.last_offset < 0 or core.is_voter_entry_stale\n",
+        "        False\n",
+    ),
+)
