@@ -12,6 +12,7 @@ import click
 from kvorum.cli.common import cluster_options, show
 from kvorum.cli.recover import recover
 from kvorum.cli.voters import add_voter, remove_voter
+from runtime.ids import UUID_ZERO, uuid_text
 
 
 @click.group()
@@ -51,10 +52,26 @@ def status(**options: Any) -> None:
     if options["output"] == "json":
         show("json", row)
         return
-    for key, value in row.items():
+    shown = {
+        **row,
+        "current_voters": [_in_words(v, described) for v in described["voters"]],
+        "current_observers": [_in_words(o, described) for o in described["observers"]],
+    }
+    for key, value in shown.items():
         name = "".join(word.capitalize() for word in key.split("_"))
         text = json.dumps(value) if isinstance(value, list) else value
         click.echo(f"{name + ':':<24}{text}")
+
+
+def _in_words(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
+    """A replica as kafka-metadata-quorum shows it: its disk and listeners as far as known."""
+    shown: dict[str, Any] = {"id": replica["node_id"]}
+    if replica["directory_id"] != uuid_text(UUID_ZERO):
+        shown["directoryId"] = replica["directory_id"]
+    for node in described["nodes"]:
+        if node["node_id"] == replica["node_id"]:
+            shown["endpoints"] = [f"CONTROLLER://{node['host']}:{node['port']}"]
+    return shown
 
 
 @quorum.command()

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from raft.control_text import control_text
 from runtime.disk import OsDisk
 from storage.dump import dump_lines
-from tests.live.cluster import DEADLINE_S, Cluster
+from tests.live.by_hand import HandMade
+from tests.live.cluster import DEADLINE_S, Cluster, eventually
 
 LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
 
@@ -108,3 +110,20 @@ def test_dump_log_reads_our_segments_and_prints_what_we_print(cluster, topic):
     theirs = tool("kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log")
     ours = list(dump_lines(OsDisk(), str(segment), print_data_log=True))
     assert theirs.splitlines() == ours
+
+
+def test_dump_log_reads_the_quorums_control_records_as_we_print_them(tmp_path):
+    quorum = HandMade(tmp_path, controllers=1, brokers=0)
+    try:
+        quorum.start("controller-1")
+        eventually(lambda: quorum.try_quorum("status").returncode == 0, "it leads")
+        quorum.stop("controller-1")
+    finally:
+        quorum.close()
+    segment = quorum.data("controller-1") / "__cluster_metadata-0" / f"{0:020d}.log"
+    theirs = tool("kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log")
+    ours = dump_lines(OsDisk(), str(segment), print_data_log=True, control_text=control_text)
+    assert theirs.splitlines() == list(ours)
+    assert "LeaderChange: " in theirs
+    assert "KRaftVersion " in theirs
+    assert '"voterDirectoryId"' in theirs

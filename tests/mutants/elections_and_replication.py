@@ -50,8 +50,11 @@ MUTANTS = (
         "vote-after-a-leader-is-known",
         "no vote in an epoch whose leader is known",
         ELECTION,
-        "    if not isinstance(core.role, Unattached | Prospective):\n",
-        "    if isinstance(core.role, Leader):\n",
+        "    if not isinstance(core.role, Unattached | Prospective):\n"
+        '        return f"is {type(core.role).__name__.lower()} in this epoch"\n'
+        "    if core.role.leader_id != NO_NODE:\n"
+        '        return f"leader of this epoch is {core.role.leader_id}"\n',
+        "",
     ),
     Mutant(
         "pre-vote-while-the-leader-lives",
