@@ -38,8 +38,8 @@ from runtime.errors import KvorumError
 
 FORMAT_VERSION = 1
 
-EVENTS_MAX = 10_000
-PAYLOAD_BYTES_MAX = 16 << 20
+EVENTS_MAX = 5_000
+PAYLOAD_BYTES_MAX = 4 << 20
 CHAPTERS = 8
 """A full ring loses an eighth of its events at a time, and pays for a checkpoint as often."""
 
