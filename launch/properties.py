@@ -58,7 +58,7 @@ class QuorumProperties:
     controller_quorum_election_timeout_ms: int = 300
     controller_quorum_fetch_timeout_ms: int = 900
     controller_quorum_request_timeout_ms: int = 800
-    controller_quorum_fetch_wait_max_ms: int = 250
+    controller_quorum_fetch_wait_max_ms: int = 400
     controller_quorum_retry_backoff_ms: int = 20
     controller_quorum_leader_loss_grace_ms: int = 30
     controller_quorum_snapshot_chunk_bytes: int = 1 << 20

@@ -81,7 +81,7 @@ class RaftConfig:
     fetch_timeout_ms: int = 900
     check_quorum_timeout_ms: int = 1350
     leader_loss_grace_ms: int = 30
-    fetch_wait_max_ms: int = 250
+    fetch_wait_max_ms: int = 400
     fetch_bytes_max: int = 8 << 20
     snapshot_chunk_bytes: int = 1 << 20
     retry_backoff_ms: int = 20

@@ -100,6 +100,8 @@ class World:
     def add_node(self, node_id: int, *, is_broker: bool = False) -> None:
         own = describe.voter(node_id)
         config = RaftConfig(
+            # As the transcripts were written; the default is a matter of tuning.
+            fetch_wait_max_ms=250,
             node_id=node_id,
             cluster_id="test",
             voters=() if self.is_dynamic else self.initial.ids,
