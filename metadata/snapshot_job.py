@@ -23,6 +23,7 @@ from metadata.records import (
     Topic,
 )
 from runtime.async_disk import AsyncDisk
+from runtime.memory import long_lived_objects
 from snapshots.format import SnapshotHeader, Voter, iter_payloads, read_header
 from snapshots.store import Snapshot
 from storage.batch import iter_headers, iter_records
@@ -131,7 +132,8 @@ async def load_image(disk: AsyncDisk, path: str) -> tuple[SnapshotHeader, Cluste
     """
     header = await read_header(disk, path)
     delta = Delta(EMPTY_IMAGE)
-    async for payload in iter_payloads(disk, path):
-        for record in records_in(payload):
-            delta.replay(record)
-    return header, delta.apply(end_offset=header.end_offset, epoch=header.epoch)
+    with long_lived_objects():
+        async for payload in iter_payloads(disk, path):
+            for record in records_in(payload):
+                delta.replay(record)
+        return header, delta.apply(end_offset=header.end_offset, epoch=header.epoch)
