@@ -11,7 +11,7 @@ export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    every test, with ruff, mypy and import-linter among them"
-	@echo "make bench   side by side with Apache Kafka 4.1 on this machine; writes bench/results.md"
+	@echo "make bench   side by side with Apache Kafka 4.1 and etcd; writes bench/results.md, bench/quorum.md"
 	@echo "make sim     a thousand seeds of the quorum in virtual time; SEEDS=N for N of them"
 	@echo "make mutants break the rules of the quorum one by one; the tests must object"
 	@echo "make lint    ruff, mypy, import-linter alone"
@@ -35,6 +35,7 @@ lint: setup
 
 bench: setup
 	$(PYTHON) -m bench.run
+	$(PYTHON) -m bench.quorum --with-etcd
 
 sim: setup
 	$(PYTHON) -m kvorum chaos sim --seed 0 --count $(SEEDS)

@@ -133,7 +133,8 @@ def results_markdown(
     parts = [
         "# Kvorum beside Apache Kafka 4.1",
         "Written by `make bench`; do not edit. Cells are median (least-most) over the rounds. "
-        "Absolute figures move by tens of per cent from run to run: read the ratios.",
+        "Absolute figures move by tens of per cent from run to run: read the ratios. "
+        "The quorum beside etcd: [quorum.md](quorum.md).",
         markdown_table(rows),
     ]
     if failures:

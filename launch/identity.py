@@ -16,6 +16,7 @@ from runtime.ids import new_uuid, uuid_from_text, uuid_text
 from storage.checkpoints import read_meta_properties, write_meta_properties
 
 LOCK_NAME = ".lock"
+_PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
 
 
 class DirectoryLock:
@@ -98,7 +99,8 @@ def require_formatted(
     if owned is None:
         raise ConfigError(
             f"{directory} is not prepared for a controller with dynamic voters; kvorum init does "
-            "that, for a new cluster or, with --add, for one more controller"
+            "that: for a new cluster, with --add for one more controller, with --again ID for one "
+            "that lost its disk"
         )
     return owned
 
@@ -125,6 +127,15 @@ def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) ->
 
 
 def _check(directory: str, known: dict[str, str], *, node_id: int, cluster_id: str) -> bytes:
+    path = f"{directory}/meta.properties"
+    missing = [name for name in _PROPERTIES if name not in known]
+    if missing:
+        raise ConfigError(f"{path} is damaged: it has no {', '.join(missing)}")
+    if known["version"] != "1":
+        raise ConfigError(
+            f"{path} has version {known['version']}, this build reads version 1: it was written "
+            "by another build"
+        )
     if known.get("cluster.id") != cluster_id:
         raise ConfigError(
             f"{directory} belongs to cluster {known.get('cluster.id')}, the configuration says "

@@ -42,6 +42,14 @@ from snapshots.store import SnapshotStore
 
 ENDING = ".toml"
 DATA_FOLDER = "data"
+_GIVEN = (
+    "node.id",
+    "cluster.id",
+    "listeners",
+    "log.dirs",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+)
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
 
@@ -98,6 +106,10 @@ def init_cluster(
         quorum = {_QUORUM[0]: ",".join(f"{n.node_id}@{n.host}:{n.port}" for n in voters)}
     else:
         quorum = {_QUORUM[1]: ",".join(f"{n.host}:{n.port}" for n in voters)}
+    for name in settings:
+        if name in _GIVEN:
+            raise ConfigError(f"{name!r} is decided by kvorum init and cannot be set")
+    _check_host(host)
     reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
     common = {"cluster.id": uuid_text(new_uuid(rng)), **quorum, **settings}
     texts = {node.file: _properties(node, common) for node in nodes}
@@ -127,6 +139,7 @@ def add_node(
     new_port = port or last_port + 1
     while port is None and new_port in ports:
         new_port += 1
+    _check_host(host or last_host)
     node = _node(folder, role, node_id, host or last_host, new_port)
     _check_ports([node])
     if port in ports:
@@ -229,6 +242,14 @@ def _properties(node: NewNode, common: Mapping[str, Any]) -> dict[str, Any]:
     check = controller_config if is_controller else broker_config
     check(properties)
     return properties
+
+
+def _check_host(host: str) -> None:
+    """It is what the others, and clients, connect to. Raises ConfigError."""
+    if not host or any(c.isspace() for c in host) or ":" in host:
+        raise ConfigError(f"--host={host!r} must be a name or an IPv4 address")
+    if host == "0.0.0.0":
+        raise ConfigError(f"--host={host} says where nobody can connect; give a name or address")
 
 
 def _check_ports(nodes: list[NewNode]) -> None:

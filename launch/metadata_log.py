@@ -12,7 +12,7 @@ from raft.snapshot_files import SnapshotFiles
 from runtime.async_disk import OsAsyncDisk
 from runtime.clock import wall_ms
 from runtime.disk import Disk
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, CorruptData
 from snapshots.store import SnapshotStore
 
 logger = logging.getLogger("kvorum.raft")
@@ -38,12 +38,30 @@ async def open_log(
     disk.sync_dir(config.directory)
     files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), path), config.snapshots)
     is_dynamic = config.raft.is_dynamic
-    opened = await open_metadata_log(disk, path, files, is_dynamic=is_dynamic, now_ms=wall_ms())
+    try:
+        opened = await open_metadata_log(disk, path, files, is_dynamic=is_dynamic, now_ms=wall_ms())
+    except CorruptData as error:
+        raise ConfigError(f"{error}; {_way_out(config)}") from error
     for damage in opened.damaged:
         logger.error("node=%d refuses a snapshot: %s", config.node_id, damage)
     if opened.was_dynamic is not None and opened.was_dynamic != is_dynamic:
         _refuse_mix(config, opened.was_dynamic)
     return dataclasses.replace(config.raft, directory_id=directory_id), opened
+
+
+def _way_out(config: NodeConfig) -> str:
+    """What to do with a node whose metadata cannot be trusted."""
+    if config.raft.address is None:
+        return f"this broker fetches its metadata anew if you remove {DIRECTORY_NAME}"
+    if config.raft.is_dynamic:
+        return (
+            "this disk must not vote any more: empty the data directory, then kvorum init --again, "
+            "quorum remove-voter and add-voter (docs/protocol/voters.md)"
+        )
+    return (
+        "a static voter must not vote from an empty disk: restore the directory from a copy, or "
+        "run without this voter (docs/protocol/voters.md)"
+    )
 
 
 def _refuse_mix(config: NodeConfig, was_dynamic: bool) -> None:

@@ -56,6 +56,9 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
     # The heap at start is code that lives as long as the process; the collector need not walk it.
     gc.collect()
     gc.freeze()
+    # Records, images and messages hold no cycles: reference counts free them. The collector would
+    # walk all of a large image again and again, and the loop stands still meanwhile.
+    gc.set_threshold(50_000, 20, 1_000)
     try:
         return asyncio.run(_run(make, ready))
     except (ConfigError, CorruptData) as error:

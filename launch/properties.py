@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -181,6 +182,10 @@ def _raft_config(
     address: Address | None,
     bootstrap_ids: tuple[int, ...],
 ) -> RaftConfig:
+    for field in dataclasses.fields(quorum):
+        if getattr(quorum, field.name) <= 0:
+            name = field.name.replace("_", ".")
+            raise ConfigError(f"{name}={getattr(quorum, field.name)} must be positive")
     fetch_timeout_ms = quorum.controller_quorum_fetch_timeout_ms
     wait_ms = quorum.controller_quorum_fetch_wait_max_ms
     request_timeout_ms = quorum.controller_quorum_request_timeout_ms
@@ -238,7 +243,10 @@ def parse_address(what: str, text: str) -> Address:
     host, separator, port = text.rpartition(":")
     if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(f"{what}: {text!r} is not host:port")
-    return host.strip("[]"), int(port)
+    host = host.strip("[]")
+    if any(c.isspace() for c in host):
+        raise ConfigError(f"{what}: {text!r} has a host with blanks")
+    return host, int(port)
 
 
 def _voters(text: str) -> dict[int, Address]:

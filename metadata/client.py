@@ -94,6 +94,10 @@ class ControllerClient:
         self._divert_to(controller_id)
 
     def _divert_to(self, controller_id: int) -> None:
+        if controller_id not in self._addresses:
+            # 1. A bootstrap server is asked under its stand-in id, 2. the voter set is learnt and
+            # takes the place of the stand-ins, 3. the answer comes.
+            return
         self._leader_id = controller_id
         for target, election in self._elections:
             if target != controller_id and not election.done():
@@ -107,7 +111,7 @@ class ControllerClient:
 
     def next_target(self) -> int:
         """Whom to ask now: the known leader, else each controller in turn."""
-        if self._leader_id is not None:
+        if self._leader_id is not None and self._leader_id in self._addresses:
             return self._leader_id
         self._turn += 1
         return self._ids[self._turn % len(self._ids)]

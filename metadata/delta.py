@@ -35,7 +35,7 @@ from metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from runtime.errors import invariant, required
+from runtime.errors import InvariantViolated, invariant, required
 
 
 class Delta:
@@ -170,7 +170,8 @@ class Delta:
 
     def _partition(self, record: Partition) -> None:
         partitions = self._stage(record.topic_id)
-        invariant(record.partition_id not in partitions, f"partition made twice: {record}")
+        if record.partition_id in partitions:
+            raise InvariantViolated(f"partition made twice: {record}")
         partitions[record.partition_id] = PartitionImage(
             record.replicas,
             record.isr,
@@ -182,9 +183,9 @@ class Delta:
 
     def _partition_change(self, record: PartitionChange) -> None:
         partitions = self._stage(record.topic_id)
-        old: PartitionImage = required(
-            partitions.get(record.partition_id), f"change of an unknown partition: {record}"
-        )
+        old: PartitionImage | None = partitions.get(record.partition_id)
+        if old is None:  # not `required`: its text would be made for every record
+            raise InvariantViolated(f"change of an unknown partition: {record}")
         partitions[record.partition_id] = PartitionImage(
             old.replicas if record.replicas is None else record.replicas,
             old.isr if record.isr is None else record.isr,

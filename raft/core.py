@@ -341,7 +341,9 @@ class RaftCore:
         elif isinstance(request, VoteRequest):
             response = VoteResponse(epoch=epoch, error=error, reason=error.name.lower())
         elif isinstance(request, VoterChangeRequest):
-            message = f"node {self.config.node_id} does not lead the quorum ({error.name})"
+            message = f"node {self.config.node_id} does not lead the quorum"
+            if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                message = f"this is cluster {self.config.cluster_id}, not {request.cluster_id!r}"
             response = VoterChangeResponse(
                 epoch=epoch,
                 leader_id=leader_id,

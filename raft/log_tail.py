@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from raft.model import BatchSpan, OffsetAndEpoch
 from raft.voters import VoterHistory, VoterSet
-from runtime.errors import invariant
+from runtime.errors import InvariantViolated, invariant
 
 NO_SNAPSHOT = OffsetAndEpoch(0, 0)
 
@@ -63,11 +63,10 @@ class LogTail:
 
     def append(self, span: BatchSpan) -> None:
         """Take a batch that continues the log. Raises InvariantViolated if it does not."""
-        invariant(
-            span.base_offset == self.end_offset and span.last_offset >= span.base_offset,
-            f"batch {span} does not continue the log at {self.end_offset}",
-        )
-        invariant(span.epoch >= self.last_epoch, f"epoch of {span} below {self.last_epoch}")
+        if span.base_offset != self.end_offset or span.last_offset < span.base_offset:
+            raise InvariantViolated(f"batch {span} does not continue the log at {self.end_offset}")
+        if span.epoch < self.last_epoch:
+            raise InvariantViolated(f"epoch of {span} below {self.last_epoch}")
         if not self._epochs or span.epoch > self._epochs[-1]:
             self._epochs.append(span.epoch)
             self._starts.append(span.base_offset)

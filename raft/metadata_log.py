@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from raft.model import OffsetAndEpoch
 from raft.replica_log import ReplicaLog, voter_sets_in
 from raft.snapshot_files import FoundSnapshots, SnapshotFiles, voters_of
-from raft.vote_store import VoteStore
+from raft.vote_store import FILE_NAME, VoteStore
 from raft.voters import NO_VOTERS, VoterSet
 from runtime.disk import Disk
 from runtime.errors import CorruptData
@@ -66,7 +66,7 @@ def recover_log(
             directory,
             0,
             f"the log begins at offset {first_offset} and no good snapshot covers what was before "
-            f"it ({reasons}); remove this node's data directory and let it join anew",
+            f"it ({reasons})",
         )
     if good and not _is_prefix(log, good[-1]):
         # 1. A snapshot came from the leader, 2. crash before the log was replaced. All in the
@@ -102,6 +102,11 @@ async def open_metadata_log(
         now_ms=now_ms,
         segment_bytes=files.policy.metadata_log_segment_bytes,
     )
+    if replica_log.log.end_offset > 0 and replica_log.vote_store.stored_version() is None:
+        # It is written before the first record. Without it the node has forgotten its votes.
+        raise CorruptData(
+            f"{directory}/{FILE_NAME}", 0, "the file is missing, and with it what this node voted"
+        )
     known = set(replica_log.snapshots)
     await files.remove(snapshot for snapshot in found.good if snapshot not in known)
     return MetadataLog(replica_log, files, newest, found.damaged, _was_dynamic(found, replica_log))

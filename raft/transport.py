@@ -273,9 +273,14 @@ class RaftServicer(pb_grpc.RaftServicer):
 
     async def Fetch(self, _: AsyncIterator[pb.FetchRequest], context: Any) -> None:
         # read and write cost less than the iterator and the generator that gRPC wraps around them.
-        while (message := await context.read()) is not grpc.aio.EOF:
-            request = codec.decode_fetch_request(message)
-            await context.write(await self._answer(request, context, message.correlation_id))
+        try:
+            while (message := await context.read()) is not grpc.aio.EOF:
+                request = codec.decode_fetch_request(message)
+                await context.write(await self._answer(request, context, message.correlation_id))
+        except asyncio.CancelledError:
+            # The server ends this call because the node stops: no error, though gRPC logs one.
+            if not self._is_stopped:
+                raise
 
     async def _answer(self, request: m.Request, context: Any, correlation_id: int = 0) -> Any:
         try:

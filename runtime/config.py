@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_type_hints
@@ -52,8 +53,8 @@ def dump_properties(properties: Mapping[str, Any]) -> str:
         elif isinstance(value, int | float):
             text = str(value)
         else:
-            escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-            text = f'"{escaped}"'
+            # A JSON string is a TOML basic string.
+            text = json.dumps(str(value), ensure_ascii=False)
         lines.append(f'"{name}" = {text}')
     return "\n".join(lines) + "\n"
 

@@ -28,7 +28,7 @@ from chaos.sim.linearizability import (
     check_real_time,
     stale_reads,
 )
-from chaos.sim.mirror import VALUE_PREFIX
+from chaos.sim.state import VALUE_PREFIX
 
 if TYPE_CHECKING:
     from chaos.sim.node import SimNode

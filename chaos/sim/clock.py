@@ -6,6 +6,7 @@ no rounding differs between machines.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from chaos.sim.timeline import Timeline
@@ -39,6 +40,16 @@ class LocalClock:
         self._base_ms, self._local_base_ms = now_ms, local_ms
         if rate is not None:
             self.rate = rate
+
+
+LOCAL_START_MS_MAX = 1_000_000
+"""A machine's clock counts from some moment of its own."""
+
+
+def drawn_clock(rng: random.Random, drift: int) -> LocalClock:
+    """Some machine's clock, off by up to `drift` thousandths."""
+    rate = RATE_EXACT + rng.randint(-drift, drift)
+    return LocalClock(now_ms=0, local_ms=rng.randrange(LOCAL_START_MS_MAX), rate=rate)
 
 
 class Alarm:

@@ -1,9 +1,9 @@
-"""A decaying disk: one byte of a stored batch changes, and what recovery makes of it.
+"""A decaying disk: one stored byte changes, and what recovery makes of it.
 
-Flipped are bytes that Kafka's batch format protects: the length, the magic and everything under
-the CRC. The base offset and the leader epoch of a batch lie outside its checksum (brokers stamp
-them into batches that clients sealed), and quorum-state has none at all, so damage there can pass
-unseen: the simulator does not flip those.
+Flipped are bytes of snapshots, all of which are under a checksum, and those that Kafka's batch
+format protects: the length, the magic and everything under the CRC. The base offset and the leader
+epoch of a batch lie outside its checksum (brokers stamp them into batches that clients sealed), and
+quorum-state has none at all, so damage there can pass unseen: the simulator does not flip those.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from chaos.sim.checks import check
 from chaos.sim.disk import MemoryDisk
-from chaos.sim.mirror import Mirror, log_entries
+from chaos.sim.mirror import Mirror
+from chaos.sim.recovery import DiskSettings, open_node
 from runtime.errors import CorruptData
+from snapshots.format import parse_file_name
 from storage.batch import iter_headers
-from storage.log import Log, LogConfig
 from storage.segment import LOG_SUFFIX
 
 _LENGTH_START, _LENGTH_END = 8, 12
@@ -34,7 +35,7 @@ class Damage(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flipped:
-    """Where a byte was damaged. end_offset: of the batch it belongs to."""
+    """Where a byte was damaged. end_offset: of the batch it belongs to, -1 for a snapshot's."""
 
     path: str
     position: int
@@ -48,9 +49,11 @@ def flip_byte(disk: MemoryDisk, directory: str, *, draw: int, mask: int) -> Flip
     """Damage the draw-th protected byte, modulo their number; None if there is none."""
     spans: list[tuple[str, int, int, int]] = []
     for name in disk.list_dir(directory):
+        path = f"{directory}/{name}"
+        if parse_file_name(name) is not None:
+            spans.append((path, 0, len(disk.read_bytes(path)), -1))
         if not name.endswith(LOG_SUFFIX):
             continue
-        path = f"{directory}/{name}"
         for position, header in iter_headers(disk.read_bytes(path)):
             for start, end in ((_LENGTH_START, _LENGTH_END), (_MAGIC_START, header.size_bytes)):
                 spans.append((path, position + start, position + end, header.end_offset))
@@ -67,28 +70,39 @@ def flip_byte(disk: MemoryDisk, directory: str, *, draw: int, mask: int) -> Flip
 def examine(
     disk: MemoryDisk,
     directory: str,
-    config: LogConfig,
+    settings: DiskSettings,
     *,
     flipped: Flipped,
     durable: Mirror,
     durable_end_offset: int,
     now_ms: int,
 ) -> Damage:
-    """Open the damaged log as a starting node would, and say what it makes of it.
+    """Open the damaged disk as a starting node would, and say what it makes of it.
 
     Raises CheckFailed if it reads anything but what was fsynced, or gives up what was fsynced
     behind the damage: a torn tail may be cut, anything else must be refused. Changes the disk as
     recovery does; save it before.
     """
     try:
-        log = Log.open(disk, directory, config, now_ms=now_ms)
+        opened = open_node(disk, settings, now_ms=now_ms)
     except CorruptData as error:
         check(error.path.startswith(directory), "DamageDetected", f"names no file: {error}")
         return Damage.REFUSED
-    found = Mirror(log_entries(log, log.start_offset, log.end_offset))
+    if flipped.end_offset < 0:
+        names = [error.path for error in opened.metadata.damaged]
+        check(
+            flipped.path in names or not disk.exists(flipped.path),
+            "DamageDetected",
+            f"{flipped}: recovery takes the damaged snapshot, it refuses {names}",
+        )
+    found = opened.mirror
     kept_end = min(found.end_offset, durable_end_offset)
+    digest = durable.digest_at(kept_end)
+    if found.start_offset >= durable_end_offset:
+        # A snapshot that had come before the stop took the log's place: the start judges that.
+        return Damage.HARMLESS
     check(
-        found.digest_at(kept_end) == durable.digest_at(kept_end),
+        found.digest_at(kept_end) == digest,
         "DamageDetected",
         f"{directory} serves damaged records from {found.differs_at(durable)} on",
     )

@@ -36,6 +36,7 @@ class Summary:
     stale_reads: int = 0
     operations: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    tally: Counter[str] = field(default_factory=Counter)
     failures: dict[int, SeedFailed] = field(default_factory=dict)
 
     def add(self, result: SeedResult) -> None:
@@ -54,6 +55,7 @@ class Summary:
         self.stale_reads += outcome.stale_reads
         self.operations.update(outcome.operations)
         self.faults.update(outcome.faults)
+        self.tally.update(outcome.tally)
 
     def lines(self, wall_s: float) -> list[str]:
         """For people. wall_s: seconds that the run took."""
@@ -64,6 +66,7 @@ class Summary:
             f"{self.virtual_ms / 1000:.0f} s of virtual time",
             f"operations {_counts(self.operations)}, stale leader reads {self.stale_reads}",
             f"faults     {_counts(self.faults)}",
+            f"besides    {_counts(self.tally)}",
             f"healing    {self.healed_ms_max} ms at most",
         ]
         if self.failures:

@@ -6,9 +6,19 @@ every event cost no walk over the log.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 
+from chaos.sim.state import (
+    VALUE_PREFIX,
+    VOTERS_PREFIX,
+    Entry,
+    ListState,
+    VoterKeys,
+    keys_in,
+    next_digest,
+    voters_value,
+)
+from raft.control_records import parse_voters
 from raft.effects import (
     AppendFetched,
     AppendLeaderChange,
@@ -21,39 +31,66 @@ from storage.log import Log
 
 LogEffect = AppendProposed | AppendLeaderChange | AppendVoters | AppendFetched | TruncateLog
 
-Entry = tuple[int, bytes]
-"""Epoch and value of one record; the value of a control record is empty."""
-
 READ_BYTES_MAX = 1 << 20
 
-VALUE_PREFIX = b"v"
-"""What clients append begins so; barriers of reads and control records do not count as values."""
+NO_KEYS: VoterKeys = frozenset()
 
 
 class Mirror:
-    """Entries from start_offset on; below it only a digest is known (a snapshot took its place)."""
+    """Entries behind `base`; of what a snapshot took the place of only the state is known.
 
-    __slots__ = ("_counts", "_digests", "entries", "epochs", "start_offset")
+    voter_sets: (offset, voters) of each VotersRecord held; base_voters: who votes before them.
+    It remembers what the log has trimmed since: the checks compare that as well.
+    """
+
+    __slots__ = ("_counts", "_digests", "base", "base_voters", "entries", "epochs", "voter_sets")
 
     def __init__(
-        self, entries: Iterable[Entry] = (), *, start_offset: int = 0, start_digest: int = 0
+        self,
+        entries: Iterable[Entry] = (),
+        *,
+        base: ListState | None = None,
+        voters: VoterKeys = NO_KEYS,
     ) -> None:
-        self.start_offset = start_offset
+        self.base = base or ListState()
+        self.base_voters = voters
         self.entries: list[Entry] = []
         self.epochs: list[tuple[int, int]] = []
-        self._digests = [start_digest]
-        self._counts = [0]
+        self.voter_sets: list[tuple[int, VoterKeys]] = []
+        if self.base.end_offset:
+            # The record before the base is known by its epoch.
+            self.epochs.append((self.base.epoch, self.base.end_offset - 1))
+        self._digests = [self.base.digest]
+        self._counts = [self.base.count]
         for epoch, value in entries:
             self.append(epoch, value)
 
     @property
+    def start_offset(self) -> int:
+        return self.base.end_offset
+
+    @property
     def end_offset(self) -> int:
-        return self.start_offset + len(self.entries)
+        return self.base.end_offset + len(self.entries)
+
+    @property
+    def voters(self) -> VoterKeys:
+        """Whom the last VotersRecord names: in force from its append on."""
+        return self.voter_sets[-1][1] if self.voter_sets else self.base_voters
+
+    def voters_at(self, end_offset: int) -> VoterKeys:
+        """Voters by the prefix that ends there (exclusive)."""
+        for offset, keys in reversed(self.voter_sets):
+            if offset < end_offset:
+                return keys
+        return self.base_voters
 
     def append(self, epoch: int, value: bytes) -> None:
         """One more record."""
         if not self.epochs or self.epochs[-1][0] != epoch:
             self.epochs.append((epoch, self.end_offset))
+        if value.startswith(VOTERS_PREFIX):
+            self.voter_sets.append((self.end_offset, keys_in(value) or NO_KEYS))
         self.entries.append((epoch, value))
         self._digests.append(next_digest(self._digests[-1], epoch, value))
         self._counts.append(self._counts[-1] + value.startswith(VALUE_PREFIX))
@@ -66,6 +103,8 @@ class Mirror:
         del self._counts[keep + 1 :]
         while self.epochs and self.epochs[-1][1] >= end_offset:
             self.epochs.pop()
+        while self.voter_sets and self.voter_sets[-1][0] >= end_offset:
+            self.voter_sets.pop()
 
     def carry_out(self, effect: LogEffect) -> None:
         """What the log has just done."""
@@ -75,11 +114,13 @@ class Mirror:
                     for _, value in entries_of(bytes(batch)):
                         self.append(epoch, value)
             case AppendLeaderChange(_, epoch):
-                # With a dynamic voter set KRaftVersion and VotersRecord stand in the same batch.
-                for _ in range(3 if effect.has_voter_set else 1):
-                    self.append(epoch, b"")
-            case AppendVoters(_, epoch):
                 self.append(epoch, b"")
+                if effect.has_voter_set:
+                    # KRaftVersion and VotersRecord stand in the same batch.
+                    self.append(epoch, b"")
+                    self.append(epoch, voters_value(effect.voters))
+            case AppendVoters(_, epoch):
+                self.append(epoch, voters_value(effect.voters))
             case AppendFetched(_, records):
                 for epoch, value in entries_of(records):
                     self.append(epoch, value)
@@ -99,8 +140,8 @@ class Mirror:
     def state(self) -> tuple[int, bytes]:
         """The replicated list as a read sees it: how many values, and the last (empty if none)."""
         count = self._counts[-1]
-        if not count:
-            return 0, b""
+        if count == self.base.count:
+            return count, self.base.last
         return count, next(v for _, v in reversed(self.entries) if v.startswith(VALUE_PREFIX))
 
     def agreed_end(self, other: Mirror) -> int:
@@ -128,26 +169,22 @@ class Mirror:
         return offset
 
 
-def next_digest(digest: int, epoch: int, value: bytes) -> int:
-    """Digest of a prefix and one more record."""
-    return zlib.crc32(b"%d:%b" % (epoch, value), digest)
-
-
 def entries_of(records: bytes) -> list[Entry]:
     """The records of whole batches."""
     entries: list[Entry] = []
     for position, header in iter_headers(records):
         epoch = header.leader_epoch
-        if header.is_control:
-            entries += [(epoch, b"")] * header.record_count
-        else:
-            for record in iter_records(records, position, header):
-                entries.append((epoch, record.value or b""))
+        for record in iter_records(records, position, header):
+            value = record.value or b""
+            if header.is_control:
+                voters = parse_voters(record.key or b"", value)
+                value = b"" if voters is None else voters_value(voters)
+            entries.append((epoch, value))
     return entries
 
 
 def log_entries(log: Log, start_offset: int, end_offset: int) -> list[Entry]:
-    """The records of the log from start_offset to end_offset (exclusive)."""
+    """The records of the log from start_offset, which begins a batch, to end_offset (exclusive)."""
     entries: list[Entry] = []
     offset = start_offset
     while offset < end_offset:

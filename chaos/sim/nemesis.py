@@ -7,27 +7,35 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from chaos.sim.decay import Damage, examine, flip_byte
+from chaos.sim.disk import MemoryDisk
+from chaos.sim.fault_draws import kind_of
 from chaos.sim.faults import (
     LEADER,
+    AddVoter,
     BlockOneWay,
     ChangeClock,
     Crash,
     CrashAll,
+    CutOff,
     CutPowerAtDiskCall,
-    FailFsync,
+    FailDisk,
     Fault,
     FillDisk,
     FlipBits,
     HandOver,
+    MoveListener,
     Partition,
     Pause,
+    RemoveVoter,
     ResetConnections,
-    kind_of,
+    TakeSnapshot,
+    TwoChanges,
+    WipeDisk,
 )
 from chaos.sim.network import Link
-from chaos.sim.node import DIRECTORY, LOG_CONFIG, SimNode
+from chaos.sim.node import SimNode
+from chaos.sim.recovery import DIRECTORY
 from raft.events import Resign
-from raft.quorum import majority
 
 if TYPE_CHECKING:
     from chaos.sim.quorum import QuorumWorld
@@ -44,14 +52,21 @@ class Nemesis:
         """Let it happen. A fault whose target is not there does nothing."""
         hit: bool
         match fault:
-            case Crash() | FlipBits() | CutPowerAtDiskCall() | FailFsync() | FillDisk():
+            case Crash() | FlipBits() | CutPowerAtDiskCall() | FailDisk() | FillDisk() | WipeDisk():
                 hit = self._harm_node(fault)
-            case Pause() | ChangeClock() | ResetConnections():
+            case AddVoter() | RemoveVoter() | TwoChanges():
+                hit = self._change_voters(fault)
+            case Pause() | ChangeClock() | ResetConnections() | TakeSnapshot() | MoveListener():
                 hit = self._disturb_node(fault)
             case CrashAll():
                 hit = self._crash_all(fault)
             case Partition() | BlockOneWay():
                 hit = self._cut_links(fault)
+            case CutOff(lasts_ms=lasts_ms, down_ms=down_ms):
+                if hit := self._node(LEADER) is not None:
+                    self._cut_links(Partition(side=(LEADER,), lasts_ms=lasts_ms))
+                    end = CrashAll(down_ms=down_ms)
+                    self._world.timeline.after(lasts_ms, lambda: self.strike(end))
             case HandOver():
                 leader = self._node(LEADER)
                 if hit := leader is not None and not leader.is_paused:
@@ -88,7 +103,7 @@ class Nemesis:
     # Processes and disks.
 
     def _harm_node(
-        self, fault: Crash | FlipBits | CutPowerAtDiskCall | FailFsync | FillDisk
+        self, fault: Crash | FlipBits | CutPowerAtDiskCall | FailDisk | FillDisk | WipeDisk
     ) -> bool:
         node = self._node(fault.node_id)
         if node is None:
@@ -104,12 +119,19 @@ class Nemesis:
                 self._flip_bits(node, fault)
             case CutPowerAtDiskCall():
                 node.disk.cut_power_after(fault.calls)
-            case FailFsync():
-                node.disk.fail("sync", path_part=fault.path_part)
+            case FailDisk():
+                node.disk.fail(fault.operation, path_part=fault.path_part)
             case FillDisk():
                 disk = node.disk
                 disk.capacity_bytes = disk.used_bytes() + fault.room_bytes
-                self._world.timeline.after(fault.lasts_ms, partial(_empty, node))
+                self._world.timeline.after(fault.lasts_ms, partial(_empty, disk))
+            case WipeDisk():
+                if not self._world.can_spare(node):
+                    return False
+                if node.is_up:
+                    node.stop(is_power_cut=True)
+                node.lose_disk()
+                self._world.start_later(node, fault.down_ms)
             case _:
                 assert_never(fault)
         return True
@@ -126,9 +148,9 @@ class Nemesis:
         """Damage a stopped node's disk and see what recovery says.
 
         Damage below what a voter vouched for is loss that Raft does not tolerate: come back, it
-        would vote with less than it acknowledged. So such a voter is either gone for good, or its
-        operator puts back the bytes as they were. An observer vouches for nothing: it comes back
-        with an empty disk.
+        would vote with less than it acknowledged. So either its operator puts back the bytes as
+        they were, or it is gone for good; with dynamic voters it comes back with an empty disk and
+        another directory id, as does an observer, whose loss harms nobody.
         """
         if node.is_up:
             node.stop(is_power_cut=True)
@@ -142,7 +164,7 @@ class Nemesis:
             damage = examine(
                 node.disk,
                 DIRECTORY,
-                LOG_CONFIG,
+                self._world.disk_settings,
                 flipped=flipped,
                 durable=node.mirror,
                 durable_end_offset=node.durable_end_offset,
@@ -150,24 +172,44 @@ class Nemesis:
             )
         self._note(f"node={node.node_id} flipped {flipped}: {damage.value}")
         self.struck[f"flip-bits {damage.name.lower()}"] += 1
+        node.has_decayed |= damage is Damage.HARMLESS
         if damage in (Damage.CUT, Damage.REFUSED):
-            if not self._world.is_voter(node):
-                node.lose_disk()
-            elif fault.is_for_good and self._can_spare_one():
+            is_voter = self._world.may_vote(node)
+            if is_voter and not (fault.is_for_good and self._world.can_spare(node)):
+                node.disk.restore(saved)
+            elif is_voter and not node.config.is_dynamic:
                 node.is_removed = True
                 self.struck["removed for good"] += 1
             else:
-                node.disk.restore(saved)
+                node.lose_disk()
         self._world.start_later(node, fault.down_ms)
 
-    def _can_spare_one(self) -> bool:
-        voters = [node for node in self._world.nodes.values() if self._world.is_voter(node)]
-        removed = sum(node.is_removed for node in voters)
-        return len(voters) - removed - 1 >= majority(len(voters))
+    # Voters.
+
+    def _change_voters(self, fault: AddVoter | RemoveVoter | TwoChanges) -> bool:
+        added_id = removed_id = -1
+        match fault:
+            case AddVoter():
+                added_id = fault.node_id
+            case RemoveVoter():
+                removed_id = fault.node_id
+            case TwoChanges():
+                added_id, removed_id = fault.added_id, fault.removed_id
+            case _:
+                assert_never(fault)
+        hit = False
+        added, removed = self._node(added_id), self._node(removed_id)
+        if added is not None:
+            hit |= self._world.operator.add(added.node_id)
+        if removed is not None:
+            hit |= self._world.operator.remove(removed.node_id)
+        return hit
 
     # Time and links.
 
-    def _disturb_node(self, fault: Pause | ChangeClock | ResetConnections) -> bool:
+    def _disturb_node(
+        self, fault: Pause | ChangeClock | ResetConnections | TakeSnapshot | MoveListener
+    ) -> bool:
         node = self._node(fault.node_id)
         if node is None or not node.is_up:
             return False
@@ -184,6 +226,14 @@ class Nemesis:
                 node.on_clock_changed()
             case ResetConnections():
                 self._world.network.break_connections(node.node_id)
+            case TakeSnapshot():
+                return not node.is_paused and node.machine.snapshot()
+            case MoveListener():
+                if node.config.address is None:
+                    return False
+                node.stop(is_power_cut=False)
+                node.move_listener()
+                self._world.start_later(node, 0)
             case _:
                 assert_never(fault)
         return True
@@ -203,8 +253,8 @@ class Nemesis:
         return bool(links)
 
 
-def _empty(node: SimNode) -> None:
-    node.disk.capacity_bytes = None
+def _empty(disk: MemoryDisk) -> None:
+    disk.capacity_bytes = None
 
 
 def _resume(node: SimNode, incarnation: int) -> None:

@@ -8,17 +8,26 @@ fetch, silence.
 from __future__ import annotations
 
 import random
+import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chaos.sim.reply_checks import check_reply
 from chaos.sim.scenario import Scenario
 from chaos.sim.timeline import Timeline
 from raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
-from raft.messages import FetchRequest, FetchResponse, Request, Response
-from raft.replica_log import spans_of
+from raft.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+)
+from raft.replica_log import fetched_spans
+from snapshots.format import FOOTER
 
 if TYPE_CHECKING:
     from chaos.sim.node import SimNode
@@ -26,29 +35,41 @@ if TYPE_CHECKING:
 SPIKE_MS_MAX = 1_000
 """How much longer a message takes that is hit by a spike."""
 
+_FOOTER = struct.pack(">BHB", FOOTER, 0, 0)
+"""How a snapshot's footer begins: its kind and three bytes of its length (snapshots.format)."""
+
 Link = tuple[int, int]
 """Sender and receiver."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Call:
-    """One request under way. is_over: its sender has heard the outcome, or waits no more."""
+    """One request under way. is_over: its sender has heard the outcome, or waits no more.
+
+    named_id: what the sender calls the receiver, a stand-in if it does not know its id.
+    """
 
     sender_id: int
     sender_incarnation: int
     receiver_id: int
+    named_id: int
     receiver_incarnation: int
     correlation_id: int
+    request: Request
     tokens: list[int]
     is_over: bool = False
 
 
 class Network:
-    """is_rough: loss, duplication and spikes happen; cuts hold in any case."""
+    """is_rough: loss, duplication and spikes happen; cuts hold in any case.
+
+    nodes: by id; bootstrap_ids: which node a stand-in for a bootstrap server leads to.
+    """
 
     def __init__(self, timeline: Timeline, rng: random.Random, scenario: Scenario) -> None:
         self.is_rough = True
         self.nodes: Mapping[int, SimNode] = {}
+        self.bootstrap_ids: Mapping[int, int] = {}
         self._timeline = timeline
         self._rng = rng
         self._scenario = scenario
@@ -56,21 +77,23 @@ class Network:
         self._calls: dict[int, _Call] = {}  # by token, until the receiver replies
         self._open: dict[int, list[_Call]] = {}  # by sender, those it may still hear of
         self._fetches: dict[Link, _Call] = {}
+        self._outside: dict[int, Callable[[Response], None]] = {}
         self._last_token = 0
 
     # What nodes use.
 
-    def send(
-        self, sender: SimNode, receiver_id: int, correlation_id: int, request: Request
-    ) -> None:
+    def send(self, sender: SimNode, named_id: int, correlation_id: int, request: Request) -> None:
         """A request enters the network."""
+        receiver_id = self.bootstrap_ids.get(named_id, named_id)
         receiver = self.nodes[receiver_id]
         call = _Call(
             sender_id=sender.node_id,
             sender_incarnation=sender.incarnation,
             receiver_id=receiver_id,
+            named_id=named_id,
             receiver_incarnation=receiver.incarnation,
             correlation_id=correlation_id,
+            request=request,
             tokens=[],
         )
         self._open_calls(sender.node_id).append(call)
@@ -95,14 +118,29 @@ class Network:
 
     def reply(self, sender: SimNode, token: int, response: Response) -> None:
         """An answer enters the network."""
+        outside = self._outside.pop(token, None)
+        if outside is not None:
+            outside(response)
+            return
         call = self._calls.pop(token, None)
-        if call is None or call.is_over:
+        if call is None:
             return
         if isinstance(response, FetchResponse) and response.records:
             response = _with_spans(response)
+        elif isinstance(response, FetchSnapshotResponse) and self._is_damaged():
+            response = self._damaged(response)
+        check_reply(sender.world.checks, sender, call.request, response)
+        if call.is_over:
+            return
         for _ in range(self._copies(sender.node_id, call.sender_id)):
-            event = ResponseReceived(sender.node_id, call.correlation_id, response)
+            event = ResponseReceived(call.named_id, call.correlation_id, response)
             self._timeline.after(self.delay_ms(), partial(self._answer, call, event))
+
+    def token_for(self, on_answer: Callable[[Response], None]) -> int:
+        """A token for a request that comes from outside the quorum; its answer goes there."""
+        self._last_token += 1
+        self._outside[self._last_token] = on_answer
+        return self._last_token
 
     def delay_ms(self) -> int:
         """How long the next message takes."""
@@ -146,7 +184,7 @@ class Network:
     def _replace_fetch(self, call: _Call) -> None:
         """A node has one fetch under way to a peer. Of one given up it may hear nothing any more,
         or a late answer."""
-        link = (call.sender_id, call.receiver_id)
+        link = (call.sender_id, call.named_id)
         earlier = self._fetches.get(link)
         self._fetches[link] = call
         if earlier is None or earlier.is_over:
@@ -176,7 +214,7 @@ class Network:
         call.is_over = True
         sender = self.nodes[call.sender_id]
         if sender.incarnation == call.sender_incarnation:
-            sender.deliver(RequestFailed(call.receiver_id, call.correlation_id))
+            sender.deliver(RequestFailed(call.named_id, call.correlation_id))
 
     def _copies(self, sender_id: int, receiver_id: int) -> int:
         if (sender_id, receiver_id) in self._blocked:
@@ -187,6 +225,24 @@ class Network:
             if self._scenario.duplication and self._rng.random() < self._scenario.duplication:
                 return 2
         return 1
+
+    def _is_damaged(self) -> bool:
+        probability = self._scenario.piece_damage
+        return self.is_rough and probability > 0 and self._rng.random() < probability
+
+    def _damaged(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
+        """The piece with a flipped bit, or cut and said to be the last."""
+        data = bytearray(response.data)
+        if not data:
+            return response
+        at = self._rng.randrange(len(data))
+        if self._rng.random() < 0.5:
+            footer = data.find(_FOOTER)
+            if footer >= 0 and self._rng.random() < 0.5:
+                at = footer  # as a file looks whose writer never came to its end
+            return replace(response, data=bytes(data[:at]), size=response.position + at)
+        data[at] ^= 1 << self._rng.randrange(8)
+        return replace(response, data=bytes(data))
 
     def _deliver_later(self, receiver_id: int, incarnation: int, event: Event) -> None:
         receiver = self.nodes[receiver_id]
@@ -201,4 +257,4 @@ class Network:
 
 def _with_spans(response: FetchResponse) -> FetchResponse:
     """The answer as it is decoded at the other end: the spans come from the bytes."""
-    return replace(response, spans=spans_of(response.records))
+    return replace(response, spans=fetched_spans(response.records))

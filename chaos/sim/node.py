@@ -1,21 +1,27 @@
 """One simulated node: the real core over the real log, on a disk in memory.
 
-Does what `raft.node` does, in virtual time: effects in order, the fsync taking a while, a failed
+Does what `raft.node` does, in virtual time: effects in order, disk work taking a while, a failed
 disk ending the process. `start`, `stop` and `_carry_out` are the only places where a process
 begins, ends and acts.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chaos.sim.clock import RATE_EXACT, Alarm, LocalClock
-from chaos.sim.disk import MemoryDisk, PowerCut
+from chaos.sim.clock import Alarm, drawn_clock
+from chaos.sim.disk import PowerCut
+from chaos.sim.disk_effects import carry_out_log_effect, carry_out_snapshot_effect
 from chaos.sim.flusher import Flusher
-from chaos.sim.mirror import Mirror, log_entries, next_digest
+from chaos.sim.machine import StateMachine
+from chaos.sim.mirror import Mirror
+from chaos.sim.recovery import empty_disk, open_node
+from chaos.sim.snapshot_worker import SnapshotWorker
+from chaos.sim.state import ListState
 from raft.core import RaftCore
 from raft.effects import (
     AppendFetched,
@@ -36,25 +42,16 @@ from raft.effects import (
 from raft.events import Event, Propose, Tick
 from raft.model import RaftConfig, VoteState
 from raft.replica_log import ReplicaLog
-from raft.vote_store import VoteStore
-from runtime.errors import InvariantViolated, required
+from raft.snapshot_files import SnapshotFiles
+from runtime.errors import invariant, required
+from runtime.ids import new_uuid
 from storage.batch import build_batch
-from storage.log import Log, LogConfig
 
 if TYPE_CHECKING:
     from chaos.sim.quorum import QuorumWorld
 
-DIRECTORY = "/node/__cluster_metadata-0"
-SEGMENT_BYTES = 3_000
-"""Small, so that every run rolls segments."""
-
-LOG_CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=-1, retention_bytes=-1)
-
 RESTART_MS = 300
 """How long a node stays down that stopped by itself, as a supervisor would have it."""
-
-LOCAL_START_MS_MAX = 1_000_000
-"""A machine's clock counts from some moment of its own."""
 
 
 class SimNode:
@@ -64,28 +61,29 @@ class SimNode:
     saved_vote: as last saved; saving_vote: one being saved when the node stopped.
     is_dark: down with its whole machine, so that peers are not even refused.
     is_removed: down for good; its disk lost what it had vouched for.
+    has_decayed: bits of its disk were flipped, so a snapshot on it may be damaged.
     """
 
     def __init__(self, world: QuorumWorld, config: RaftConfig, rng: random.Random) -> None:
         self.world = world
         self.config = config
         self.rng = rng
-        self.disk = MemoryDisk(rng)
-        drift = world.scenario.drift
-        rate = RATE_EXACT + rng.randint(-drift, drift)
-        self.clock = LocalClock(now_ms=0, local_ms=rng.randrange(LOCAL_START_MS_MAX), rate=rate)
+        self.disk = empty_disk(rng)
+        self.clock = drawn_clock(rng, world.scenario.drift)
         self.incarnation = 0
         self.is_up = self.is_paused = self.is_dark = self.is_removed = False
+        self.has_decayed = False
         self.mirror = Mirror()
         self.durable_end_offset = 0
         self.saved_vote = VoteState()
         self.saving_vote: VoteState | None = None
-        self.applied_end_offset = 0
-        self.applied_digest = 0
         self._held: list[Callable[[], None]] = []
         self._core: RaftCore | None = None
         self._replica_log: ReplicaLog | None = None
+        self._files: SnapshotFiles | None = None
         self._flusher = Flusher(self)
+        self.worker = SnapshotWorker(self)
+        self.machine = StateMachine(self, ListState())
         self._alarm = Alarm(world.timeline, self.clock, self._on_alarm)
 
     @property
@@ -101,6 +99,10 @@ class SimNode:
         return required(self._replica_log, "the node is down")
 
     @property
+    def files(self) -> SnapshotFiles:
+        return required(self._files, "the node is down")
+
+    @property
     def is_leader(self) -> bool:
         return self._core is not None and self._core.is_leader
 
@@ -108,9 +110,14 @@ class SimNode:
     def local_ms(self) -> int:
         return self.clock.local_ms(self.world.timeline.now_ms)
 
+    @property
+    def applied(self) -> ListState:
+        """State of the state machine; of the last process while the node is down."""
+        return self.machine.state
+
     def summary(self) -> str:
         if self._core is not None:
-            return self._core.summary()
+            return f"{self._core.summary()} start={self._core.log.start_offset}"
         return f"node={self.node_id} {'removed' if self.is_removed else 'down'}"
 
     # A process begins and ends.
@@ -125,7 +132,7 @@ class SimNode:
         self.incarnation += 1
         self.is_up, self.is_paused, self.is_dark = True, False, False
         self._flusher = Flusher(self)
-        self.applied_end_offset = self.applied_digest = 0
+        self.worker = SnapshotWorker(self)
         try:
             self._recover()
         except (OSError, PowerCut) as error:
@@ -136,8 +143,9 @@ class SimNode:
     def stop(self, *, is_power_cut: bool) -> None:
         """Lose the process, and with the power whatever the disk had not synced."""
         self.is_up, self.is_dark = False, is_power_cut
-        self._core = self._replica_log = None
+        self._core = self._replica_log = self._files = None
         self._held.clear()
+        self.worker.drop()
         self._alarm.cancel()
         if is_power_cut:
             self.disk.crash()
@@ -146,11 +154,20 @@ class SimNode:
         self.world.on_stopped(self)
 
     def lose_disk(self) -> None:
-        """Have an empty disk from now on, while down. Only for a node that vouched for nothing."""
-        self.disk = MemoryDisk(self.rng)
-        self.mirror, self.durable_end_offset = Mirror(), 0
-        self.saved_vote, self.saving_vote = VoteState(), None
+        """Have an empty disk from now on, while down, and with it another directory id."""
+        invariant(not self.is_up, "a disk is changed while its node is down")
         self.world.checks.forget(self)
+        self.disk = empty_disk(self.rng)
+        self.config = dataclasses.replace(self.config, directory_id=new_uuid(self.rng))
+        self.mirror = Mirror(voters=self.world.disk_settings.static_voters)
+        self.durable_end_offset = 0
+        self.saved_vote, self.saving_vote = VoteState(), None
+        self.has_decayed = False
+
+    def move_listener(self) -> None:
+        """Listen on another port from the next start on."""
+        host, port = required(self.config.address, "only controllers have a listener")
+        self.config = dataclasses.replace(self.config, address=(host, port + 1))
 
     def pause(self) -> None:
         """Stand still, connections up (SIGSTOP)."""
@@ -166,18 +183,15 @@ class SimNode:
                 call()
 
     def _recover(self) -> None:
-        self.disk.make_dirs(DIRECTORY)
-        for parent in ("/", "/node"):  # a folder whose name is not on disk takes its files along
-            self.disk.sync_dir(parent)
-        log = Log.open(self.disk, DIRECTORY, LOG_CONFIG, now_ms=self.local_ms)
-        log.flush()
-        replica_log = ReplicaLog(log, VoteStore(self.disk, DIRECTORY))
+        opened = open_node(self.disk, self.world.disk_settings, now_ms=self.local_ms)
+        replica_log = opened.metadata.replica_log
         vote_state = replica_log.vote_store.load()
-        mirror = Mirror(log_entries(log, log.start_offset, log.end_offset))
-        self.world.checks.on_recovered(self, mirror, vote_state)
-        self.mirror, self.durable_end_offset = mirror, mirror.end_offset
+        self.world.snapshot_checks.on_opened(self, opened)
+        self.world.checks.on_recovered(self, opened.mirror, vote_state)
+        self.mirror = opened.mirror
+        self.durable_end_offset = opened.mirror.end_offset
         self.saved_vote, self.saving_vote = vote_state, None
-        self._replica_log = replica_log
+        self._replica_log, self._files = replica_log, opened.metadata.files
         self._core = RaftCore(
             self.config,
             vote_state=vote_state,
@@ -185,12 +199,17 @@ class SimNode:
             rng=self.rng,
             now_ms=self.local_ms,
         )
+        self.machine = StateMachine(self, opened.state)
+        self.world.checks.on_applied(self)
+        self.world.checks.on_log_changed(self)
 
     def die(self, error: OSError | PowerCut) -> None:
         """The driver's rule: a disk that fails ends the process, which recovers from what is there.
 
         After a failed fsync the kernel may have dropped what it could not write.
         """
+        if isinstance(error, OSError) and error.errno not in (errno.EIO, errno.ENOSPC):
+            raise error  # not a disk that failed: the code asked it for what cannot be
         self.world.note(self, f"dies of {error}")
         is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         self.stop(is_power_cut=not is_full)
@@ -208,7 +227,7 @@ class SimNode:
         self._step(event)
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Let a client's call happen now, or once the node goes on; never if it stops before."""
+        """Let a call happen now, or once the node goes on; never if it stops before."""
         if self.is_paused:
             self._held.append(call)
         elif self.is_up:
@@ -266,7 +285,7 @@ class SimNode:
                 self._flusher.flush(effect)
             case HighWatermarkAdvanced(high_watermark):
                 world.checks.on_committed(self, high_watermark)
-                self._apply(high_watermark)
+                self.machine.apply(high_watermark)
                 world.clients.on_committed(self, high_watermark)
             case LeaderChanged():
                 world.checks.on_leader_changed(self, effect)
@@ -285,20 +304,6 @@ class SimNode:
                 | AppendFetched()
                 | TruncateLog()
             ):
-                if isinstance(effect, TruncateLog):
-                    # What is being cut is no longer vouched for, whether or not the cut succeeds.
-                    self.durable_end_offset = min(self.durable_end_offset, effect.end_offset)
-                self.replica_log.carry_out(effect, wall_ms=self.local_ms)
-                self.mirror.carry_out(effect)
-                world.checks.on_log_changed(self)
+                carry_out_log_effect(self, effect)
             case _:
-                raise InvariantViolated(f"the simulator cannot carry out {effect}")
-
-    def _apply(self, high_watermark: int) -> None:
-        """The state machine: a digest of what the log really holds, read back from its bytes."""
-        log = self.replica_log.log
-        digest = self.applied_digest
-        for epoch, value in log_entries(log, self.applied_end_offset, high_watermark):
-            digest = next_digest(digest, epoch, value)
-        self.applied_end_offset, self.applied_digest = high_watermark, digest
-        self.world.checks.on_applied(self)
+                carry_out_snapshot_effect(self, effect)

@@ -8,21 +8,23 @@ is judged. Facts and limits: ../../docs/protocol/simulation.md.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
 from chaos.sim import scenario as scenarios
+from chaos.sim.changes import Operator
 from chaos.sim.checks import SeedFailed, check, failure_name
 from chaos.sim.clients import Clients
+from chaos.sim.configs import configs_of, first_voters_of, stand_in
 from chaos.sim.nemesis import Nemesis
 from chaos.sim.network import Network
 from chaos.sim.node import SimNode
 from chaos.sim.quorum_checks import QuorumChecks
+from chaos.sim.recovery import DiskSettings, format_voters
 from chaos.sim.scenario import Scenario, scenario_of
+from chaos.sim.state import VoterKeys, is_among, keys_of_set, most_of
 from chaos.sim.timeline import Timeline
-from raft.model import RaftConfig
-from runtime.ids import new_uuid, uuid_text
 
 HEAL_BOUND_MS = 20_000
 """Virtual time in which a healed quorum must have a leader, serve a client and have equal logs."""
@@ -43,7 +45,8 @@ class QuorumOutcome:
 
     virtual_ms: how long it took in virtual time, healed_ms of which after healing. operations:
     clients' operations by outcome. stale_reads: leader reads that a deposed leader answered with
-    less than was acknowledged elsewhere. faults: by kind, those that hit something.
+    less than was acknowledged elsewhere. faults: by kind, those that hit something. tally: what
+    became of snapshots and of changes to the voter set.
     """
 
     seed: int
@@ -56,6 +59,7 @@ class QuorumOutcome:
     operations: dict[str, int]
     stale_reads: int
     faults: dict[str, int]
+    tally: dict[str, int]
     digest: int
 
 
@@ -76,6 +80,9 @@ def run_scenario(scenario: Scenario) -> QuorumOutcome:
     except Exception as error:  # whatever breaks in a run is what the run found
         name = failure_name(error)
         raise SeedFailed(name, _report(world, name, error)) from error
+    finally:
+        for node in world.nodes.values():
+            node.worker.drop()
 
 
 def _report(world: QuorumWorld, name: str, error: Exception) -> str:
@@ -103,22 +110,31 @@ class QuorumWorld:
         self.scenario = scenario
         self.timeline = Timeline()
         self.network = Network(self.timeline, self._generator("network"), scenario)
-        self.checks = QuorumChecks(self.voters_in_force)
-        self.clients = Clients(self, self._generator("clients"))
-        self.nemesis = Nemesis(self)
+        self.tally: Counter[str] = Counter()
         self._disk_rng = self._generator("disks")
-        self._voters = tuple(range(1, scenario.voters + 1))
-        cluster_id = uuid_text(new_uuid(self._generator("ids")))
+        configs = configs_of(scenario, self._generator("ids"))
+        first_voters = first_voters_of(scenario, configs)
+        first_keys = keys_of_set(first_voters)
+        self.disk_settings = DiskSettings(
+            static_voters=frozenset() if scenario.is_dynamic else first_keys,
+            retention_bytes=scenario.retention_bytes,
+        )
+        self.checks = QuorumChecks(self.disk_settings, first_keys)
+        self.snapshot_checks, self.voter_checks = self.checks.snapshots, self.checks.voters
+        self.clients = Clients(self, self._generator("clients"))
+        self.operator = Operator(self, self._generator("operator"))
+        self.nemesis = Nemesis(self)
         self.nodes = {
-            node_id: SimNode(
-                self,
-                RaftConfig(node_id=node_id, cluster_id=cluster_id, voters=self._voters),
-                self._generator(f"node-{node_id}"),
-            )
-            for node_id in scenario.node_ids
+            node_id: SimNode(self, config, self._generator(f"node-{node_id}"))
+            for node_id, config in configs.items()
         }
+        if scenario.is_dynamic:
+            for node_id in first_voters.ids:
+                format_voters(self.nodes[node_id].disk, first_voters)
         self.network.nodes = self.nodes
+        self.network.bootstrap_ids = {stand_in(i): i for i in scenario.controller_ids}
         self.checks.nodes = list(self.nodes.values())
+        self._is_repaired = False
 
     def run(self) -> QuorumOutcome:
         """Both phases. Raises InvariantViolated, or whatever a bug raises."""
@@ -133,6 +149,7 @@ class QuorumWorld:
         self.clients.interval_ms = max(self.clients.interval_ms, HEALED_INTERVAL_MS)
         self._converge()
         self.checks.converged()
+        self.voter_checks.check_changes(self.operator.changes)
         self.clients.check_history()
         return QuorumOutcome(
             seed=self.scenario.seed,
@@ -145,22 +162,48 @@ class QuorumWorld:
             operations=self.clients.outcome_counts(),
             stale_reads=self.clients.stale_count(),
             faults=dict(sorted(self.nemesis.struck.items())),
+            tally=dict(sorted({**self.tally, **self.operator.outcome_counts()}.items())),
             digest=timeline.digest,
         )
 
     # What the parts use.
 
-    def voters_in_force(self, node: SimNode) -> Collection[int]:
-        """Ids of the voters in force at a node: whom it needs a majority of to commit."""
-        return node.core.voter_set.ids
+    def living_disks(self) -> VoterKeys:
+        """Disks that are there, or will be again, by node and directory id."""
+        nodes = [node for node in self.nodes.values() if not node.is_removed]
+        return frozenset((node.node_id, node.config.directory_id) for node in nodes)
 
-    def is_voter(self, node: SimNode) -> bool:
-        """Whether the node vouches for what it holds."""
-        return node.node_id in self._voters
+    def can_bear(self, voters: VoterKeys) -> bool:
+        """Whether a majority of these voters have their disks."""
+        return _living(voters, self.living_disks()) >= most_of(len(voters))
+
+    def may_vote(self, node: SimNode) -> bool:
+        """Whether the node, with its disk, is a voter somewhere, or may be."""
+        sets = self.voter_checks.possible_sets()
+        return any(is_among(keys, node.node_id, node.config.directory_id) for keys in sets)
+
+    def can_spare(self, node: SimNode) -> bool:
+        """Whether every voter set that is in force, or may be, can do without the node's disk.
+
+        Raft loses nothing if a disk of a minority is lost and never votes again. If every set that
+        may be in force keeps a majority, there is always one that can elect and commit.
+        """
+        disks = self.living_disks() - {(node.node_id, node.config.directory_id)}
+        return all(
+            _living(keys, disks) >= most_of(len(keys))
+            for keys in self.voter_checks.possible_sets()
+            if is_among(keys, node.node_id, node.config.directory_id)
+        )
 
     def fsync_ms(self) -> int:
         """How long the next fsync takes."""
         return self._disk_rng.randint(0, self.scenario.fsync_ms_max)
+
+    def disk_call_ms(self, operation: str) -> int:
+        """How long the next disk call on a snapshot takes."""
+        if operation in ("sync", "sync_dir"):
+            return self.fsync_ms()
+        return self._disk_rng.randint(0, self.scenario.fsync_ms_max // 10)
 
     def note(self, node: SimNode, text: str) -> None:
         """A line of the trace."""
@@ -198,7 +241,9 @@ class QuorumWorld:
                 + "; ".join(node.summary() for node in self.nodes.values()),
             )
             timeline.run_until(timeline.now_ms + HEAL_STEP_MS)
-            if len(self.checks.acknowledged) > acknowledged:
+            if not self._is_repaired:
+                self._is_repaired = not self.scenario.is_dynamic or self.operator.repair()
+            elif len(self.checks.acknowledged) > acknowledged:
                 self.clients.is_busy = False
 
     def _is_converged(self) -> bool:
@@ -210,6 +255,11 @@ class QuorumWorld:
             return False
         end_offset = leaders[0].mirror.end_offset
         return all(
-            node.mirror.end_offset == end_offset and node.applied_end_offset == end_offset
+            node.mirror.end_offset == end_offset and node.applied.end_offset == end_offset
             for node in nodes
         )
+
+
+def _living(voters: VoterKeys, disks: VoterKeys) -> int:
+    """How many of these voters have their disks."""
+    return sum(is_among({key}, *disk) for key in voters for disk in disks)

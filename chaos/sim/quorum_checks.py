@@ -6,76 +6,95 @@ are compared by digests of their prefixes, so a check costs no walk over them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.sim.checks import CheckFailed, check
-from chaos.sim.mirror import VALUE_PREFIX, Mirror
-from raft.effects import LeaderChanged
+from chaos.sim.mirror import Mirror
+from chaos.sim.recovery import DiskSettings
+from chaos.sim.snapshot_checks import SnapshotChecks
+from chaos.sim.state import VALUE_PREFIX, VoterKeys, is_among, most_of
+from chaos.sim.voter_checks import VoterChecks, Votes, named
+from raft.effects import AppendVoters, LeaderChanged
 from raft.model import VoteState
-from raft.quorum import majority
-from runtime.ids import NO_NODE
+from raft.roles.states import Follower
+from runtime.ids import NO_NODE, UUID_ZERO
 
 if TYPE_CHECKING:
     from chaos.sim.node import SimNode
 
-VotersInForce = Callable[["SimNode"], Collection[int]]
-"""Ids of the voters whose majority a node needs that commits now."""
-
 
 class QuorumChecks:
-    """Remembers what was seen and compares.
+    """Remembers what was seen and compares. snapshots, voters: the checks of those.
 
     leaders: epoch to node. committed: as first seen below a high watermark; committed_in: epoch to
-    the end offset of what its leader committed. votes: (node, epoch) to the vote given.
+    the end offset of what its leader committed. votes: epoch to the votes given in it.
     acknowledged: offset to value told to a client.
     """
 
-    def __init__(self, voters_in_force: VotersInForce) -> None:
-        self._voters_in_force = voters_in_force
+    def __init__(self, settings: DiskSettings, first_voters: VoterKeys) -> None:
         self.leaders: dict[int, int] = {}
-        self.committed = Mirror()
+        self.committed = Mirror(voters=first_voters)
+        self.snapshots = SnapshotChecks(self.committed, settings)
+        self.voters = VoterChecks(self.committed)
         self.committed_in: dict[int, int] = {}
-        self.votes: dict[tuple[int, int], int] = {}
+        self.votes: defaultdict[int, Votes] = defaultdict(dict)
         self.epochs: dict[int, int] = {}
         self.high_watermarks: dict[tuple[int, int], int] = {}
         self.acknowledged: dict[int, bytes] = {}
         self.nodes: list[SimNode] = []
+        self._lost: list[Holder] = []
 
     def committed_values(self) -> list[bytes]:
         """The replicated list: what clients appended, in the order of the log."""
         return [v for _, v in self.committed.entries if v.startswith(VALUE_PREFIX)]
 
     def forget(self, node: SimNode) -> None:
-        """An observer lost its disk: what it knew begins anew."""
+        """The node has another, empty disk: what it knew begins anew."""
+        self._lost.append(_holder(node))
         self.epochs.pop(node.node_id, None)
+        self.snapshots.forget(node)
 
     def after_event(self, node: SimNode) -> None:
-        """MonotonicEpoch, in memory."""
-        epoch = node.core.epoch
+        """MonotonicEpoch, in memory; and nobody follows itself."""
+        epoch, role = node.core.epoch, node.core.role
+        check(
+            not isinstance(role, Follower) or role.leader_id != node.node_id,
+            "FollowsItself",
+            node.summary(),
+        )
         known = self.epochs.get(node.node_id, 0)
         if epoch < known:
             raise CheckFailed("MonotonicEpoch", f"epoch fell from {known}: {node.summary()}")
         self.epochs[node.node_id] = epoch
+        self.snapshots.after_event(node)
+        self.voters.after_event(node)
 
     def on_recovered(self, node: SimNode, mirror: Mirror, vote_state: VoteState) -> None:
         """DurableSurvives: what was fsynced, log and vote, is there after a stop."""
         end_offset = node.durable_end_offset
+        # A log that begins anew was judged with its snapshot.
         check(
-            mirror.digest_at(end_offset) == node.mirror.digest_at(end_offset),
+            self.snapshots.is_begun_anew(node, mirror)
+            or mirror.digest_at(end_offset) == node.mirror.digest_at(end_offset),
             "DurableSurvives",
             f"node {node.node_id} had fsynced {end_offset} records and came back with "
             f"{mirror.end_offset}, the first to differ at {mirror.differs_at(node.mirror)}",
         )
         check(
-            vote_state in (node.saved_vote, node.saving_vote),
+            any(
+                saved is not None and _is_same_state(saved, vote_state)
+                for saved in (node.saved_vote, node.saving_vote)
+            ),
             "DurableSurvives",
             f"node {node.node_id} came back with {vote_state}, had saved {node.saved_vote}",
         )
         self.on_vote_state(node, vote_state)
 
     def on_vote_state(self, node: SimNode, state: VoteState) -> None:
-        """MonotonicEpoch on disk, and VotedOnce: a vote is never another one in that epoch."""
+        """MonotonicEpoch on disk, and VotedOnce: a vote is never another one in that epoch. The
+        vote is the disk's: a node with another disk votes, if at all, as somebody else."""
         known = self.epochs.get(node.node_id, 0)
         check(
             state.epoch >= known,
@@ -84,11 +103,13 @@ class QuorumChecks:
         )
         if state.voted_id == NO_NODE:
             return
-        vote = self.votes.setdefault((node.node_id, state.epoch), state.voted_id)
+        own = node.node_id, node.config.directory_id
+        vote = state.voted_id, state.voted_directory_id
+        first = self.votes[state.epoch].setdefault(own, vote)
         check(
-            vote == state.voted_id,
+            _is_same_vote(first, vote),
             "VotedOnce",
-            f"node {node.node_id} voted twice in epoch {state.epoch}: {vote}, {state.voted_id}",
+            f"node {node.node_id} voted twice in epoch {state.epoch}: {first[0]}, {vote[0]}",
         )
 
     def on_leader_changed(self, node: SimNode, change: LeaderChanged) -> None:
@@ -112,14 +133,26 @@ class QuorumChecks:
                 f"leader {node.node_id} of epoch {change.epoch} lacks committed entries: the first "
                 f"of {end_offset} at {node.mirror.differs_at(self.committed)}",
             )
+            self.voters.on_leader(node, change, self.votes[change.epoch])
+
+    def on_changing_voters(self, node: SimNode, effect: AppendVoters) -> None:
+        """A leader is about to append another voter set."""
+        has_committed = effect.epoch in self.committed_in
+        self.voters.on_appending(node, effect, has_committed=has_committed)
 
     def on_log_changed(self, node: SimNode) -> None:
         """LogMatching: equal epoch at equal offset means equal logs up to there."""
+        self.voters.on_log_changed(node)
         for other in self.nodes:
             if other is node:
                 continue
             end_offset = node.mirror.agreed_end(other.mirror)
-            if node.mirror.digest_at(end_offset) != other.mirror.digest_at(end_offset):
+            digest, other_digest = (
+                node.mirror.digest_at(end_offset),
+                other.mirror.digest_at(end_offset),
+            )
+            # None: the one begins behind what the other has.
+            if digest != other_digest and None not in (digest, other_digest):
                 first, second = sorted((node.node_id, other.node_id))
                 raise CheckFailed(
                     "LogMatching",
@@ -170,11 +203,13 @@ class QuorumChecks:
             self.committed_in[last[0]] = high_watermark
 
     def on_applied(self, node: SimNode) -> None:
-        """StateMachinesAgree: equal digests at equal offsets, of bytes read back from the log."""
+        """StateMachinesAgree: equal digests at equal offsets, of bytes read back from snapshot and
+        log."""
+        state = node.applied
         check(
-            node.applied_digest == self.committed.digest_at(node.applied_end_offset),
+            state.digest == self.committed.digest_at(state.end_offset),
             "StateMachinesAgree",
-            f"the state of node {node.node_id} at {node.applied_end_offset} is not the others'",
+            f"the state of node {node.node_id} at {state.end_offset} is not the others'",
         )
 
     def acknowledge(self, offset: int, value: bytes) -> None:
@@ -199,6 +234,7 @@ class QuorumChecks:
                 f"node {node.node_id} does not hold what is committed: the first of {end_offset} "
                 f"at {node.mirror.differs_at(self.committed)}",
             )
+        self.voters.converged(self.nodes)
         for offset, value in self.acknowledged.items():
             entry = self.committed.entry(offset)
             check(
@@ -209,16 +245,46 @@ class QuorumChecks:
 
     def _held_by_majority(self, leader: SimNode, end_offset: int) -> None:
         digest = leader.mirror.digest_at(end_offset)
-        voters = self._voters_in_force(leader)
+        voters = leader.mirror.voters
+        # A disk that was lost since has held it all the same, and never votes for a log without it.
         holders = [
-            node.node_id
-            for node in self.nodes
-            if node.node_id in voters
-            and node.durable_end_offset >= end_offset
-            and node.mirror.digest_at(end_offset) == digest
+            holder.disk[0]
+            for holder in [*map(_holder, self.nodes), *self._lost]
+            if is_among(voters, *holder.disk)
+            and holder.durable_end_offset >= end_offset
+            and holder.mirror.digest_at(end_offset) == digest
         ]
         check(
-            len(holders) >= majority(len(voters)),
+            len(holders) >= most_of(len(voters)),
             "MajorityReachedHighWatermark",
-            f"offset {end_offset - 1} is committed, but only {holders} hold it on disk",
+            f"offset {end_offset - 1} is committed, but only {holders} hold it on disk of the "
+            f"voters {named(voters)}",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """What one disk holds, or held when it was lost. disk: node and directory id."""
+
+    disk: tuple[int, bytes]
+    mirror: Mirror
+    durable_end_offset: int
+
+
+def _holder(node: SimNode) -> Holder:
+    return Holder(
+        disk=(node.node_id, node.config.directory_id),
+        mirror=node.mirror,
+        durable_end_offset=node.durable_end_offset,
+    )
+
+
+def _is_same_vote(one: tuple[int, bytes], other: tuple[int, bytes]) -> bool:
+    # With static voters the vote file does not name the candidate's disk.
+    return one[0] == other[0] and (one[1] == other[1] or UUID_ZERO in (one[1], other[1]))
+
+
+def _is_same_state(one: VoteState, other: VoteState) -> bool:
+    return (one.epoch, one.leader_id) == (other.epoch, other.leader_id) and _is_same_vote(
+        (one.voted_id, one.voted_directory_id), (other.voted_id, other.voted_directory_id)
+    )

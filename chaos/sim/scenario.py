@@ -12,13 +12,18 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.sim import faults
-from chaos.sim.faults import KINDS, ScheduledFault, draw_schedule
+from chaos.sim import fault_draws
+from chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
+from chaos.sim.faults import ScheduledFault
 from runtime.errors import ConfigError
 
 DURATION_MS = 20_000
 VOTERS_MAX = 9
+CANDIDATES_MAX = 9
 OBSERVERS_MAX = 9
+
+WHOLE_SNAPSHOT = 1 << 20
+"""More than any snapshot here has: one piece is the whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +37,17 @@ class Scenario:
     drift: how far clocks may be off, in thousandths.
     propose_interval_ms: clients ask so often.
     quiet_ms: for so long clients append, for so long they only read, in turn; 0: no quiet times.
+    is_dynamic: kraft.version 1: the voters come from the log, and may change.
+    candidates: controllers that do not vote at first.
+    snapshot_every: a node snapshots after about so many records; 0: never.
+    snapshot_chunk_bytes: what one FetchSnapshot brings at most. piece_damage: it comes damaged,
+        or cut where the file seems to end.
+    retention_bytes: log and snapshots above it lose their oldest snapshots, all but two.
     """
 
     seed: int
     voters: int = 3
+    candidates: int = 0
     observers: int = 1
     duration_ms: int = DURATION_MS
     delay_ms_max: int = 5
@@ -46,12 +58,22 @@ class Scenario:
     drift: int = 0
     propose_interval_ms: int = 40
     quiet_ms: int = 0
+    is_dynamic: bool = False
+    snapshot_every: int = 0
+    snapshot_chunk_bytes: int = WHOLE_SNAPSHOT
+    piece_damage: float = 0.0
+    retention_bytes: int = 0
     faults: tuple[ScheduledFault, ...] = ()
 
     @property
     def node_ids(self) -> range:
-        """Voters first, then observers."""
-        return range(1, self.voters + self.observers + 1)
+        """Voters first, then candidates, then observers."""
+        return range(1, self.voters + self.candidates + self.observers + 1)
+
+    @property
+    def controller_ids(self) -> range:
+        """Those that vote or may come to vote."""
+        return range(1, self.voters + self.candidates + 1)
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -69,8 +91,17 @@ def scenario_of(seed: int) -> Scenario:
         drift=rng.choice((0, 10, 50)),
         propose_interval_ms=rng.choice((20, 40, 100)),
         quiet_ms=rng.choice((0, 0, 1_100)),
+        is_dynamic=rng.random() < 0.5,
+        snapshot_every=rng.choice((0, 10, 30, 100)),
+        snapshot_chunk_bytes=rng.choice((16, 60, WHOLE_SNAPSHOT)),
+        piece_damage=rng.choice((0.0, 0.0, 0.05)),
+        retention_bytes=rng.choice((0, 0, 2_000, 10_000)),
     )
     kinds = [kind for kind in KINDS if rng.random() < 0.5]
+    if scenario.is_dynamic:
+        scenario = dataclasses.replace(scenario, candidates=rng.choice((0, 1, 2)))
+    else:
+        kinds = [kind for kind in kinds if kind not in VOTER_KINDS]
     schedule = draw_schedule(
         rng,
         node_ids=scenario.node_ids,
@@ -88,7 +119,7 @@ def to_json(scenario: Scenario) -> str:
         for field in dataclasses.fields(scenario)
         if field.name != "faults"
     }
-    schedule = [faults.to_json(scheduled) for scheduled in scenario.faults]
+    schedule = [fault_draws.to_json(scheduled) for scheduled in scenario.faults]
     return json.dumps({**fields, "faults": schedule})
 
 
@@ -96,12 +127,19 @@ def from_json(text: str) -> Scenario:
     """The scenario in a JSON object. Raises ConfigError naming what is wrong."""
     try:
         fields: dict[str, Any] = dict(json.loads(text))
-        schedule = tuple(faults.from_json(item) for item in fields.pop("faults", ()))
+        schedule = tuple(fault_draws.from_json(item) for item in fields.pop("faults", ()))
         scenario = Scenario(**fields, faults=schedule)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"not a scenario of the simulator: {error}") from error
-    if not 1 <= scenario.voters <= VOTERS_MAX or not 0 <= scenario.observers <= OBSERVERS_MAX:
+    if not (
+        1 <= scenario.voters <= VOTERS_MAX
+        and 0 <= scenario.candidates <= CANDIDATES_MAX
+        and 0 <= scenario.observers <= OBSERVERS_MAX
+    ):
         raise ConfigError(
-            f"a scenario has 1 to {VOTERS_MAX} voters and 0 to {OBSERVERS_MAX} observers"
+            f"a scenario has 1 to {VOTERS_MAX} voters, up to {CANDIDATES_MAX} candidates and up to "
+            f"{OBSERVERS_MAX} observers"
         )
+    if scenario.candidates and not scenario.is_dynamic:
+        raise ConfigError("candidates need dynamic voters (is_dynamic)")
     return scenario

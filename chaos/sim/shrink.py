@@ -14,7 +14,7 @@ from typing import Any
 
 from chaos.sim.checks import SeedFailed
 from chaos.sim.quorum import run_scenario
-from chaos.sim.scenario import Scenario
+from chaos.sim.scenario import WHOLE_SNAPSHOT, Scenario
 
 RUNS_MAX = 400
 """Runs spent on one failure."""
@@ -22,10 +22,14 @@ RUNS_MAX = 400
 DURATION_MS_MIN = 200
 
 _GENTLER: tuple[tuple[str, Any], ...] = (
+    ("snapshot_every", 0),
+    ("is_dynamic", False),
+    ("candidates", 0),
     ("observers", 0),
     ("voters", 1),
     ("voters", 3),
     ("loss", 0.0),
+    ("piece_damage", 0.0),
     ("duplication", 0.0),
     ("spike", 0.0),
     ("drift", 0),
@@ -34,7 +38,13 @@ _GENTLER: tuple[tuple[str, Any], ...] = (
     ("delay_ms_max", 1),
     ("delay_ms_max", 5),
     ("propose_interval_ms", 200),
+    ("snapshot_chunk_bytes", WHOLE_SNAPSHOT),
+    ("retention_bytes", 0),
 )
+"""Tried in this order if it is less than the scenario has; see _GREATER."""
+
+_GREATER = frozenset({"propose_interval_ms", "snapshot_chunk_bytes"})
+"""Of these more is gentler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +79,8 @@ class _Search:
             self.best, self.failure = candidate, failure
             self._note(
                 f"run {self.runs}: {len(candidate.faults)} faults, {candidate.duration_ms} ms, "
-                f"{candidate.voters} voters, {candidate.observers} observers"
+                f"{candidate.voters} voters, {candidate.candidates} candidates, "
+                f"{candidate.observers} observers"
             )
             return True
         return False
@@ -92,7 +103,7 @@ def shrink(scenario: Scenario, note: Callable[[str], None]) -> Shrunk | None:
         is_smaller = _fewer_faults(search)
         is_smaller |= _shorter(search)
         for field, value in _GENTLER:
-            if getattr(search.best, field) > value or field == "propose_interval_ms":
+            if getattr(search.best, field) > value or field in _GREATER:
                 is_smaller |= search.take(**{field: value})
     return Shrunk(scenario=search.best, failure=search.failure, runs=search.runs)
 

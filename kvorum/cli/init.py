@@ -60,6 +60,10 @@ def init(
     from runtime.errors import ConfigError
 
     try:
+        if host == "" or port == 0:
+            raise ConfigError("--host and --port must not be empty")
+        if again is not None and add is not None:
+            raise ConfigError("give --add or --again, not both")
         if again is not None:
             nodes = [prepare_again(folder, node_id=again, rng=random.SystemRandom())]
         elif add is not None:

@@ -18,10 +18,9 @@ from kvorum.cli.common import (
 )
 
 ASK_AGAIN_S = 0.2
-CHANGE_TIMEOUT_S = 60.0
 
 _ID = click.option(
-    "--id", "node_id", type=click.IntRange(min=0), required=True, help="Of the node."
+    "--id", "node_id", type=click.IntRange(0, (1 << 31) - 1), required=True, help="Of the node."
 )
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Check and show, change nothing.")
 
@@ -56,30 +55,41 @@ def remove_voter(node_id: int, dry_run: bool, **options: Any) -> None:
 def change(
     options: dict[str, Any], make_request: Callable[[Any], Any], method: str, dry_run: bool
 ) -> None:
-    """Send a change of the voter set to the leader until it is made or refused for good."""
+    """Send a change of the voter set to the leader until it is made or refused for good.
+
+    A refusal that may pass, as of a node that still catches up, is tried again as long as there
+    is progress within the time allowed.
+    """
     from kvorum.cli.backends import open_controllers
     from runtime.errors import ErrorCode
 
     client = open_controllers(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
     )
-    deadline = time.monotonic() + max(CHANGE_TIMEOUT_S, options["timeout"])
+    deadline = time.monotonic() + options["timeout"]
     progress = _Progress()
     while True:
         leader = client.describe()
         request = make_request(leader)
-        progress.show(leader, request)
-        reply = _call(client, leader, method, request)
+        if progress.show(leader, request):
+            deadline = time.monotonic() + options["timeout"]
+        left_s = max(deadline - time.monotonic(), ASK_AGAIN_S)
+        reply = _call(client, leader, method, request, left_s)
         code = ErrorCode.NONE if reply is None else ErrorCode(reply.error)
         if reply is not None and code is ErrorCode.NONE:
             break
         passing = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
         reason = "the leader went away" if reply is None else reply.message
         if (reply is not None and code not in passing) or time.monotonic() > deadline or dry_run:
-            exit_code = EXIT_NO_QUORUM if reply is None else EXIT_FAILED
-            raise CommandFailed(f"{code.name}: {reason}", exit_code)
+            if reply is None:
+                raise CommandFailed(
+                    "the leader gave no answer in time; the change may still come true: see "
+                    "kvorum quorum status",
+                    EXIT_NO_QUORUM,
+                )
+            raise CommandFailed(f"{code.name}: {reason}", EXIT_FAILED)
         time.sleep(ASK_AGAIN_S)
-    before = [v.node_id for v in leader.voters]
+    before = sorted(v.node_id for v in leader.voters)
     row = {
         "changed": not dry_run,
         "voters_before": before,
@@ -89,7 +99,7 @@ def change(
     show(options["output"], row)
 
 
-def _call(client: Any, leader: Any, method: str, request: Any) -> Any:
+def _call(client: Any, leader: Any, method: str, request: Any, timeout_s: float) -> Any:
     """The leader's answer, None if it went away before it gave one."""
     import grpc
 
@@ -98,7 +108,7 @@ def _call(client: Any, leader: Any, method: str, request: Any) -> Any:
     address = client.address_of(leader.leader_id)
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:
-            return getattr(pb_grpc.RaftStub(channel), method)(request, timeout=CHANGE_TIMEOUT_S)
+            return getattr(pb_grpc.RaftStub(channel), method)(request, timeout=timeout_s)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                 raise CommandFailed(
@@ -111,9 +121,15 @@ def _call(client: Any, leader: Any, method: str, request: Any) -> Any:
 def _add_request(leader: Any, node_id: int, dry_run: bool) -> Any:
     from kvorum.rpc import raft_pb2 as pb
 
-    if any(voter.node_id == node_id for voter in leader.voters):
-        raise CommandFailed(f"DUPLICATE_VOTER: node {node_id} is a voter already")
     found = [o for o in leader.observers if o.node_id == node_id]
+    if any(voter.node_id == node_id for voter in leader.voters):
+        hint = ""
+        if found:
+            hint = (
+                ", with another directory than the one that runs now; if that disk is lost, "
+                f"remove it first: kvorum quorum remove-voter --id {node_id}"
+            )
+        raise CommandFailed(f"DUPLICATE_VOTER: node {node_id} is a voter already{hint}")
     if not found:
         known = sorted(o.node_id for o in leader.observers if o.address)
         raise CommandFailed(
@@ -150,10 +166,11 @@ class _Progress:
     def __init__(self) -> None:
         self._said = ""
 
-    def show(self, leader: Any, request: Any) -> None:
+    def show(self, leader: Any, request: Any) -> bool:
+        """Say it if it is new; whether it is."""
         voter = getattr(request, "voter", None)
         if voter is None:
-            return
+            return False
         end = next(v.log_end_offset for v in leader.voters if v.node_id == leader.leader_id)
         for replica in leader.observers:
             if (replica.node_id, replica.directory_id) == (voter.node_id, voter.directory_id):
@@ -162,3 +179,5 @@ class _Progress:
                 if text != self._said:
                     self._said = text
                     click.echo(text, err=True)
+                    return True
+        return False

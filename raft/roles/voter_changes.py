@@ -115,7 +115,10 @@ def _after_add(
 ) -> VoterSet | Rejected:
     voter = request.voter
     if core.voter_set.get(voter.node_id) is not None:
-        return Rejected(ErrorCode.DUPLICATE_VOTER, f"node {voter.node_id} is a voter already")
+        return Rejected(
+            ErrorCode.DUPLICATE_VOTER,
+            f"node {voter.node_id} is a voter already; if its disk is lost, remove it first",
+        )
     unfit = _unfit(voter)
     if unfit is not None:
         return unfit

@@ -91,7 +91,7 @@ def test_known_cluster_keeps_its_id_and_may_gain_brokers(tmp_path):
         ({"controller.quorum.voters": "h:1"}, "must be of the form id@host:port"),
         ({"controller.quorum.voters": "1@h:1,1@h:2"}, "names node 1 twice"),
         ({"peer.address.overrides": "x=h:1"}, "must be of the form id=host:port"),
-        ({"controller.quorum.fetch.timeout.ms": 100}, "must hold, got 250, 800, 100"),
+        ({"controller.quorum.fetch.timeout.ms": 100}, "must hold, got 400, 800, 100"),
         ({"cluster.id": "kvorum"}, "not a uuid: 'kvorum'"),
     ],
 )

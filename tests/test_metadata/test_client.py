@@ -193,3 +193,15 @@ def test_controllers_that_refuse_the_connection_are_all_missing():
 
     message = f"no quorum: 0 of 1 voters reachable, missing 1 at {address}; epoch unknown; need 1"
     assert run(ask()) == Rejected(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+def test_late_word_of_a_bootstrap_server_is_not_followed():
+    # 1. A bootstrap server is asked under its stand-in id, 2. the voter set takes the place of the
+    # stand-ins, 3. its answer comes: nobody has a channel to -2 any more.
+    client = ControllerClient({-2: "127.0.0.1:1", -3: "127.0.0.1:2"})
+    client.note_active(-2)
+    client.update_addresses({1: "127.0.0.1:1", 2: "127.0.0.1:2"})
+    client.note_active(-2)
+    assert client.next_target() in (1, 2)
+    client.note_active(2)
+    assert client.next_target() == 2

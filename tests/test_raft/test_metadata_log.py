@@ -226,10 +226,19 @@ def test_a_snapshot_below_where_the_log_begins_serves_nobody():
     place.take(3)
     place.take(9, epoch=2)
     place.trim(9)
+    VoteStore(place.disk, FOLDER).save(VoteState(2))
     place.disk.crash()
     opened = run_now(open_metadata_log(place.disk, FOLDER, place.files, is_dynamic=False, now_ms=0))
     assert opened.replica_log.snapshots == (OffsetAndEpoch(9, 2),)
     assert not place.disk.exists(place.path(OffsetAndEpoch(3, 1)))
+
+
+def test_a_log_without_its_state_file_is_refused():
+    # The file is written before the first record: without it the node has forgotten its votes.
+    place = with_ten_records()
+    place.disk.remove(f"{FOLDER}/quorum-state")
+    with pytest.raises(CorruptData, match="what this node voted"):
+        run_now(open_metadata_log(place.disk, FOLDER, place.files, is_dynamic=False, now_ms=0))
 
 
 def test_a_damaged_transfer_leaves_nothing():
@@ -354,6 +363,7 @@ def test_voters_in_the_log_tell_it():
     place = Place(is_dynamic=True)
     append_voters(place, voter_set(1))
     place.flush()
+    VoteStore(place.disk, FOLDER).save(VoteState(1))
     assert opened_dynamic(place).was_dynamic is True
 
 

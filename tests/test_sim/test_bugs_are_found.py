@@ -1,26 +1,88 @@
-"""Bugs put into the real core, log or vote store: a few seeds find each, by the right check."""
+"""Bugs put into the real core, log, vote store or snapshots: a few seeds find each, by the right
+check."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from chaos.sim.checks import SeedFailed
-from chaos.sim.quorum import run_seed
+from chaos.sim.fault_draws import draw_schedule
+from chaos.sim.quorum import run_scenario
+from chaos.sim.scenario import Scenario, scenario_of
+from raft.effects import Reply
+from raft.messages import VoterChangeResponse
 from raft.model import VoteState
 from raft.quorum import committed_offset, majority
+from raft.roles import voter_changes
 from raft.roles.follower import send_fetch
 from raft.roles.states import NEVER_MS
+from runtime.errors import ErrorCode
+from snapshots.format import read_header
 
-SEEDS = range(8)
+SEEDS = range(60)
 
 
-def failures() -> set[str]:
-    names = set()
+def any_world(seed: int) -> Scenario:
+    return scenario_of(seed)
+
+
+def _rough(seed: int, kinds: Sequence[str], **fields: Any) -> Scenario:
+    """A short run with one fault in 300 ms."""
+    scenario = Scenario(seed=seed, duration_ms=6_000, **fields)
+    schedule = draw_schedule(
+        random.Random(seed),
+        node_ids=scenario.node_ids,
+        kinds=kinds,
+        duration_ms=scenario.duration_ms,
+        interval_ms=300,
+    )
+    return dataclasses.replace(scenario, faults=schedule)
+
+
+def lagging(seed: int) -> Scenario:
+    """Nodes fall behind, and what they get instead of the log may be damaged."""
+    return _rough(
+        seed,
+        ("crash", "cut-power", "partition"),
+        snapshot_every=5,
+        piece_damage=0.2,
+        fsync_ms_max=20,
+    )
+
+
+def changing(seed: int) -> Scenario:
+    """Voters come and go while leaders are cut off."""
+    kinds = ("add-voter", "remove-voter", "two-changes", "partition", "hand-over", "cut-off")
+    return _rough(
+        seed,
+        kinds,
+        is_dynamic=True,
+        candidates=2,
+        snapshot_every=10,
+        delay_ms_max=30,
+        fsync_ms_max=20,
+    )
+
+
+def wiping(seed: int) -> Scenario:
+    """Disks are lost and come back empty."""
+    return _rough(seed, ("wipe-disk", "hand-over", "remove-voter", "add-voter"), is_dynamic=True)
+
+
+def failures_until(check: str, world: Callable[[int], Scenario]) -> set[str]:
+    """What runs fail with, up to the first that fails with this."""
+    names: set[str] = set()
     for seed in SEEDS:
+        if check in names:
+            break
         try:
-            run_seed(seed)
+            run_scenario(world(seed))
         except SeedFailed as failure:
             names.add(failure.name)
     return names
@@ -57,29 +119,123 @@ def flush_nothing(self):
     self.is_done = True
 
 
+async def sync_nothing(_):
+    pass
+
+
+def trim_all(self, _, *, wall_ms):
+    self.log.advance_start_offset(self.log.end_offset)
+
+
+def count_the_removed_leader(core, role, now_ms):
+    ends = [core.log.flushed_end_offset, *(p.end_offset for p in role.voters.values())]
+    offset = min(committed_offset(ends), core.log.end_offset)
+    if offset > role.epoch_start_offset and core.advance_high_watermark(offset):
+        voter_changes.on_committed(core, role, now_ms)
+
+
+def hand_over_to_nobody(core, role, _):
+    if role.pending_change is not None and core.high_watermark >= role.pending_change.end_offset:
+        role.pending_change = None
+
+
+def answer_before_the_commit(core, token, voters, refusal=None):
+    code = ErrorCode.NONE if refusal is None else refusal.code
+    response = VoterChangeResponse(epoch=core.epoch, error=code, voters=voters)
+    core.emit(Reply(token, response))
+
+
 @pytest.mark.parametrize(
-    ("place", "bug", "check"),
+    ("place", "bug", "check", "world"),
     [
         (
             "raft.roles.leader.committed_offset",
             commit_with_one_voter_too_few,
             "MajorityReachedHighWatermark",
+            any_world,
         ),
-        ("raft.roles.election.majority", lambda n: max(majority(n) - 1, 1), "ElectionSafety"),
-        ("raft.roles.election._stale_log", lambda *_: "", "LeaderCompleteness"),
+        (
+            "raft.roles.election.majority",
+            lambda n: max(majority(n) - 1, 1),
+            "ElectedByMajority",
+            any_world,
+        ),
+        ("raft.roles.election._stale_log", lambda *_: "", "LeaderCompleteness", any_world),
         (
             "raft.roles.leader._update_high_watermark",
             commit_records_of_earlier_epochs,
             "CommitInOwnEpoch",
+            any_world,
         ),
-        ("raft.roles.follower.fetch", fetch_before_the_flush, "MajorityReachedHighWatermark"),
-        ("raft.vote_store.VoteStore.load", lambda _: VoteState(), "DurableSurvives"),
-        ("raft.vote_store.VoteStore.save", save_without_fsync, "DurableSurvives"),
-        ("storage.flush.FlushTicket.run", flush_nothing, "DurableSurvives"),
-        ("storage.recovery._refuse_unless_torn", lambda *_: None, "DamageDetected"),
-        ("raft.roles.follower.on_fetch_response", lambda *_: None, "Convergence"),
+        (
+            "raft.roles.follower.fetch",
+            fetch_before_the_flush,
+            "MajorityReachedHighWatermark",
+            any_world,
+        ),
+        ("raft.vote_store.VoteStore.load", lambda _: VoteState(), "DurableSurvives", any_world),
+        ("raft.vote_store.VoteStore.save", save_without_fsync, "DurableSurvives", any_world),
+        ("storage.flush.FlushTicket.run", flush_nothing, "DurableSurvives", any_world),
+        ("storage.recovery._refuse_unless_torn", lambda *_: None, "DamageDetected", any_world),
+        ("raft.roles.follower.on_fetch_response", lambda *_: None, "Convergence", any_world),
+        (
+            "storage.log.Log.truncate_fully_and_start_at",
+            lambda *_, now_ms=0: None,
+            "CoreKnowsLog",
+            lagging,
+        ),
+        ("raft.replica_log.ReplicaLog.trim", trim_all, "SnapshotAtLogStart", lagging),
+        ("raft.replica_log.ReplicaLog.trim", lambda *_, wall_ms: None, "LogTrimmed", lagging),
+        ("raft.metadata_log._is_prefix", lambda *_: True, "SnapshotAtLogStart", lagging),
+        (
+            "raft.replica_log.ReplicaLog.timestamp_before",
+            lambda self, _: id(self),
+            "SnapshotsAgree",
+            lagging,
+        ),
+        (
+            "snapshots.format.SnapshotDecoder.finish",
+            lambda self: self.header,
+            "SnapshotsAgree",
+            lagging,
+        ),
+        ("snapshots.transfer.verify_file", read_header, "SnapshotsAgree", lagging),
+        ("chaos.sim.async_disk.SimAsyncFile.sync", sync_nothing, "SnapshotSurvives", lagging),
+        (
+            "raft.voters.VoterHistory.at",
+            lambda self, _: self.last,
+            "SnapshotEqualsPrefix",
+            changing,
+        ),
+        ("raft.voters.VoterHistory.truncate", lambda *_: None, "VotersInForce", changing),
+        (
+            "raft.core.RaftCore.is_meant",
+            lambda self, i, _: i == self.config.node_id,
+            "ElectedByMajority",
+            wiping,
+        ),
+        ("raft.roles.voter_changes._common_refusal", lambda *_: None, "OneChangeAtATime", changing),
+        (
+            "raft.roles.voter_changes._common_refusal",
+            lambda *_: None,
+            "ChangeAfterOwnCommit",
+            changing,
+        ),
+        (
+            "raft.roles.leader._update_high_watermark",
+            count_the_removed_leader,
+            "MajorityReachedHighWatermark",
+            changing,
+        ),
+        ("raft.roles.voter_changes.on_committed", hand_over_to_nobody, "RemovedLeads", changing),
+        (
+            "raft.roles.leader._visible_end",
+            lambda core, _: core.log.end_offset,
+            "ObserverSeesCommitted",
+            any_world,
+        ),
     ],
 )
-def test_bug_is_found(monkeypatch, place, bug, check):
+def test_bug_is_found(monkeypatch, place, bug, check, world):
     monkeypatch.setattr(place, bug)
-    assert check in failures()
+    assert check in failures_until(check, world)

@@ -7,19 +7,23 @@ import random
 
 import pytest
 
-from chaos.sim import faults, scenario
+from chaos.sim import fault_draws, scenario
+from chaos.sim.async_disk import run_now
 from chaos.sim.checks import CheckFailed
 from chaos.sim.clock import Alarm, LocalClock
 from chaos.sim.decay import Damage, examine, flip_byte
 from chaos.sim.disk import MemoryDisk, PowerCut
-from chaos.sim.mirror import Mirror, log_entries
-from chaos.sim.node import LOG_CONFIG
+from chaos.sim.mirror import Mirror
+from chaos.sim.recovery import DIRECTORY, DiskSettings, empty_disk, format_voters, open_node
+from chaos.sim.state import ListState, keys_of_set, voters_value
 from chaos.sim.timeline import Timeline
+from raft.voters import Voter, VoterSet
 from runtime.errors import ConfigError
+from runtime.ids import UUID_ZERO
+from snapshots.format import SnapshotHeader
 from storage.batch import build_batch
-from storage.log import Log
 
-FOLDER = "/node/log"
+SETTINGS = DiskSettings(static_voters=frozenset({(1, UUID_ZERO)}))
 
 # Time.
 
@@ -107,25 +111,49 @@ def test_agreed_end_is_what_a_walk_over_both_logs_finds():
 
 
 def test_mirror_behind_a_snapshot_knows_the_digest_of_what_is_gone():
-    whole = Mirror([(1, b"va"), (1, b"vb"), (2, b"vc")])
-    rest = Mirror([(2, b"vc")], start_offset=2, start_digest=whole.digest_at(2))
-    assert rest.digest_at(3) == whole.digest_at(3)
+    entries = [(1, b"va"), (1, b"vb"), (2, b"vc"), (2, b"")]
+    whole = Mirror(entries)
+    state = ListState().after(entries[:2])
+    assert (state.end_offset, state.epoch, state.digest) == (2, 1, whole.digest_at(2))
+    bare = Mirror(base=state)
+    assert bare.state() == (2, b"vb")
+    assert bare.agreed_end(whole) == 2 and bare.agreed_end(Mirror(entries[:1])) == 0
+    rest = Mirror(entries[2:], base=state)
+    assert rest.digest_at(4) == whole.digest_at(4)
     assert (rest.digest_at(1), rest.entry(1), rest.entry(2)) == (None, None, (2, b"vc"))
-    assert rest.agreed_end(whole) == 3
+    assert (rest.state(), rest.agreed_end(whole), whole.agreed_end(rest)) == ((3, b"vc"), 4, 4)
+    assert rest.agreed_end(Mirror([(1, b"va"), (1, b"vb"), (3, b"")])) == 2
+    rest.truncate(2)
+    assert (rest.state(), rest.end_offset, rest.epochs) == ((2, b"vb"), 2, [(1, 1)])
+
+
+def test_mirror_reads_who_votes_from_its_records():
+    one, two = (VoterSet.of(Voter(i, bytes(15) + b"%d" % i, "h", 1) for i in ids) for ids in (
+        (1, 2), (1, 2, 3))
+    )  # fmt: skip
+    first, second = keys_of_set(one), keys_of_set(two)
+    mirror = Mirror([(1, b""), (1, voters_value(two)), (1, b"va")], voters=first)
+    assert mirror.voters == second == mirror.voters_at(2)
+    assert mirror.voters_at(1) == first
+    mirror.truncate(1)
+    assert mirror.voters == first
+    moved = VoterSet.of([*one.voters[:1], Voter(2, one.voters[1].directory_id, "h", 2)])
+    assert keys_of_set(moved) == first and voters_value(moved) != voters_value(one)
 
 
 # Schedules.
 
 
-@pytest.mark.parametrize("kind", faults.KINDS)
+@pytest.mark.parametrize("kind", fault_draws.KINDS)
 def test_every_kind_of_fault_survives_json(kind):
-    schedule = faults.draw_schedule(
+    schedule = fault_draws.draw_schedule(
         random.Random(1), node_ids=(1, 2, 3), kinds=[kind], duration_ms=5_000, interval_ms=100
     )
-    assert schedule and {faults.kind_of(item.fault) for item in schedule} == {kind}
+    assert schedule and {fault_draws.kind_of(item.fault) for item in schedule} == {kind}
     assert all(0 < item.at_ms < 5_000 for item in schedule)
     for item in schedule:
-        assert faults.from_json(json.loads(json.dumps(faults.to_json(item)))) == item
+        text = json.dumps(fault_draws.to_json(item))
+        assert fault_draws.from_json(json.loads(text)) == item
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -143,6 +171,7 @@ def test_scenario_survives_json(seed):
         ('{"voters": 3}', "seed"),
         ('{"seed": 1, "colour": 2}', "colour"),
         ('{"seed": 1, "voters": 0}', "1 to 9 voters"),
+        ('{"seed": 1, "candidates": 1}', "need dynamic voters"),
         ('{"seed": 1, "faults": [{"at_ms": 1, "kind": "flood"}]}', "flood"),
         ('{"seed": 1, "faults": [{"at_ms": 1, "kind": "pause", "node": 1}]}', "not a fault"),
     ],
@@ -202,26 +231,33 @@ def test_calm_disk_forgets_every_fault():
     file.sync()
 
 
-def log_of(batches, values_in_batch=3):
-    """A disk with a log of that many batches, all of it fsynced, and its mirror."""
-    disk = MemoryDisk(random.Random(0))
-    disk.make_dirs(FOLDER)
-    disk.sync_dir("/")
-    disk.sync_dir("/node")
-    log = Log.open(disk, FOLDER, LOG_CONFIG, now_ms=0)
-    for number in range(batches):
+def log_of(batches, values_in_batch=3, *, snapshots=()):
+    """A disk with a log of that many batches, all of it fsynced, and its mirror.
+
+    snapshots: numbers of batches after which one is taken; nothing is trimmed.
+    """
+    disk = empty_disk(random.Random(0))
+    metadata = open_node(disk, SETTINGS, now_ms=0).metadata
+    log, files = metadata.replica_log.log, metadata.files
+    state = ListState()
+    for number in range(1, batches + 1):
         values = [(None, b"v%d" % number)] * values_in_batch
         batch = build_batch(values, timestamp_ms=0)
         log.append_as_leader(batch, leader_epoch=1, now_ms=0)
+        state = state.after((1, value) for _, value in values)
+        if number in snapshots:
+            header = SnapshotHeader(end_offset=state.end_offset, epoch=1, timestamp_ms=0)
+            run_now(files.take(header, state.payloads()))
     log.flush()
-    return disk, Mirror(log_entries(log, 0, log.end_offset))
+    disk.kill_process()
+    return disk, open_node(disk, SETTINGS, now_ms=0).mirror
 
 
-def damage_at(draw, mask, *, batches=60):
-    disk, durable = log_of(batches)
-    flipped = flip_byte(disk, FOLDER, draw=draw, mask=mask)
+def damage_at(draw, mask, *, batches=60, snapshots=()):
+    disk, durable = log_of(batches, snapshots=snapshots)
+    flipped = flip_byte(disk, DIRECTORY, draw=draw, mask=mask)
     return flipped, examine(
-        disk, FOLDER, LOG_CONFIG, flipped=flipped, durable=durable,
+        disk, DIRECTORY, SETTINGS, flipped=flipped, durable=durable,
         durable_end_offset=durable.end_offset, now_ms=0,
     )  # fmt: skip
 
@@ -250,7 +286,41 @@ def test_recovery_that_cuts_whatever_is_damaged_is_caught(monkeypatch):
 
 
 def test_empty_disk_has_nothing_to_damage():
-    assert flip_byte(MemoryDisk(random.Random(0)), FOLDER, draw=7, mask=1) is None
+    assert flip_byte(MemoryDisk(random.Random(0)), DIRECTORY, draw=7, mask=1) is None
+
+
+def test_flipped_bits_of_a_snapshot_are_named_and_an_older_one_serves():
+    for back in range(1, 150, 7):
+        flipped, damage = damage_at(-back, 2, batches=6, snapshots=(2, 4))
+        assert flipped.path.endswith(".checkpoint") and damage is Damage.HARMLESS
+
+
+def test_recovery_that_takes_a_damaged_snapshot_is_caught(monkeypatch):
+    monkeypatch.setattr("snapshots.format.crc32c", lambda *_: AnyCrc())
+    with pytest.raises(CheckFailed, match=r"DamageDetected: .* takes the damaged snapshot"):
+        damage_at(-30, 1, batches=6, snapshots=(2,))
+
+
+# Recovery.
+
+
+def test_start_reads_log_state_and_voters_back():
+    disk, mirror = log_of(6, snapshots=(2, 4))
+    opened = open_node(disk, SETTINGS, now_ms=0)
+    assert (mirror.start_offset, mirror.end_offset, opened.state.end_offset) == (6, 18, 12)
+    assert mirror.digest_at(12) == opened.state.digest
+    assert opened.mirror.voters == SETTINGS.static_voters
+
+
+def test_formatted_disk_names_the_first_voters_and_an_empty_one_nobody():
+    voters = VoterSet.of(Voter(i, bytes(15) + b"x", f"host{i}", 9000) for i in (1, 2))
+    disk = empty_disk(random.Random(0))
+    assert open_node(disk, DiskSettings(), now_ms=0).mirror.voters == frozenset()
+    format_voters(disk, voters)
+    disk.crash()
+    opened = open_node(disk, DiskSettings(), now_ms=0)
+    assert opened.mirror.voters == keys_of_set(voters)
+    assert opened.metadata.was_dynamic
 
 
 class AnyCrc(int):

@@ -2,64 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import SimpleNamespace
+import dataclasses
 
 import pytest
 
-from chaos.sim.checks import CheckFailed
 from chaos.sim.mirror import Mirror
-from chaos.sim.quorum_checks import QuorumChecks
+from chaos.sim.reply_checks import check_reply
+from chaos.sim.state import ListState
 from raft.effects import LeaderChanged
-from raft.model import VoteState
-from runtime.ids import NO_NODE
+from raft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from raft.model import BatchSpan, VoteState
+from raft.roles.states import Follower
+from runtime.ids import NO_NODE, UUID_ZERO
+from tests.test_sim.fakes import A, B, C, disk_of, fires, world
 
 
-@dataclass
-class FakeNode:
-    """What the checks look at of a node."""
-
-    node_id: int = 1
-    mirror: Mirror = field(default_factory=Mirror)
-    durable_end_offset: int = 0
-    incarnation: int = 1
-    is_leader: bool = False
-    is_removed: bool = False
-    epoch: int = 0
-    applied_end_offset: int = 0
-    applied_digest: int = 0
-    saved_vote: VoteState = field(default_factory=VoteState)
-    saving_vote: VoteState | None = None
-
-    @property
-    def core(self):
-        return SimpleNamespace(epoch=self.epoch)
-
-    def summary(self):
-        return f"node={self.node_id} epoch={self.epoch}"
+def elect(checks, epoch, leader_id):
+    """Let all vote for a leader."""
+    vote = VoteState(epoch=epoch, voted_id=leader_id, voted_directory_id=disk_of(leader_id))
+    for node in checks.nodes:
+        checks.on_vote_state(node, vote)
 
 
-def world(*logs, durable=True, voters=None):
-    """Checks over one fake voter for each log."""
-    ids = voters or range(1, len(logs) + 1)
-    checks = QuorumChecks(lambda _: ids)
-    checks.nodes = [
-        FakeNode(
-            node_id=i,
-            mirror=Mirror(log),
-            durable_end_offset=len(log) if durable else 0,
-        )
-        for i, log in enumerate(logs, 1)
-    ]
-    return checks
+def test_node_that_follows_itself_fires():
+    checks = world([])
+    checks.nodes[0].role = Follower(leader_id=2, fetch_deadline_ms=0)
+    checks.after_event(checks.nodes[0])
+    checks.nodes[0].role = Follower(leader_id=1, fetch_deadline_ms=0)
+    with fires("FollowsItself"):
+        checks.after_event(checks.nodes[0])
 
 
-def fires(name, match=""):
-    """The next check that fires is this one."""
-    return pytest.raises(CheckFailed, match=f"^{name}: .*{match}")
+def test_granted_vote_that_is_not_on_disk_fires():
+    checks = world([])
+    node = checks.nodes[0]
+    request = VoteRequest(
+        cluster_id="c", epoch=2, candidate_id=3, candidate_directory_id=disk_of(3), voter_id=1,
+        last_epoch=0, end_offset=0, is_pre_vote=False,
+    )  # fmt: skip
+    granted = VoteResponse(epoch=2, is_granted=True)
+    check_reply(checks, node, request, VoteResponse(epoch=2))
+    check_reply(checks, node, dataclasses.replace(request, is_pre_vote=True), granted)
+    with fires("VoteOnDisk", "grants a vote to 3 in epoch 2"):
+        check_reply(checks, node, request, granted)
+    node.saved_vote = VoteState(epoch=2, voted_id=3, voted_directory_id=disk_of(3))
+    checks.on_vote_state(node, node.saved_vote)
+    check_reply(checks, node, request, granted)
 
 
-A, B, C = (1, b"va"), (1, b"vb"), (2, b"vc")
+def test_record_that_an_observer_is_sent_before_it_is_committed_fires():
+    checks = world([A, B], [A, B], [])
+    leader = checks.nodes[0]
+    checks.on_committed(leader, 1)
+    request = FetchRequest(
+        cluster_id="c", epoch=1, replica_id=9, replica_directory_id=disk_of(9), fetch_offset=0,
+        last_fetched_epoch=0, high_watermark=-1,
+    )  # fmt: skip
+    one, two = (FetchResponse(epoch=1, spans=(BatchSpan(0, last, 1),)) for last in (0, 1))
+    check_reply(checks, leader, request, one)
+    voter = dataclasses.replace(request, replica_id=2, replica_directory_id=disk_of(2))
+    check_reply(checks, leader, voter, two)
+    with fires("ObserverSeesCommitted", "sends 9, which does not vote, records up to 2 of 1"):
+        check_reply(checks, leader, request, two)
 
 
 def test_falling_epoch_fires():
@@ -82,6 +86,19 @@ def test_second_vote_in_an_epoch_fires():
     checks.on_vote_state(node, VoteState(epoch=2, voted_id=NO_NODE))
     with fires("VotedOnce", "voted twice in epoch 2: 1, 3"):
         checks.on_vote_state(node, VoteState(epoch=2, voted_id=3))
+    node.letter = "b"  # another disk votes as somebody else
+    checks.on_vote_state(node, VoteState(epoch=2, voted_id=3))
+
+
+def test_vote_for_another_disk_of_the_same_candidate_fires():
+    checks = world([])
+    node = checks.nodes[0]
+    vote = VoteState(epoch=2, voted_id=1, voted_directory_id=disk_of(1))
+    checks.on_vote_state(node, vote)
+    # A vote file of static voters does not name the disk.
+    checks.on_vote_state(node, dataclasses.replace(vote, voted_directory_id=UUID_ZERO))
+    with fires("VotedOnce"):
+        checks.on_vote_state(node, dataclasses.replace(vote, voted_directory_id=disk_of(1, "b")))
 
 
 def test_persisted_epoch_below_a_known_one_fires():
@@ -117,6 +134,7 @@ def test_saved_vote_that_a_restart_lost_fires_and_one_being_saved_may_be_either(
 def test_two_leaders_of_an_epoch_fire():
     checks = world([], [], [])
     first, second, third = checks.nodes
+    elect(checks, 3, 1)
     checks.on_leader_changed(first, LeaderChanged(3, 1))
     checks.on_leader_changed(second, LeaderChanged(3, NO_NODE))
     checks.on_leader_changed(third, LeaderChanged(3, 1))
@@ -137,6 +155,7 @@ def test_leader_of_an_epoch_that_is_over_may_lack_what_was_committed_since():
     # epoch 2 commits; then it leads epoch 1 for a moment.
     checks = world([A, C], [A, C], [A])
     checks.on_committed(checks.nodes[0], 2)
+    elect(checks, 1, 3)
     checks.on_leader_changed(checks.nodes[2], LeaderChanged(1, 3))
     with fires("LeaderCompleteness", "leader 3 of epoch 3"):
         checks.on_leader_changed(checks.nodes[2], LeaderChanged(3, 3))
@@ -186,6 +205,19 @@ def test_only_the_voters_in_force_count_for_a_majority():
         checks.on_committed(checks.nodes[0], 1)
 
 
+def test_disk_that_is_no_voter_does_not_count_and_one_lost_since_does():
+    checks = world([A], [A], [])
+    wiped = checks.nodes[1]
+    wiped.letter = "b"
+    with fires("MajorityReachedHighWatermark", r"only \[1\] hold it"):
+        checks.on_committed(checks.nodes[0], 1)
+    checks = world([A], [A], [])
+    wiped = checks.nodes[1]
+    checks.forget(wiped)
+    wiped.letter, wiped.mirror, wiped.durable_end_offset = "b", Mirror(), 0
+    checks.on_committed(checks.nodes[0], 1)
+
+
 def test_leader_that_commits_with_an_older_epoch_on_top_fires():
     checks = world([A, B], [A, B], [])
     node = checks.nodes[0]
@@ -198,9 +230,9 @@ def test_state_machine_that_read_something_else_fires():
     checks = world([A, B], [A, B])
     node = checks.nodes[0]
     checks.on_committed(node, 2)
-    node.applied_end_offset, node.applied_digest = 2, checks.committed.digest_at(2)
+    node.applied = ListState().after([A, B])
     checks.on_applied(node)
-    node.applied_end_offset = 1
+    node.applied = dataclasses.replace(node.applied, end_offset=1)
     with fires("StateMachinesAgree", "state of node 1 at 1"):
         checks.on_applied(node)
 
@@ -230,6 +262,17 @@ def test_logs_that_differ_below_an_equal_epoch_fire():
     checks = world([A, C], [B, C])
     with fires("LogMatching", "logs of 1 and 2 differ below 2, .* at 0"):
         checks.on_log_changed(checks.nodes[1])
+
+
+def test_log_behind_a_snapshot_of_something_else_fires():
+    for entries, name in (([A, A], "fires"), ([A, B], "is fine")):
+        checks = world([A, B, C], [])
+        checks.nodes[1].mirror = Mirror([C][: len(entries) - 1], base=ListState().after(entries))
+        if name == "fires":
+            with fires("LogMatching", "logs of 1 and 2 differ below 3"):
+                checks.on_log_changed(checks.nodes[1])
+        elif name == "is fine":
+            checks.on_log_changed(checks.nodes[1])
 
 
 @pytest.mark.parametrize("log", [[], [B]])

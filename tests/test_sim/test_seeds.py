@@ -11,7 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from chaos.sim.checks import SeedFailed
-from chaos.sim.faults import KINDS, LEADER, CrashAll, FlipBits, Partition, ScheduledFault
+from chaos.sim.fault_draws import KINDS
+from chaos.sim.faults import (
+    LEADER,
+    AddVoter,
+    Crash,
+    CrashAll,
+    FlipBits,
+    Partition,
+    RemoveVoter,
+    ScheduledFault,
+    TwoChanges,
+    WipeDisk,
+)
 from chaos.sim.quorum import run_scenario, run_seed
 from chaos.sim.scenario import Scenario, scenario_of
 
@@ -29,6 +41,8 @@ def test_seeds_differ_in_kind_and_bring_every_fault():
     scenarios = [scenario_of(seed) for seed in SEEDS]
     assert {scenario.voters for scenario in scenarios} == {1, 3, 5}
     assert any(s.loss and s.duplication and s.drift and s.spike for s in scenarios)
+    assert {scenario.is_dynamic for scenario in scenarios} == {False, True}
+    assert any(s.is_dynamic and s.candidates and s.snapshot_every for s in scenarios)
     drawn = {type(item.fault) for scenario in scenarios for item in scenario.faults}
     assert drawn == {fault_type for fault_type, _ in KINDS.values()}
 
@@ -70,6 +84,68 @@ def test_damaged_voter_is_removed_only_while_a_majority_remains():
         )
     assert struck["removed for good"] == 6
     assert struck["flip-bits refused"] > 6
+
+
+def at(at_ms, fault):
+    return ScheduledFault(at_ms=at_ms, fault=fault)
+
+
+def test_lagging_nodes_get_a_snapshot_in_pieces_and_from_the_next_leader_if_need_be():
+    lag = [
+        at(2_000 * n, Crash(node_id=1 + n % 3, down_ms=1_500, is_power_cut=True)) for n in (1, 2)
+    ]
+    tally: Counter[str] = Counter()
+    for seed in range(4):
+        outcome = run_scenario(
+            Scenario(
+                seed=seed, duration_ms=6_000, snapshot_every=5, snapshot_chunk_bytes=16,
+                propose_interval_ms=20, faults=tuple(lag),
+            )
+        )  # fmt: skip
+        tally.update(outcome.tally)
+    assert tally["snapshots loaded"] >= 4 and tally["snapshots taken"] > 100
+    assert tally["snapshot pieces"] > 5 * tally["snapshot transfers"]
+
+
+def test_voters_are_replaced_one_by_one_until_none_of_the_first_is_left():
+    faults = []
+    for number in range(3):
+        faults += [
+            at(1_000 + 2_000 * number, AddVoter(node_id=4 + number)),
+            at(2_000 + 2_000 * number, RemoveVoter(node_id=LEADER)),
+        ]
+    outcome = run_scenario(
+        Scenario(seed=2, is_dynamic=True, candidates=3, duration_ms=8_000, faults=tuple(faults))
+    )
+    assert outcome.tally["voter changes ok"] == 6
+    assert outcome.acknowledged > 100
+
+
+def test_wiped_voter_comes_back_as_another_and_is_brought_in_again():
+    faults = (
+        at(1_000, WipeDisk(node_id=1, down_ms=100)),
+        # Its old disk is still in the set; the second and third wipe would cost a majority.
+        at(1_500, WipeDisk(node_id=2, down_ms=100)),
+        at(2_000, AddVoter(node_id=1)),
+        at(3_000, RemoveVoter(node_id=1)),
+        at(4_000, AddVoter(node_id=1)),
+        at(5_000, WipeDisk(node_id=2, down_ms=100)),
+    )
+    scenario = Scenario(
+        seed=2, is_dynamic=True, duration_ms=6_000, snapshot_every=10, faults=faults
+    )
+    outcome = run_scenario(scenario)
+    assert outcome.faults["wipe-disk"] == 2
+    # The repair after healing removes the second lost disk and adds its successor.
+    assert (outcome.tally["voter changes failed"], outcome.tally["voter changes ok"]) == (1, 4)
+
+
+def test_two_changes_at_once_are_done_one_at_a_time():
+    faults = tuple(at(ms, TwoChanges(added_id=4, removed_id=1)) for ms in (1_000, 2_000, 3_000))
+    outcome = run_scenario(
+        Scenario(seed=1, is_dynamic=True, candidates=1, duration_ms=4_000, faults=faults)
+    )
+    assert outcome.tally["voter changes ok"] == 2
 
 
 def test_failing_scenario_says_how_to_see_it_again(monkeypatch):

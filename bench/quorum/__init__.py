@@ -1,0 +1,1 @@
+"""The quorum's own figures: commits beside etcd, fail-over, and what many partitions cost."""

@@ -1,0 +1,166 @@
+"""What partitions cost the controllers: the gap after kill -9 of the active one, memory, idling.
+
+A real cluster of `kvorum dev`, default settings, whose topics come through the controller's own
+Admin RPC; no record is written, so the brokers hold metadata and no files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.cluster import CONTROLLERS, HOST, BenchFailed
+from bench.cluster import strike as strike_process
+from bench.kvorum_cluster import KvorumCluster
+from bench.processes import CONTROLLER, ClusterProcess, cpu_percent_over, resident_mb
+from bench.quorum.gaps import PutLoad
+from kvorum.rpc import admin_pb2 as admin_pb
+from metadata.client import ControllerClient
+from runtime.errors import ErrorCode, KvorumError, Rejected
+
+PARTITIONS_PER_TOPIC = 1_000
+REPLICAS = 3
+PARTITIONS_AT_ONCE = 2_000
+"""Created before the cluster is let come to rest: creation at full speed is another figure."""
+
+TOPIC_EVERY_S = 0.02
+_CALL_TIMEOUT_MS = 30_000
+_START_TIMEOUT_S = 60.0
+_QUIET_TIMEOUT_S = 180.0
+#: Of a core, each process: brokers look over all of their replicas now and then.
+_QUIET_PERCENT = 30.0
+_CONTROLLER_PORT_SHIFT = 10  # as bench.kvorum_cluster lays its ports out
+
+
+class TopicRefused(KvorumError):
+    """A topic was not created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCosts:
+    """gaps_s: of each kill. resident_mb, idle_percent: of each controller, before the kills."""
+
+    gaps_s: list[float]
+    resident_mb: list[float]
+    idle_percent: list[float]
+
+
+class Partitions:
+    """One cluster with some partitions in it."""
+
+    def __init__(self, *, directory: Path, port: int) -> None:
+        self._cluster = KvorumCluster(directory=directory, port=port)
+        self._addresses = {
+            node_id + 1: f"{HOST}:{port + _CONTROLLER_PORT_SHIFT + node_id}"
+            for node_id in range(CONTROLLERS)
+        }
+        self._names = itertools.count()
+
+    async def run(self, *, partitions: int, kills: int, idle_s: float) -> PartitionCosts:
+        """Start, create, measure, stop. Raises BenchFailed."""
+        cluster = self._cluster
+        cluster.prepare()
+        cluster.launch()
+        client = ControllerClient(self._addresses)
+        try:
+            await self._await_start(client)
+            created = 0
+            for count in _topic_sizes(partitions):
+                await self._create(client, count)
+                created += count
+                if created % PARTITIONS_AT_ONCE == 0:
+                    await self._await_quiet()
+            await self._await_quiet()
+            pids = [process.pid for process in self._controllers()]
+            idle = await asyncio.to_thread(cpu_percent_over, pids, idle_s)
+            resident = [resident_mb(pid) for pid in pids]
+            gaps = [await self._kill_gap_s(client) for _ in range(kills)]
+        finally:
+            await client.close()
+            await asyncio.to_thread(cluster.stop)
+        return PartitionCosts(
+            gaps_s=gaps,
+            resident_mb=resident,
+            idle_percent=list(idle.values()),
+        )
+
+    def last_words(self) -> str:
+        return self._cluster.last_words()
+
+    def _controllers(self) -> list[ClusterProcess]:
+        return [p for p in self._cluster.processes() if p.role == CONTROLLER]
+
+    async def _create(self, client: ControllerClient, partitions: int) -> None:
+        """One topic. Raises TopicRefused."""
+        name = f"bench-{next(self._names)}"
+        request = admin_pb.CreateTopicsRequest()
+        request.topics.add(name=name, num_partitions=partitions, replication_factor=REPLICAS)
+
+        def invoke(caller: ControllerClient, target: int, timeout_s: float) -> Any:
+            return caller.admin_stub(target).CreateTopics(request, timeout=timeout_s)
+
+        reply = await client.call(invoke, _CALL_TIMEOUT_MS)
+        if isinstance(reply, Rejected):
+            raise TopicRefused(f"{name}: {reply.message}")
+        if reply.status.code:
+            raise TopicRefused(f"{name}: {reply.status.message}")
+        code = reply.topics[0].error
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise TopicRefused(f"{name}: {ErrorCode(code).name}")
+
+    async def _await_start(self, client: ControllerClient) -> None:
+        async def is_created() -> bool:
+            try:
+                await self._create(client, 1)
+            except TopicRefused:
+                return False  # not every broker is there yet
+            return True
+
+        await _wait_for(is_created, _START_TIMEOUT_S, "a topic with three replicas is created")
+
+    async def _await_quiet(self) -> None:
+        """Return when brokers and controllers have digested what was created."""
+
+        async def is_quiet() -> bool:
+            pids = [process.pid for process in self._cluster.processes()]
+            used = await asyncio.to_thread(cpu_percent_over, pids, 1.0)
+            return max(used.values()) < _QUIET_PERCENT
+
+        await _wait_for(is_quiet, _QUIET_TIMEOUT_S, "the cluster is quiet")
+
+    async def _kill_gap_s(self, client: ControllerClient) -> float:
+        async with PutLoad(
+            lambda: self._create(client, 1), errors=(TopicRefused,), every_s=TOPIC_EVERY_S
+        ) as load:
+            victim: list[ClusterProcess] = []
+
+            def strike() -> None:
+                leader = [p for p in self._controllers() if p.node_id == client.leader_id]
+                if not leader:
+                    raise BenchFailed(f"controller {client.leader_id} leads but does not run")
+                victim.append(leader[0])
+                strike_process(leader[0], signal.SIGKILL)
+
+            gap_s = await load.gap_s(strike)
+        await asyncio.to_thread(self._cluster.restart, victim[0])
+        await self._await_quiet()
+        return gap_s
+
+
+def _topic_sizes(partitions: int) -> list[int]:
+    whole, rest = divmod(partitions, PARTITIONS_PER_TOPIC)
+    return [PARTITIONS_PER_TOPIC] * whole + ([rest] if rest else [])
+
+
+async def _wait_for(look: Callable[[], Awaitable[bool]], timeout_s: float, what: str) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not await look():
+        if time.monotonic() > deadline:
+            raise BenchFailed(f"not so within {timeout_s:g} s: {what}")
+        await asyncio.sleep(0.05)

@@ -1,0 +1,118 @@
+"""`python -m bench.quorum.pauses`: how long many partitions hold up a controller's loop.
+
+In a process of its own, set up as a controller's is; the code is the controller's, the disk is
+real. Writes one JSON object: seconds, milliseconds and MB by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import tempfile
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from bench.processes import resident_mb
+from metadata.decide.brokers import fence
+from metadata.delta import Delta
+from metadata.image import EMPTY_IMAGE, ClusterImage
+from metadata.records import Endpoint, Partition, RegisterBroker, Topic
+from metadata.snapshot_job import header_of, load_image, payloads_of
+from raft.snapshot_files import SnapshotFiles
+from runtime.async_disk import OsAsyncDisk
+from runtime.errors import invariant
+from snapshots.store import SnapshotStore
+
+BROKERS = (101, 102, 103)
+PARTITIONS_PER_TOPIC = 1_000
+_TICK_S = 0.001
+
+T = TypeVar("T")
+
+
+def image_of(partitions: int) -> ClusterImage:
+    """Three active brokers and so many partitions with three replicas, leaders spread evenly."""
+    delta = Delta(EMPTY_IMAGE)
+    for broker_id in BROKERS:
+        endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+        delta.replay(RegisterBroker(broker_id, 1, os.urandom(16), endpoints, None, False))
+    for topic in range(-(-partitions // PARTITIONS_PER_TOPIC)):
+        topic_id = topic.to_bytes(16, "big")
+        delta.replay(Topic(f"topic-{topic}", topic_id))
+        for at in range(min(PARTITIONS_PER_TOPIC, partitions - topic * PARTITIONS_PER_TOPIC)):
+            turn = at % len(BROKERS)
+            replicas = BROKERS[turn:] + BROKERS[:turn]
+            delta.replay(Partition(topic_id, at, replicas, replicas, replicas[0], 0, 0))
+    return delta.apply(end_offset=partitions, epoch=1)
+
+
+async def watched(work: Awaitable[T]) -> tuple[T, float, float]:
+    """Await `work`; its result, how many seconds it took, the loop's longest pause in ms."""
+    longest_s = 0.0
+
+    async def tick() -> None:
+        nonlocal longest_s
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(_TICK_S)
+            longest_s = max(longest_s, time.perf_counter() - before - _TICK_S)
+
+    ticker = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    began = time.perf_counter()
+    result = await work
+    took_s = time.perf_counter() - began
+    # The ticker must see the end of the last pause.
+    await asyncio.sleep(2 * _TICK_S)
+    ticker.cancel()
+    return result, took_s, longest_s * 1000
+
+
+async def _measure(partitions: int) -> dict[str, float]:
+    image = image_of(partitions)
+    with tempfile.TemporaryDirectory(dir=".") as directory:
+        files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), directory))
+        header = header_of(image, timestamp_ms=0)
+        taken, write_s, write_pause_ms = await watched(files.take(header, payloads_of(image)))
+        path = files.path(taken.snapshot)
+        size_mb = await files.store.disk.size(path) / 1e6
+        del image
+        gc.collect()
+        loaded, load_s, load_pause_ms = await watched(load_image(files.store.disk, path))
+    image = loaded[1]
+    invariant(sum(len(t.partitions) for t in image.topics.values()) == partitions, "it lost some")
+    _, fence_s, _ = await watched(_fence(image))
+    return {
+        "write_s": write_s,
+        "write_pause_ms": write_pause_ms,
+        "load_s": load_s,
+        "load_pause_ms": load_pause_ms,
+        "fence_pause_ms": fence_s * 1000,
+        "snapshot_mb": size_mb,
+        "resident_mb": resident_mb(os.getpid()),
+    }
+
+
+async def _fence(image: ClusterImage) -> None:
+    """What the controller's loop does in one piece when a broker's session ends."""
+    records = fence(image, BROKERS[0])
+    delta = Delta(image)
+    delta.replay_all(records)
+    delta.apply(end_offset=image.end_offset + len(records), epoch=1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.quorum.pauses", description=__doc__)
+    parser.add_argument("partitions", type=int)
+    options = parser.parse_args()
+    gc.collect()
+    gc.freeze()  # as launch.process does
+    print(json.dumps(asyncio.run(_measure(options.partitions))))
+
+
+if __name__ == "__main__":
+    main()

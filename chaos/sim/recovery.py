@@ -1,0 +1,109 @@
+"""A node's disk as a start finds it: the real recovery, and what it came up with as the checks
+see it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from chaos.sim.async_disk import SimAsyncDisk, run_now
+from chaos.sim.disk import MemoryDisk
+from chaos.sim.mirror import NO_KEYS, Mirror, log_entries
+from chaos.sim.state import ListState, VoterKeys, keys_of_set, state_of
+from raft.metadata_log import MetadataLog, open_metadata_log
+from raft.snapshot_files import SnapshotFiles, SnapshotPolicy, header_voters, voters_of
+from raft.voters import VoterSet
+from runtime.async_disk import AsyncDisk
+from snapshots.format import BOOTSTRAP_ID, SnapshotHeader, iter_payloads, read_header
+from snapshots.store import SnapshotStore
+
+DIRECTORY = "/node/__cluster_metadata-0"
+SEGMENT_BYTES = 3_000
+"""Small, so that every run rolls segments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSettings:
+    """How nodes of one run keep their log. static_voters: empty if the voter set is dynamic."""
+
+    static_voters: VoterKeys = NO_KEYS
+    retention_bytes: int = 0
+
+    @property
+    def is_dynamic(self) -> bool:
+        return not self.static_voters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What recovery came up with. mirror: of the log behind the oldest snapshot; state: of the
+    newest one."""
+
+    metadata: MetadataLog
+    mirror: Mirror
+    state: ListState
+
+
+def empty_disk(rng: random.Random) -> MemoryDisk:
+    """A disk with the folders in place: their names are durable before anything rests on them."""
+    disk = MemoryDisk(rng)
+    disk.make_dirs(DIRECTORY)
+    for parent in ("/", "/node"):
+        disk.sync_dir(parent)
+    return disk
+
+
+def format_voters(disk: MemoryDisk, voters: VoterSet) -> None:
+    """Write the bootstrap checkpoint, as `kvorum init` does."""
+    header = SnapshotHeader(
+        end_offset=BOOTSTRAP_ID.end_offset,
+        epoch=BOOTSTRAP_ID.epoch,
+        timestamp_ms=0,
+        kraft_version=1,
+        voters=header_voters(voters),
+    )
+    run_now(SnapshotStore(SimAsyncDisk(disk), DIRECTORY).write(header, []))
+
+
+def open_node(disk: MemoryDisk, settings: DiskSettings, *, now_ms: int) -> Opened:
+    """Recover as a starting node does. Raises CorruptData, OSError, PowerCut."""
+    policy = SnapshotPolicy(
+        metadata_log_segment_bytes=SEGMENT_BYTES,
+        metadata_max_retention_bytes=settings.retention_bytes,
+    )
+    files = SnapshotFiles(SnapshotStore(SimAsyncDisk(disk), DIRECTORY), policy)
+    metadata = run_now(
+        open_metadata_log(disk, DIRECTORY, files, is_dynamic=settings.is_dynamic, now_ms=now_ms)
+    )
+    log = metadata.replica_log.log
+    state, base, voters = ListState(), ListState(), settings.static_voters
+    if metadata.replica_log.snapshots:
+        # The mirror begins at the oldest one: from there the log must lead to all the others.
+        base, voters = read_state(disk, files.path(metadata.replica_log.snapshots[0]), settings)
+        state, _ = read_state(disk, files.path(metadata.replica_log.snapshots[-1]), settings)
+    elif settings.is_dynamic:
+        bootstrap = run_now(files.store.bootstrap())
+        voters = NO_KEYS if bootstrap is None else _keys_of(bootstrap)
+    entries = log_entries(log, log.start_offset, log.end_offset)
+    mirror = Mirror(entries, base=base, voters=voters)
+    return Opened(metadata=metadata, mirror=mirror, state=state)
+
+
+def read_state(disk: MemoryDisk, path: str, settings: DiskSettings) -> tuple[ListState, VoterKeys]:
+    """State and voters that a snapshot holds, read at once. Raises CorruptData, OSError."""
+    disk_now = SimAsyncDisk(disk)
+    state = run_now(load_state(disk_now, path))
+    header = run_now(read_header(disk_now, path))
+    return state, _keys_of(header) if settings.is_dynamic else settings.static_voters
+
+
+async def load_state(disk: AsyncDisk, path: str) -> ListState:
+    """The state in a snapshot, checked whole. Raises CorruptData, OSError."""
+    header = await read_header(disk, path)
+    payloads = [payload async for payload in iter_payloads(disk, path)]
+    return state_of(payloads, end_offset=header.end_offset, epoch=header.epoch, path=path)
+
+
+def _keys_of(header: SnapshotHeader) -> VoterKeys:
+    voters = voters_of(header)
+    return NO_KEYS if voters is None else keys_of_set(voters)

@@ -1,0 +1,63 @@
+"""What seeds have found, each as the smallest run that shows it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.sim.async_disk import run_now
+from chaos.sim.disk import MemoryDisk, PowerCut
+from chaos.sim.recovery import DiskSettings, empty_disk, open_node
+from chaos.sim.state import ListState
+from raft.effects import ReplaceLog
+from raft.model import OffsetAndEpoch
+from runtime.ids import UUID_ZERO
+from snapshots.format import SnapshotHeader
+from storage.batch import build_batch
+
+SETTINGS = DiskSettings(static_voters=frozenset({(1, UUID_ZERO)}))
+RECEIVED = OffsetAndEpoch(20, 5)
+
+
+def replaced_but_for_a_power_cut() -> Iterator[MemoryDisk]:
+    """Disks of a node whose log, of epoch 1, was being replaced by a snapshot of epoch 5 when the
+    power went, at each disk call in turn; the last is one on which it did not."""
+    for calls in range(1_000):
+        disk = empty_disk(random.Random(calls))
+        metadata = open_node(disk, SETTINGS, now_ms=0).metadata
+        log = metadata.replica_log.log
+        for number in range(3):
+            batch = build_batch([(None, b"v%d" % number)], timestamp_ms=0)
+            log.append_as_leader(batch, leader_epoch=1, now_ms=0)
+        log.flush()
+        header = SnapshotHeader(end_offset=20, epoch=5, timestamp_ms=0)
+        run_now(metadata.files.take(header, ListState().payloads()))
+        disk.cut_power_after(calls)
+        try:
+            metadata.replica_log.carry_out(ReplaceLog(RECEIVED), wall_ms=0)
+        except PowerCut:
+            disk.crash()
+            yield disk
+        else:
+            disk.calm()
+            disk.kill_process()
+            yield disk
+            return
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="Log.truncate_fully_and_start_at makes the new segment durable before the epoch "
+    "checkpoint; recovery then gives the old log's last epoch to the new, empty one",
+)
+def test_log_replaced_by_a_snapshot_ends_with_its_epoch_whenever_power_went():
+    # Seed 1454 of 21 November: 1. log of epoch 12 up to 82, 2. ReplaceLog(119-14), 3. power cut at
+    # the fsync of leader-epoch-checkpoint.tmp, 4. the start finds an empty log at 119 and the old
+    # checkpoint, (12, 71), which becomes (12, 119), 5. the node takes its log for one of epoch 12:
+    # it grants votes to logs of epoch 13 that lack what is committed, and its own fetch (119, 12)
+    # is told to truncate below the high watermark, so it stops, now and after every start.
+    for disk in replaced_but_for_a_power_cut():
+        tail = open_node(disk, SETTINGS, now_ms=0).metadata.replica_log.tail()
+        assert (tail.end_offset, tail.last_epoch) == (20, 5)
