@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from launch.identity import DirectoryLock, check_owner
 from launch.metadata_log import metadata_directory
 from launch.properties import NodeConfig
-from raft.control_records import voters_batch
+from raft.control_records import parse_leader_change, voters_batch
 from raft.metadata_log import MetadataLog, open_metadata_log
 from raft.model import VoteState
 from raft.snapshot_files import SnapshotFiles
@@ -28,6 +28,8 @@ from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import UUID_ZERO
 from snapshots.store import SnapshotStore
+from storage.batch import iter_headers, iter_records
+from storage.log import Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,11 @@ def recover(config: NodeConfig) -> Survivor:
         opened = _open(config, metadata_directory(config.directory))
         log, vote_store = opened.replica_log.log, opened.replica_log.vote_store
         before = _survivor(config, directory_id, opened)
+        if config.raft.is_dynamic and before.voters.ids == (config.node_id,):
+            log.close()
+            raise ConfigError(
+                f"node {config.node_id} is the only voter already: nothing to recover"
+            )
         if config.raft.is_dynamic:
             voters = VoterSet.of([Voter(config.node_id, directory_id, *config.advertised)])
             batch = voters_batch(
@@ -106,6 +113,20 @@ def _check_static_voters(config: NodeConfig) -> None:
             f"{host}:{port} in the configuration of every node, controllers and brokers; it is "
             f"{config.node.controller_quorum_voters}"
         )
+
+
+def _voters_of_last_epoch(log: Log) -> tuple[int, ...]:
+    """Ids of the voters that the newest LeaderChange record in a log names."""
+    found: tuple[int, ...] = ()
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read(offset, bytes_max=1 << 20, end_offset=log.end_offset).read()
+        for position, header in iter_headers(data):
+            offset = header.end_offset
+            for record in iter_records(data, position, header) if header.is_control else ():
+                change = parse_leader_change(record.key or b"", record.value or b"")
+                found = found if change is None else change[1]
+    return found
 
 
 def _directory_id(config: NodeConfig) -> bytes:
@@ -145,7 +166,12 @@ def _open(config: NodeConfig, path: str) -> MetadataLog:
 def _survivor(config: NodeConfig, directory_id: bytes, opened: MetadataLog) -> Survivor:
     tail = opened.replica_log.tail()
     vote = opened.replica_log.vote_store.load()
-    voters = tail.voters.last if config.raft.is_dynamic else VoterSet.static(config.raft.voters)
+    if config.raft.is_dynamic:
+        voters = tail.voters.last
+    else:
+        # The configuration may name the survivor alone already; the log knows who voted.
+        known = _voters_of_last_epoch(opened.replica_log.log)
+        voters = VoterSet.static(sorted({*config.raft.voters, *known}))
     if config.raft.is_dynamic and directory_id == UUID_ZERO:
         raise ConfigError(f"{config.directory} has no directory id")
     return Survivor(

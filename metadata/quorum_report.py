@@ -80,17 +80,22 @@ def say(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int =
     addresses: host:port by controller id, as far as known without the answers. known_epoch: what
     the asker itself knows, for when nobody answered.
     """
-    newest = max(answers, key=lambda answer: answer.leader_epoch, default=None)
+    # A node that has just joined, or lost its disk, knows no voters whatever its epoch is.
+    newest = max(answers, key=lambda a: (bool(a.voters), a.leader_epoch), default=None)
+    if newest is not None and not newest.voters:
+        return _no_voters(answers)
     voters = sorted(v.node_id for v in newest.voters) if newest is not None else sorted(addresses)
     where = dict(addresses)
     for answer in answers:
         where.update({node.node_id: f"{node.host}:{node.port}" for node in answer.nodes})
     if newest is not None:
         where.update({v.node_id: v.address for v in newest.voters if v.address})
-    answered = {answer.node_id for answer in answers}
+    strangers = _other_disks(newest, answers)
+    answered = {answer.node_id for answer in answers} - strangers
     reachable = [str(voter) for voter in voters if voter in answered]
     missing = [
-        f"{voter} at {where[voter]}" if voter in where else str(voter)
+        (f"{voter} at {where[voter]}" if voter in where else str(voter))
+        + (" (another disk answers there: this one has no vote)" if voter in strangers else "")
         for voter in voters
         if voter not in answered
     ]
@@ -106,6 +111,26 @@ def say(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int =
         return _HEADS[0] + text
     # Enough of them answer us; what they lack is each other, or a moment.
     return f"{_HEADS[1]}{text}, so an election is under way or the voters do not reach each other"
+
+
+def _other_disks(newest: Any | None, answers: Sequence[Any]) -> set[int]:
+    """Voters in whose place a disk answers that is not theirs (KIP-853)."""
+    if newest is None:
+        return set()
+    disks = {voter.node_id: bytes(voter.directory_id) for voter in newest.voters}
+    return {
+        answer.node_id
+        for answer in answers
+        if any(disks.get(answer.node_id, b"")) and answer.directory_id != disks[answer.node_id]
+    }
+
+
+def _no_voters(answers: Sequence[Any]) -> str:
+    nodes = ", ".join(str(answer.node_id) for answer in answers)
+    return (
+        f"{_HEADS[0]}no voter is known to {nodes}, new to the quorum or on a new disk: no voter "
+        "that its bootstrap servers name answers"
+    )
 
 
 def is_sentence(text: str) -> bool:

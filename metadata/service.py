@@ -126,6 +126,7 @@ class AdminServicer(admin_grpc.AdminServicer):
             high_watermark=core.high_watermark,
             role=type(core.role).__name__.lower(),
             leaderless_ms=self._loop.leaderless_ms,
+            directory_id=node.config.directory_id,
         )
         message.status.SetInParent()
         quorum_description.fill(message, node, self._nodes)

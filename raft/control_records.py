@@ -82,6 +82,19 @@ def parsed_set(voters: Sequence[Voter]) -> VoterSet:
     return VoterSet.of(voters)
 
 
+def parse_leader_change(key: bytes, value: bytes) -> tuple[int, tuple[int, ...]] | None:
+    """(leader, voters' ids) of a LeaderChange record, None for any other. Raises WireError."""
+    if len(key) != _KEY.size or _KEY.unpack(key)[1] != LEADER_CHANGE:
+        return None
+    try:
+        _, leader_id = struct.unpack_from(">hi", value)
+        count = value[6] - 1
+        ids = [voter_id for voter_id, _ in struct.iter_unpack(">iB", value[7 : 7 + 5 * count])]
+    except (struct.error, IndexError) as error:
+        raise WireError(f"a LeaderChange record that cannot be read: {error}") from error
+    return leader_id, tuple(ids)
+
+
 def _leader_change(change: LeaderChange) -> bytes:
     # LeaderChangeMessage version 0, without directory ids, for dynamic voters too: Apache Kafka
     # 4.1 writes and reads no other. The directory ids stand in the VotersRecord.

@@ -46,6 +46,9 @@ def recover(path: str, unsafe: bool, output: str) -> None:
         "surely_committed_to": survivor.committed_offset - 1,
         "voters_before": list(survivor.voters.ids),
         "voters_after": [survivor.node_id],
+        "lost_voters": list(survivor.lost),
+        "cannot_be_known": _unknown(survivor.end_offset - 1, list(survivor.lost)),
+        "was_voter": survivor.node_id in survivor.voters.ids,
         "next_epoch": survivor.next_epoch,
         "changed": unsafe,
     }
@@ -58,6 +61,11 @@ def recover(path: str, unsafe: bool, output: str) -> None:
 
 
 def _explain(row: dict[str, Any], lost: list[int]) -> None:
+    if not row["was_voter"]:
+        click.echo(
+            f"node {row['node_id']} was no voter: its log may lack what the voters had; take one "
+            "of them if you can"
+        )
     done = "is now" if row["changed"] else "would become"
     for line in (
         f"node {row['node_id']} ({row['directory']}) {done} the only voter of "
@@ -65,11 +73,15 @@ def _explain(row: dict[str, Any], lost: list[int]) -> None:
         f"kept: everything up to offset {row['last_offset']}, epoch {row['last_epoch']}",
         f"surely committed: up to offset {row['surely_committed_to']} (by the newest snapshot)",
         "cannot be known:",
-        f"  - whether {lost} held acknowledged records above offset {row['last_offset']}: those "
-        "are lost",
-        f"  - whether the last records up to {row['last_offset']} were ever committed: they come "
-        "true now",
+        *(f"  - {text}" for text in row["cannot_be_known"]),
         f"never start {lost} again with their old data: they could elect a leader of their own; "
         "wipe them, and add them as new voters",
     ):
         click.echo(line)
+
+
+def _unknown(last_offset: int, lost: list[int]) -> list[str]:
+    return [
+        f"whether {lost} held acknowledged records above offset {last_offset}: those are lost",
+        f"whether the last records up to {last_offset} were ever committed: they come true now",
+    ]

@@ -178,7 +178,7 @@ class QuorumNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumReply(_message.Message):
-    __slots__ = ("status", "cluster_id", "node_id", "leader_id", "leader_epoch", "high_watermark", "role", "voters", "observers", "nodes", "leaderless_ms")
+    __slots__ = ("status", "cluster_id", "node_id", "leader_id", "leader_epoch", "high_watermark", "role", "voters", "observers", "nodes", "leaderless_ms", "directory_id")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +190,7 @@ class DescribeQuorumReply(_message.Message):
     OBSERVERS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     LEADERLESS_MS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     cluster_id: str
     node_id: int
@@ -201,7 +202,8 @@ class DescribeQuorumReply(_message.Message):
     observers: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
     nodes: _containers.RepeatedCompositeFieldContainer[QuorumNode]
     leaderless_ms: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., role: _Optional[str] = ..., voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[QuorumNode, _Mapping]]] = ..., leaderless_ms: _Optional[int] = ...) -> None: ...
+    directory_id: bytes
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., role: _Optional[str] = ..., voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[QuorumNode, _Mapping]]] = ..., leaderless_ms: _Optional[int] = ..., directory_id: _Optional[bytes] = ...) -> None: ...
 
 class ReadMetadataLogRequest(_message.Message):
     __slots__ = ("from_offset",)

@@ -64,6 +64,10 @@ def test_survivor_leads_alone_and_keeps_what_it_held(cluster: HandMade) -> None:
         cluster.stop("broker-101")
         cluster.change("broker-101", controller_quorum_voters=alone)
         cluster.start("broker-101")
+    # The log knows who voted, also where the configuration no longer does.
+    tried = recover(cluster, "controller-2")
+    assert "whether [1, 3] held acknowledged records" in tried.stdout
+    assert "never start [1, 3] again" in tried.stdout
     done = recover(cluster, "controller-2", "--unsafe", "-o", "json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["changed"] is True

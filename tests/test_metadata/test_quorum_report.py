@@ -89,3 +89,23 @@ def test_the_age_can_be_taken_off_again():
         assert report.is_sentence(text)
         assert report.without_age(text) == sentence
     assert not report.is_sentence("no active controller within 5 ms")
+
+
+def test_another_disk_in_a_voters_place_is_not_counted_and_named():
+    ours, theirs, new = bytes([1] * 16), bytes([2] * 16), bytes([3] * 16)
+    alive = described(2, voters=())
+    alive.directory_id = ours
+    alive.voters.add(node_id=1, directory_id=theirs)
+    alive.voters.add(node_id=2, directory_id=ours)
+    wiped = described(1, epoch=9, voters=())
+    wiped.directory_id = new
+    assert report.say([wiped, alive], {1: "one:1"}) == (
+        "no quorum: 1 of 2 voters reachable (2), missing 1 at one:1 (another disk answers there: "
+        "this one has no vote); epoch 7; need 2"
+    )
+
+
+def test_nodes_that_know_no_voters_say_so():
+    text = report.say([described(1, voters=())], {})
+    assert text.startswith("no quorum: no voter is known to 1, new to the quorum or on a new disk")
+    assert report.is_sentence(text)
