@@ -186,7 +186,13 @@ def _load_epochs(
         for segment in segments[:first]:
             for _, header in segment.headers(0):
                 epochs.assign(header.leader_epoch, header.base_offset)
-    if first < len(segments):
+    if first == 0:
+        # All batches are scanned, and what the checkpoint says of offsets before them belongs to
+        # a log that is gone. Bad sequence: 1. a log of epoch 12 is replaced by an empty one that
+        # begins at 119, 2. the power fails before the checkpoint follows, 3. its entry (12, 71)
+        # would become (12, 119), though the record before 119 is of epoch 14.
+        epochs.clear()
+    elif first < len(segments):
         epochs.truncate_from_end(segments[first].base_offset)
     return epochs
 

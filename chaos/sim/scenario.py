@@ -94,7 +94,7 @@ def scenario_of(seed: int) -> Scenario:
         is_dynamic=rng.random() < 0.5,
         snapshot_every=rng.choice((0, 10, 30, 100)),
         snapshot_chunk_bytes=rng.choice((16, 60, WHOLE_SNAPSHOT)),
-        piece_damage=rng.choice((0.0, 0.0, 0.05)),
+        piece_damage=rng.choice((0.0, 0.05, 0.25)),
         retention_bytes=rng.choice((0, 0, 2_000, 10_000)),
     )
     kinds = [kind for kind in KINDS if rng.random() < 0.5]

@@ -175,7 +175,7 @@ def read_all(bootstrap: str, topic: str, partitions: int = 1) -> list[list[bytes
         settings(bootstrap, group_id="reader", enable_auto_commit=False, enable_partition_eof=False)
     )
     try:
-        ends = {p: _end_offset(consumer, TopicPartition(topic, p)) for p in range(partitions)}
+        ends = {p: _end_offset(bootstrap, TopicPartition(topic, p)) for p in range(partitions)}
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         read: list[list[bytes]] = [[] for _ in range(partitions)]
         while any(len(read[p]) < ends[p] for p in range(partitions)):
@@ -190,21 +190,24 @@ def read_all(bootstrap: str, topic: str, partitions: int = 1) -> list[list[bytes
         consumer.close()
 
 
-def _end_offset(consumer: Consumer, partition: TopicPartition) -> int:
+def _end_offset(bootstrap: str, partition: TopicPartition) -> int:
     """The high watermark. A new leader may not know it yet and says so (KIP-207); ask again.
 
-    librdkafka calls a partition unknown, for good, if the first answer it got showed no leader;
-    one broker may show an election a moment after another.
+    With a new client each time: librdkafka calls a partition unknown, for good, if the first
+    answer it got showed no leader, and one broker may show an election a moment after another.
     """
     known: list[int] = []
 
     def is_known() -> bool:
+        consumer = Consumer(settings(bootstrap, group_id="ends"))
         try:
             known.append(consumer.get_watermark_offsets(partition, timeout=DEADLINE_S)[1])
         except KafkaException as error:
             passing = (OFFSET_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION)
             assert error.args[0].retriable() or error.args[0].code() in passing, error
             return False
+        finally:
+            consumer.close()
         return True
 
     eventually(is_known, f"the end of {partition.topic}-{partition.partition}")

@@ -17,6 +17,7 @@ from chaos.sim.mirror import Mirror
 from chaos.sim.recovery import DIRECTORY, DiskSettings, empty_disk, format_voters, open_node
 from chaos.sim.state import ListState, keys_of_set, voters_value
 from chaos.sim.timeline import Timeline
+from raft.model import VoteState
 from raft.voters import Voter, VoterSet
 from runtime.errors import ConfigError
 from runtime.ids import UUID_ZERO
@@ -239,6 +240,7 @@ def log_of(batches, values_in_batch=3, *, snapshots=()):
     disk = empty_disk(random.Random(0))
     metadata = open_node(disk, SETTINGS, now_ms=0).metadata
     log, files = metadata.replica_log.log, metadata.files
+    metadata.replica_log.vote_store.save(VoteState(1))
     state = ListState()
     for number in range(1, batches + 1):
         values = [(None, b"v%d" % number)] * values_in_batch
