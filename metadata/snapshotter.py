@@ -15,6 +15,7 @@ from metadata.snapshot_job import load_image, payloads_of
 from raft.model import OffsetAndEpoch
 from raft.node import RaftNode
 from runtime.clock import monotonic_ms
+from runtime.errors import CorruptData
 from snapshots.retention import is_due
 
 logger = logging.getLogger("kvorum.snapshots")
@@ -119,7 +120,12 @@ class ImageLoader:
         try:
             while self._wanted is not None:
                 snapshot = self._wanted
-                image = await load_newest(self._node, snapshot)
+                try:
+                    image = await load_newest(self._node, snapshot)
+                except (OSError, CorruptData):
+                    if self._wanted == snapshot:
+                        raise
+                    continue  # a newer one is wanted, and this file went while it was read
                 if self._wanted == snapshot:
                     self._wanted = None
                     self._on_loaded(image)
