@@ -59,9 +59,11 @@ def test_transfer_goes_on_where_it_was_cut_while_topics_are_made(
     with ToxiproxyServer(port=server_port, log_file=str(tmp_path / "toxiproxy.log")):
         api = Toxiproxy("127.0.0.1", server_port)
         api.populate(links)
-        cluster.start("controller-1", "controller-2", "controller-3", "broker-101")
+        # One of the first two leads, so that node 3 has something to fetch from.
+        cluster.start("controller-1", "controller-2", "broker-101")
         topics = Topics(cluster.bootstrap)
         topics.create("first", replicas=1)
+        cluster.start("controller-3")
         cluster.wait_caught_up(3, "Follower")
         cluster.kill("controller-3")
         for number in range(16):
@@ -109,17 +111,23 @@ def test_node_with_a_damaged_newest_snapshot_uses_the_older_one_and_says_so(
     topics = Topics(cluster.bootstrap)
     for number in range(12):
         topics.create(f"wide-{number}", partitions=200, replicas=1)
-    eventually(lambda: len(snapshots_of(cluster, "controller-2")) >= 2, "two snapshots")
-    cluster.kill("controller-2")
-    newest = snapshots_of(cluster, "controller-2")[-1]
+    leader = cluster.quorum("status")["leader_id"]
+    node_id = leader % 3 + 1
+    name = f"controller-{node_id}"
+    eventually(lambda: len(snapshots_of(cluster, name)) >= 2, "two snapshots")
+    cluster.kill(name)
+    newest = snapshots_of(cluster, name)[-1]
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 1
     newest.write_bytes(bytes(data))
-    errors = cluster.folder / "controller-2.err"
+    errors = cluster.folder / f"{name}.err"
     seen = len(errors.read_text())
-    cluster.start("controller-2")
-    cluster.wait_caught_up(2, "Follower")
-    said = errors.read_text()[seen:]
-    assert f"refuses a snapshot: {newest}" in said
-    assert "fails its checksum" in said
-    assert "fetches snapshot" not in said
+    cluster.start(name)
+
+    def said() -> str:
+        return errors.read_text()[seen:]
+
+    eventually(lambda: f"refuses a snapshot: {newest}" in said(), "it names the damaged file")
+    assert "fails its checksum" in said()
+    cluster.wait_caught_up(node_id, "Follower")
+    assert "fetches snapshot" not in said()
