@@ -11,6 +11,9 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+_CANCEL_AGAIN_S = 1.0
+"""Longer than any clean-up of a task that did take its cancellation."""
+
 
 class TaskGroup:
     """Background tasks of one component.
@@ -40,15 +43,19 @@ class TaskGroup:
             self._on_failure(error)
 
     async def stop(self) -> None:
-        """Cancel every task and wait until the last has ended."""
+        """Cancel every task and wait until the last has ended.
+
+        A task that fails while it is being cancelled has nobody left to tell. One that goes on is
+        cancelled again: a gRPC stream that fails at the moment it is cancelled raises AioRpcError
+        instead (its read waits for a task that takes the cancellation for itself), and a loop
+        that reconnects would never end.
+        """
         self._is_stopped = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            # A task that fails while it is being cancelled has nobody left to tell.
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await task
+        tasks = set(self._tasks)
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_S)
 
 
 class Worker(Generic[T]):

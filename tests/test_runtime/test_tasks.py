@@ -59,6 +59,34 @@ def test_stop_cancels_all_and_waits_for_the_last():
     assert sorted(run(scenario())) == ["a", "b"]
 
 
+def test_stop_cancels_a_task_again_that_lost_its_cancellation(monkeypatch):
+    """As gRPC's stream does when it fails in the moment it is cancelled."""
+    monkeypatch.setattr("runtime.tasks._CANCEL_AGAIN_S", 0.001)
+
+    async def scenario():
+        group = TaskGroup(pytest.fail)
+        begun = asyncio.Event()
+        lost = 0
+
+        async def reconnects_for_ever():
+            nonlocal lost
+            while True:
+                begun.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    if lost == 2:
+                        raise
+                    lost += 1
+
+        group.spawn(reconnects_for_ever(), "reconnects")
+        await begun.wait()
+        await group.stop()
+        return lost
+
+    assert run(scenario()) == 2
+
+
 def test_failure_while_being_cancelled_is_not_told():
     async def scenario():
         group = TaskGroup(pytest.fail)
