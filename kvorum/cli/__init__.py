@@ -1,1 +1,3 @@
-"""The command `kvorum`: one module a noun, each imported only when it is asked for."""
+"""The command line, and the entry of every process of a cluster."""
+
+import runtime.grpc_experiments  # noqa: F401 - before anything imports grpc

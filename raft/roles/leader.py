@@ -90,7 +90,10 @@ def on_tick(core: RaftCore, role: Leader, now_ms: int) -> None:
         _tell_voters(core, role, now_ms)
         _forget_observers(role, now_ms)
     if now_ms >= role.parked_deadline_ms:
-        for parked in [p for p in role.parked.values() if now_ms >= p.deadline_ms]:
+        # Those that are half through go with it: replicas then fetch in step, and an idle leader
+        # wakes up once for all of them.
+        due_ms = now_ms + core.config.fetch_wait_max_ms // 2
+        for parked in [p for p in role.parked.values() if due_ms >= p.deadline_ms]:
             _answer(core, role, parked)
         _set_parked_deadline(role)
 
