@@ -104,6 +104,8 @@ class ReplicaStore:
             is_clean=self._is_clean and name not in self._unclean,
             log_start_offset=self._log_starts.get(key, 0),
         )
+        if log.torn_tail is not None:
+            _log.warning("%s", log.torn_tail)
         return OpenedLog(log, self._high_watermarks.get(key, 0), True)
 
     def delete(self, replica: Replica) -> None:

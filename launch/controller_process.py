@@ -19,7 +19,7 @@ from metadata.service import AdminServicer, ControllerServicer
 from raft.node import RaftNode
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
-from runtime.rpc import make_server
+from runtime.rpc import add_service, make_server
 
 logger = logging.getLogger("kvorum.controller")
 
@@ -89,12 +89,12 @@ class ControllerProcess:
         config = self._config
         host, port = config.listen
         server = self._server = make_server()
-        raft_grpc.add_RaftServicer_to_server(node.servicer, server)
-        controller_grpc.add_ControllerServicer_to_server(ControllerServicer(loop), server)
-        admin_grpc.add_AdminServicer_to_server(
-            AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses),
-            server,
+        admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
+        add_service(raft_grpc.add_RaftServicer_to_server, node.servicer, server)
+        add_service(
+            controller_grpc.add_ControllerServicer_to_server, ControllerServicer(loop), server
         )
+        add_service(admin_grpc.add_AdminServicer_to_server, admin, server)
         try:
             bound = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError:

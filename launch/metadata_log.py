@@ -42,6 +42,8 @@ async def open_log(
         opened = await open_metadata_log(disk, path, files, is_dynamic=is_dynamic, now_ms=wall_ms())
     except CorruptData as error:
         raise ConfigError(f"{error}; {_way_out(config)}") from error
+    if opened.replica_log.log.torn_tail is not None:
+        logger.warning("node=%d %s", config.node_id, opened.replica_log.log.torn_tail)
     for damage in opened.damaged:
         logger.error("node=%d refuses a snapshot: %s", config.node_id, damage)
     if opened.was_dynamic is not None and opened.was_dynamic != is_dynamic:

@@ -150,13 +150,17 @@ class ControllerClient:
             try:
                 timeout_s = min(left_ms, max(ATTEMPT_TIMEOUT_MS, timeout_ms // 3)) / 1000
                 reply = await self._attempt(invoke, target, timeout_s, patience_ms)
-                if reply.status.code != ErrorCode.NOT_CONTROLLER:
+                if reply is None:  # gRPC's word for an answer that is no message
+                    last = f"controller {target} speaks garbage"
+                    self.note_failure(target)
+                elif reply.status.code != ErrorCode.NOT_CONTROLLER:
                     self.note_active(target)
                     return reply
-                last = reply.status.message
-                self.note_failure(target)
-                if reply.leader_id != target:
-                    self.note_hint(reply.leader_id)
+                else:
+                    last = reply.status.message
+                    self.note_failure(target)
+                    if reply.leader_id != target:
+                        self.note_hint(reply.leader_id)
             except _Superseded:
                 last = f"controller {target} was superseded before it answered"
                 continue

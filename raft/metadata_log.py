@@ -75,6 +75,14 @@ def recover_log(
         good = good[-1:]
     if good:
         log.advance_start_offset(good[0].offset)
+    gap = log.last_gap
+    # Nothing is missed below a snapshot, and a log that was replaced is empty.
+    if gap is not None and log.start_offset < gap.next_offset <= log.end_offset:
+        raise CorruptData(
+            gap.path,
+            gap.position,
+            f"offset {gap.next_offset} follows {gap.offset - 1}: what was between is missing",
+        )
     log.flush()
     base_voters: VoterSet | None = None
     if is_dynamic:

@@ -120,6 +120,8 @@ class RaftTransport:
         event: Event
         try:
             reply = await getattr(peer.stub, method)(message, timeout=self._timeout_s)
+            if reply is None:
+                raise WireError(f"the answer to {method} is no message")
             _learn(reply, self._note_address)
             event = ResponseReceived(peer.node_id, correlation_id, decode(reply))
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, WireError):
@@ -195,6 +197,8 @@ class _FetchStream:
         message = await self._stream.read()
         if message is grpc.aio.EOF:
             raise grpc.aio.UsageError("the peer closed the stream")
+        if message is None:
+            raise WireError("what came in place of a fetch answer is no message")
         _learn(message, self._note_address)
         response = codec.decode_fetch_response(message)
         return ResponseReceived(self._peer.node_id, message.correlation_id, response)

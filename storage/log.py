@@ -27,6 +27,7 @@ from storage.model import (
     OutOfOrderAppend,
 )
 from storage.placing import Placed, place_as_follower, place_as_leader, run_that_fits
+from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
 from storage.producer_state import ProducerStateTable
 from storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
 from storage.segments import SegmentList
@@ -55,7 +56,9 @@ class Log:
         "config",
         "directory",
         "epochs",
+        "last_gap",
         "producers",
+        "torn_tail",
     )
 
     def __init__(
@@ -66,6 +69,10 @@ class Log:
         self.config = config
         self.epochs: LeaderEpochCache = loaded.epochs
         self.producers: ProducerStateTable = loaded.producers
+        #: What the start cut off, for the owner's log; None after a whole one.
+        self.torn_tail = loaded.torn_tail
+        #: The last gap in the offsets that a walk over all batches found; None after a clean stop.
+        self.last_gap = loaded.last_gap
         self._segments = SegmentList(
             disk, directory, loaded.segments, index_interval_bytes=config.index_interval_bytes
         )
@@ -384,7 +391,7 @@ class Log:
         self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
         self.epochs.truncate_from_end(self._end_offset)
         self._write_epochs()
-        self.producers = recovery.rebuild_producers(
+        self.producers = rebuild_producers(
             self._disk, self.directory, segments.items, end_offset=self._end_offset
         )
 
@@ -394,7 +401,7 @@ class Log:
         segments.stop_derived_files(0)
         while segments.items:
             segments.drop_last()
-        recovery.remove_snapshots_above(self._disk, self.directory, -1)
+        remove_snapshots_above(self._disk, self.directory, -1)
         self.epochs.clear()
         self.producers.clear()
         self._start_offset = self._end_offset = self._durable_end_offset = offset

@@ -36,11 +36,22 @@ RECENT_BATCHES_MAX = 4096
 _SCAN_BYTES = 16 * 1024
 """Read at once when walking headers: a few index intervals."""
 _NOTHING_RECENT = 1 << 63
+NAME_DIGITS = 20
 
 
 def file_name(base_offset: int, suffix: str) -> str:
     """Kafka's file name: the base offset as 20 digits."""
     return f"{base_offset:020d}{suffix}"
+
+
+def offsets_of(names: list[str], suffix: str) -> list[int]:
+    """Base offsets of the files with this suffix among `names`, ascending."""
+    length = NAME_DIGITS + len(suffix)
+    return sorted(
+        int(name[:NAME_DIGITS])
+        for name in names
+        if len(name) == length and name.endswith(suffix) and name[:NAME_DIGITS].isdigit()
+    )
 
 
 class Segment:

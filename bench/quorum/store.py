@@ -33,7 +33,7 @@ from runtime.clock import wall_ms
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError, invariant, required
 from runtime.ids import NO_NODE
-from runtime.rpc import make_server
+from runtime.rpc import add_service, make_server
 from runtime.tasks import TaskGroup
 from snapshots.store import SnapshotStore
 from storage.batch import build_batch, iter_headers
@@ -237,7 +237,7 @@ class StoreProcess:
 
     async def _serve(self, node: RaftNode) -> None:
         server = self._server = make_server()
-        raft_grpc.add_RaftServicer_to_server(node.servicer, server)
+        add_service(raft_grpc.add_RaftServicer_to_server, node.servicer, server)
         server.add_generic_rpc_handlers((_handlers(self._store),))
         try:
             server.add_insecure_port(self._options.listen)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -20,6 +22,7 @@ from tests.live.cluster import eventually
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 TIMEOUT_S = 10.0
+GARBAGE = b"\xff" * 40
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +51,37 @@ def cluster_id(cluster: HandMade) -> str:
     return str(cluster.properties("controller-1")["cluster.id"])
 
 
-@pytest.mark.parametrize("method", ["Vote", "BeginQuorumEpoch", "FetchSnapshot", "AddVoter"])
-def test_garbage_in_place_of_a_message_is_refused(channel: grpc.Channel, method: str) -> None:
-    call = channel.unary_unary(f"/kvorum.rpc.Raft/{method}")
+@pytest.mark.parametrize(
+    "method",
+    [
+        "Raft/Vote",
+        "Raft/BeginQuorumEpoch",
+        "Raft/FetchSnapshot",
+        "Raft/AddVoter",
+        "Controller/RegisterBroker",
+        "Admin/CreateTopics",
+    ],
+)
+def test_garbage_in_place_of_a_message_is_refused(
+    cluster: HandMade, channel: grpc.Channel, method: str
+) -> None:
+    call = channel.unary_unary(f"/kvorum.rpc.{method}")
     with pytest.raises(grpc.RpcError) as refused:
-        call(b"\xff" * 40, timeout=TIMEOUT_S)
-    assert refused.value.code() is not grpc.StatusCode.OK
+        call(GARBAGE, timeout=TIMEOUT_S)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"kvorum.rpc.{method}" in str(refused.value.details())
+    assert "Traceback" not in cluster.running["controller-1"].errors()
+
+
+@pytest.mark.parametrize("method", ["Raft/Fetch", "Controller/Heartbeat"])
+def test_garbage_on_a_stream_is_refused(
+    cluster: HandMade, channel: grpc.Channel, method: str
+) -> None:
+    call = channel.stream_stream(f"/kvorum.rpc.{method}")
+    with pytest.raises(grpc.RpcError) as refused:
+        list(call(iter([GARBAGE]), timeout=TIMEOUT_S))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "Traceback" not in cluster.running["controller-1"].errors()
 
 
 def test_unknown_message_is_refused_by_name(channel: grpc.Channel) -> None:
@@ -72,6 +100,60 @@ def test_bytes_that_are_no_http2_close_that_connection_only(
             stranger.shutdown(socket.SHUT_WR)
             while stranger.recv(4_096):
                 pass
+
+
+class Babbler(grpc.GenericRpcHandler):
+    """A voter that answers every message with garbage. `heard`: the methods it was asked."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        method = str(details.method).rpartition("/")[2]
+        self.heard.append(method)
+        if method == "Fetch":
+            return grpc.stream_stream_rpc_method_handler(
+                lambda requests, _: (GARBAGE for _ in requests)
+            )
+        return grpc.unary_unary_rpc_method_handler(lambda *_: GARBAGE)
+
+
+@pytest.fixture
+def babbler(cluster_of_two: HandMade) -> Iterator[Babbler]:
+    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    handler = Babbler()
+    server.add_generic_rpc_handlers((handler,))
+    server.add_insecure_port(cluster_of_two.address("controller-2"))
+    server.start()
+    yield handler
+    server.stop(grace=None).wait()
+
+
+@pytest.fixture
+def cluster_of_two(tmp_path: Path) -> Iterator[HandMade]:
+    made = HandMade(tmp_path, controllers=2, brokers=0, is_static=True)
+    yield made
+    made.close()
+
+
+def test_a_voter_and_a_leader_that_babble_are_as_good_as_gone(
+    cluster_of_two: HandMade, babbler: Babbler
+) -> None:
+    cluster_of_two.start("controller-1")
+    eventually(lambda: babbler.heard.count("Vote") >= 2, "it has asked for a vote twice")
+    begin = pb.BeginQuorumEpochRequest(
+        cluster_id=cluster_id(cluster_of_two), epoch=500, leader_id=2, voter_id=1
+    )
+    with grpc.insecure_channel(
+        cluster_of_two.address("controller-1"), options=[("grpc.enable_http_proxy", 0)]
+    ) as channel:
+        stub = pb_grpc.RaftStub(channel)
+        assert stub.BeginQuorumEpoch(begin, timeout=TIMEOUT_S).error == ErrorCode.NONE
+        eventually(lambda: "Fetch" in babbler.heard, "it has asked its leader for records")
+        asked = babbler.heard.count("Vote")
+        eventually(lambda: babbler.heard.count("Vote") > asked, "it stands again")
+    status = cluster_of_two.try_quorum("status")
+    assert "no quorum: 1 of 2 voters reachable" in status.stderr
 
 
 def vote(cluster: HandMade, **changes: Any) -> pb.VoteRequest:

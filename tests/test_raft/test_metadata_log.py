@@ -233,6 +233,31 @@ def test_a_snapshot_below_where_the_log_begins_serves_nobody():
     assert not place.disk.exists(place.path(OffsetAndEpoch(3, 1)))
 
 
+def without_second_segment(place):
+    """Take it away with its indexes, as by hand; names of the segments there were."""
+    bases = sorted(name[:20] for name in place.disk.list_dir(FOLDER) if name.endswith(".log"))
+    for suffix in ("log", "index", "timeindex"):
+        place.disk.remove(f"{FOLDER}/{bases[1]}.{suffix}")
+    place.disk.sync_dir(FOLDER)
+    return bases
+
+
+def test_a_log_with_a_segment_missing_in_the_middle_is_refused_by_name():
+    place = with_ten_records()
+    bases = without_second_segment(place)
+    with pytest.raises(CorruptData, match=f"offset {int(bases[2])} follows") as refused:
+        place.restart()
+    assert refused.value.path == f"{FOLDER}/{bases[0]}.log"
+
+
+def test_a_segment_missing_below_the_oldest_snapshot_is_missed_by_nobody():
+    place = with_ten_records()
+    place.take(9, epoch=2)
+    without_second_segment(place)
+    tail = place.restart()
+    assert (tail.start_offset, tail.end_offset) == (9, 10)
+
+
 def test_a_log_without_its_state_file_is_refused():
     # The file is written before the first record: without it the node has forgotten its votes.
     place = with_ten_records()

@@ -176,7 +176,7 @@ def answer_before_the_commit(core, token, voters, refusal=None):
         ("raft.vote_store.VoteStore.load", lambda _: VoteState(), "DurableSurvives", any_world),
         ("raft.vote_store.VoteStore.save", save_without_fsync, "DurableSurvives", any_world),
         ("storage.flush.FlushTicket.run", flush_nothing, "DurableSurvives", any_world),
-        ("storage.recovery._refuse_unless_torn", lambda *_: None, "DamageDetected", any_world),
+        ("storage.batch_walk._refuse_unless_torn", lambda *_: None, "DamageDetected", any_world),
         ("raft.roles.follower.on_fetch_response", lambda *_: None, "Convergence", any_world),
         (
             "storage.log.Log.truncate_fully_and_start_at",

@@ -276,13 +276,13 @@ def test_flipped_bits_are_refused_or_cut_and_never_served():
 
 
 def test_recovery_without_checksums_is_caught(monkeypatch):
-    monkeypatch.setattr("storage.recovery.crc32c", lambda _: AnyCrc())
+    monkeypatch.setattr("storage.batch_walk.crc32c", lambda _: AnyCrc())
     with pytest.raises(CheckFailed, match=r"DamageDetected: .* serves damaged records"):
         damage_at(56, 1)  # a byte of the first value
 
 
 def test_recovery_that_cuts_whatever_is_damaged_is_caught(monkeypatch):
-    monkeypatch.setattr("storage.recovery._refuse_unless_torn", lambda *_: None)
+    monkeypatch.setattr("storage.batch_walk._refuse_unless_torn", lambda *_: None)
     with pytest.raises(CheckFailed, match=r"DamageDetected: .* good ones follow"):
         damage_at(-400, 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import struct
 
 import pytest
 
@@ -16,7 +17,6 @@ from storage.log import Log, LogConfig
 DIRECTORY = "data/t-0"
 FIRST = f"{DIRECTORY}/00000000000000000000.log"
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=80)
-BATCH_BYTES = 121
 
 
 def new_disk(seed: int = 1) -> MemoryDisk:
@@ -77,8 +77,12 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch(cut: int) -> None:
     append_bytes(disk, FIRST, batch()[:cut])
     log = opened(disk, recovery_point=2)
     assert log.end_offset == 2
+    told = log.torn_tail
+    assert told is not None
+    assert (told.path, told.position, told.removed_bytes) == (FIRST, 2 * len(batch()), cut)
     log.append_as_leader(batch(), leader_epoch=1, now_ms=0)
-    assert opened(disk).end_offset == 3
+    again = opened(disk)
+    assert (again.end_offset, again.torn_tail) == (3, None)
 
 
 def test_zeros_behind_the_last_batch_are_a_torn_tail() -> None:
@@ -129,6 +133,7 @@ def test_segments_behind_a_torn_unflushed_one_are_dropped() -> None:
     file.truncate(file.size() - 5)
     log = opened(disk)
     assert (log.end_offset, log.segment_count) == (2, 1)
+    assert "torn tail of 113 bytes cut at byte 236 and 3 segments behind it" in str(log.torn_tail)
     assert [name for name in disk.list_dir(DIRECTORY) if name.endswith(".log")] == [
         "00000000000000000000.log"
     ]
@@ -139,6 +144,31 @@ def test_segments_behind_a_hole_at_a_batch_boundary_are_dropped() -> None:
     filled(disk, 10)
     disk.open(FIRST).truncate(len(batch()))
     assert opened(disk).end_offset == 1
+
+
+def test_a_gap_that_a_missing_segment_leaves_is_told() -> None:
+    disk = new_disk()
+    filled(disk, 10).flush()
+    assert opened(disk).last_gap is None
+    for suffix in ("log", "index", "timeindex"):
+        disk.remove(f"{DIRECTORY}/{3:020d}.{suffix}")
+    log = opened(disk)
+    gap = log.last_gap
+    assert gap is not None
+    assert (log.end_offset, log.torn_tail) == (10, None)
+    assert (gap.path, gap.offset, gap.next_offset) == (FIRST, 3, 6)
+
+
+def test_a_gap_within_a_segment_is_told() -> None:
+    disk = new_disk()
+    filled(disk, 1)
+    late = batch()
+    struct.pack_into(">qi", late, 0, 7, len(late) - 12)
+    struct.pack_into(">i", late, 12, 1)
+    append_bytes(disk, FIRST, late)
+    gap = opened(disk).last_gap
+    assert gap is not None
+    assert (gap.position, gap.offset, gap.next_offset) == (len(batch()), 1, 7)
 
 
 def test_overlapping_segments_are_reported() -> None:

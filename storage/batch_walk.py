@@ -1,0 +1,274 @@
+"""The walk over every batch of a log that was not closed in good order.
+
+Checks CRC, magic, rising offsets and epochs. Only a torn tail is repaired: bytes after which no
+valid batch follows, at or above the recovery point. Anything else raises CorruptData naming file,
+byte and reason, because cutting there would drop records that may have been acknowledged.
+
+Later segments are dropped behind a torn one only if that one has no .index file: the index is
+written after the .log was fsynced (flush.py), so without it nothing behind was ever durable.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+from crc32c import crc32c
+
+from runtime.disk import Disk
+from runtime.errors import CorruptData
+from storage.batch import (
+    BATCH_LENGTH_MIN,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+)
+from storage.epochs import LeaderEpochCache
+from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
+from storage.producer_state import ProducerStateTable, write_snapshot
+from storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+
+_READ_BYTES = 1 << 20
+_RELATIVE_OFFSET_MAX = (1 << 31) - 1
+_MAGIC_POSITION = 16
+_LENGTH = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TornTail:
+    """What a start cut off: `removed_bytes` of file `path` from byte `position` on, and why.
+
+    removed_segments: whole segments behind it that went too.
+    """
+
+    path: str
+    position: int
+    removed_bytes: int
+    reason: str
+    removed_segments: int
+
+    def __str__(self) -> str:
+        also = f" and {self.removed_segments} segments behind it" if self.removed_segments else ""
+        return (
+            f"{self.path}: torn tail of {self.removed_bytes} bytes cut at byte {self.position}"
+            f"{also}: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetGap:
+    """Offsets from `offset` up to `next_offset` (exclusive) are in no batch; the next one is at
+    byte `position` of file `path`. Compaction leaves such gaps, nothing else may."""
+
+    path: str
+    position: int
+    offset: int
+    next_offset: int
+
+
+class BatchWalk:
+    """Checks every batch of the segments from one on, and shortens their list to what is kept."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        segments: list[Segment],
+        epochs: LeaderEpochCache,
+        recovery_point: int,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._epochs = epochs
+        self._recovery_point = recovery_point
+        self.producers = ProducerStateTable()
+        self.last_gap: OffsetGap | None = None
+
+    def run(self, first: int) -> TornTail | None:
+        """What was cut; all that is kept is fsynced."""
+        disk, directory, segments = self._disk, self._directory, self._segments
+        scan_start = segments[first].base_offset
+        remove_snapshots_above(disk, directory, scan_start)
+        self.producers = rebuild_producers(disk, directory, segments[:first], end_offset=scan_start)
+        torn_tail: TornTail | None = None
+        at = first
+        while at < len(segments):
+            segment = segments[at]
+            following = segments[at + 1].base_offset if at + 1 < len(segments) else None
+            # Of the last segment an index file proves nothing: it may be one that a clean close
+            # wrote and whose removal before the next append was lost. `SegmentList.roll` fsyncs
+            # that removal.
+            has_proof = segment.has_saved_indexes and following is not None
+            torn_tail = self._scan(segment, has_proof)
+            if following is not None:
+                torn_tail = torn_tail or self._check_end(segment, following, has_proof)
+            segment.unseal()
+            segment.file.sync()
+            if torn_tail is not None:
+                removed = segments[at + 1 :]
+                remove_segments(disk, removed)
+                del segments[at + 1 :]
+                torn_tail = replace(torn_tail, removed_segments=len(removed))
+            elif following is not None:
+                segment.forget_recent()
+                segment.save_indexes(segment.index_bytes())
+                snapshot_path = f"{directory}/{file_name(following, SNAPSHOT_SUFFIX)}"
+                write_snapshot(disk, snapshot_path, self.producers)
+            at += 1
+        disk.sync_dir(directory)
+        # The folder itself may be younger than the last flush.
+        disk.sync_dir(directory.rpartition("/")[0] or ".")
+        return torn_tail
+
+    def _check_end(self, segment: Segment, following: int, has_proof: bool) -> TornTail | None:
+        """Whether a segment without a torn tail reaches to the one behind it."""
+        path, size = segment.file.path, segment.size_bytes
+        if segment.end_offset > following:
+            raise CorruptData(path, size, f"batches run past offset {following}")
+        if segment.end_offset == following:
+            return None
+        reason = f"it ends at offset {segment.end_offset}, the next segment begins at {following}"
+        if not has_proof:
+            return TornTail(
+                path=path, position=size, removed_bytes=0, reason=reason, removed_segments=0
+            )
+        self.last_gap = OffsetGap(
+            path=path, position=size, offset=segment.end_offset, next_offset=following
+        )
+        return None
+
+    def _scan(self, segment: Segment, has_proof: bool) -> TornTail | None:
+        """Note every valid batch; cut a torn tail and tell of it."""
+        file, epochs = segment.file, self._epochs
+        size = file.size()
+        segment.reset_for_scan()
+        position = 0
+        chunk, chunk_start = b"", 0
+        while position < size:
+            at = position - chunk_start
+            needed = _batch_bytes_at(chunk, at)
+            if at + needed > len(chunk) and chunk_start + len(chunk) < size:
+                chunk = file.pread(max(_READ_BYTES, needed), position)
+                chunk_start, at = position, 0
+                needed = _batch_bytes_at(chunk, at)
+                if needed > len(chunk) and position + len(chunk) < size:
+                    chunk = file.pread(min(needed, size - position), position)
+            header, reason = _check_batch(chunk, at, segment.base_offset, segment.end_offset)
+            if header is None:
+                _refuse_unless_torn(
+                    segment, position, size, reason, self._recovery_point, has_proof
+                )
+                file.truncate(position)
+                return TornTail(
+                    path=file.path,
+                    position=position,
+                    removed_bytes=size - position,
+                    reason=reason,
+                    removed_segments=0,
+                )
+            self._check_place(header, segment, position)
+            segment.note(
+                header.base_offset, header.last_offset, header.max_timestamp_ms, header.size_bytes
+            )
+            epochs.assign(header.leader_epoch, header.base_offset)
+            self.producers.update(header)
+            position += header.size_bytes
+        return None
+
+    def _check_place(self, header: BatchHeader, segment: Segment, position: int) -> None:
+        latest_epoch = self._epochs.latest_epoch
+        if header.leader_epoch < latest_epoch:
+            raise CorruptData(
+                segment.file.path,
+                position,
+                f"batch of epoch {header.leader_epoch} after epoch {latest_epoch}",
+            )
+        if header.base_offset > segment.end_offset:
+            self.last_gap = OffsetGap(
+                path=segment.file.path,
+                position=position,
+                offset=segment.end_offset,
+                next_offset=header.base_offset,
+            )
+
+
+def _batch_bytes_at(chunk: bytes, at: int) -> int:
+    """Bytes that the batch at `at` claims, at least a header's; a senseless claim counts as that.
+
+    So that a damaged length of two gigabytes is read as far as the file goes and no further.
+    """
+    if at + LENGTH_OVERHEAD > len(chunk):
+        return HEADER_BYTES
+    (length,) = _LENGTH.unpack_from(chunk, at + 8)
+    return max(HEADER_BYTES, int(length) + LENGTH_OVERHEAD)
+
+
+def _check_batch(
+    data: bytes, at: int, base_offset: int, expected_offset: int
+) -> tuple[BatchHeader | None, str]:
+    """The header at `at` if the batch there is whole and sound, else None and the reason."""
+    left = len(data) - at
+    if left < HEADER_BYTES:
+        return None, f"{left} bytes are no batch header"
+    header = BatchHeader._make(HEADER.unpack_from(data, at))
+    if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN:
+        return None, f"no batch header: magic {header.magic}, length {header.batch_length}"
+    if header.size_bytes > left:
+        return None, f"batch of {header.size_bytes} bytes, {left} are there"
+    if header.base_offset < expected_offset or header.last_offset_delta < 0:
+        return None, f"batch [{header.base_offset}, {header.last_offset}] after {expected_offset}"
+    if header.last_offset - base_offset > _RELATIVE_OFFSET_MAX:
+        return None, f"offset {header.last_offset} too far above base {base_offset}"
+    if crc32c(memoryview(data)[at + CRC_START : at + header.size_bytes]) != header.crc:
+        return None, f"the CRC of batch {header.base_offset} does not match"
+    return header, ""
+
+
+def _refuse_unless_torn(
+    segment: Segment, position: int, size: int, reason: str, recovery_point: int, has_proof: bool
+) -> None:
+    """Raise CorruptData unless the bytes from `position` on can be a write cut off by a crash."""
+    path = segment.file.path
+    if segment.end_offset < recovery_point:
+        raise CorruptData(path, position, f"{reason}; below the recovery point {recovery_point}")
+    if has_proof:
+        raise CorruptData(path, position, f"{reason}; the segment had been fsynced whole")
+    behind = _find_batch(segment, position + 1, size)
+    if behind is not None:
+        raise CorruptData(path, position, f"{reason}; a valid batch follows at byte {behind}")
+
+
+def _find_batch(segment: Segment, start: int, size: int) -> int | None:
+    """Byte of the first sound batch at or after `start`, wherever it may begin; None if none."""
+    data = segment.file.pread(size - start, start)
+    at = data.find(MAGIC, _MAGIC_POSITION)
+    while at >= 0:
+        candidate = at - _MAGIC_POSITION
+        header, _ = _check_batch(data, candidate, segment.base_offset, segment.end_offset)
+        if header is not None:
+            return start + candidate
+        at = data.find(MAGIC, at + 1)
+    return None
+
+
+def remove_segments(disk: Disk, segments: list[Segment]) -> None:
+    # Newest first: a crash on the way leaves a shorter log and no hole.
+    for segment in reversed(segments):
+        file = segment.take_file()
+        if file is not None:
+            file.close()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            disk.remove(segment.path(suffix))
+    if segments:
+        disk.sync_dir(segments[0].directory)

@@ -1,0 +1,56 @@
+"""Producer state after a start: the newest snapshot that fits, and a replay from there."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from runtime.disk import Disk
+from runtime.errors import CorruptData
+from storage.producer_state import ProducerStateTable, read_snapshot
+from storage.segment import SNAPSHOT_SUFFIX, Segment, file_name, offsets_of
+
+
+def rebuild_producers(
+    disk: Disk, directory: str, segments: list[Segment], *, end_offset: int
+) -> ProducerStateTable:
+    """Producer state at `end_offset`: the newest fit snapshot at or below it, and a replay.
+
+    Snapshots above `end_offset` are removed: they describe records that are gone.
+    """
+    remove_snapshots_above(disk, directory, end_offset)
+    table, snapshot_offset = ProducerStateTable(), -1
+    for offset in reversed(offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX)):
+        path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+        try:
+            table, snapshot_offset = read_snapshot(disk, path), offset
+            break
+        except CorruptData:
+            # Derived data: an older snapshot and a longer replay give the same state.
+            disk.remove(path)
+    bases = [segment.base_offset for segment in segments]
+    at = max(0, bisect_right(bases, snapshot_offset) - 1)
+    for segment in segments[at:]:
+        if segment.base_offset >= end_offset or snapshot_offset >= end_offset:
+            break
+        for _, header in segment.headers(segment.position_of(snapshot_offset) or 0):
+            if header.base_offset >= end_offset:
+                break
+            if header.base_offset >= snapshot_offset:
+                table.update(header)
+    return table
+
+
+def remove_snapshots_above(disk: Disk, directory: str, offset: int) -> None:
+    for snapshot_offset in offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX):
+        if snapshot_offset > offset:
+            disk.remove(f"{directory}/{file_name(snapshot_offset, SNAPSHOT_SUFFIX)}")
+
+
+def prune_snapshots(disk: Disk, directory: str, segments: list[Segment], end_offset: int) -> None:
+    """Keep the snapshots that begin a segment, and the newest."""
+    bases = {segment.base_offset for segment in segments}
+    offsets = offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX)
+    for offset in offsets[:-1]:
+        if offset not in bases:
+            disk.remove(f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
+    remove_snapshots_above(disk, directory, end_offset)
