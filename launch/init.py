@@ -17,7 +17,13 @@ from typing import Any
 
 from launch.identity import claim_directory
 from launch.metadata_log import metadata_directory
-from launch.plan import BROKER_ID_BASE, CONTROLLER_PORT_SHIFT, NODES_MAX, PORT_MAX
+from launch.plan import (
+    BROKER_ID_BASE,
+    CONTROLLER_PORT_SHIFT,
+    GIVEN_BY_THE_PLAN,
+    NODES_MAX,
+    PORT_MAX,
+)
 from launch.properties import (
     BROKER_CLASSES,
     CONTROLLER,
@@ -42,14 +48,6 @@ from snapshots.store import SnapshotStore
 
 ENDING = ".toml"
 DATA_FOLDER = "data"
-_GIVEN = (
-    "node.id",
-    "cluster.id",
-    "listeners",
-    "log.dirs",
-    "controller.quorum.voters",
-    "controller.quorum.bootstrap.servers",
-)
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
 
@@ -100,6 +98,7 @@ def init_cluster(
     nodes += [
         _node(folder, "broker", BROKER_ID_BASE + 1 + i, host, port + i) for i in range(brokers)
     ]
+    _check_host(host)
     _check_ports(nodes)
     voters = [node for node in nodes if node.role == "controller"]
     if is_static:
@@ -107,9 +106,8 @@ def init_cluster(
     else:
         quorum = {_QUORUM[1]: ",".join(f"{n.host}:{n.port}" for n in voters)}
     for name in settings:
-        if name in _GIVEN:
+        if name in GIVEN_BY_THE_PLAN:
             raise ConfigError(f"{name!r} is decided by kvorum init and cannot be set")
-    _check_host(host)
     reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
     common = {"cluster.id": uuid_text(new_uuid(rng)), **quorum, **settings}
     texts = {node.file: _properties(node, common) for node in nodes}

@@ -46,8 +46,7 @@ async def open_log(
         logger.warning("node=%d %s", config.node_id, opened.replica_log.log.torn_tail)
     for damage in opened.damaged:
         logger.error("node=%d refuses a snapshot: %s", config.node_id, damage)
-    if opened.was_dynamic is not None and opened.was_dynamic != is_dynamic:
-        _refuse_mix(config, opened.was_dynamic)
+    check_kind(config, opened)
     return dataclasses.replace(config.raft, directory_id=directory_id), opened
 
 
@@ -66,8 +65,11 @@ def _way_out(config: NodeConfig) -> str:
     )
 
 
-def _refuse_mix(config: NodeConfig, was_dynamic: bool) -> None:
-    if was_dynamic:
+def check_kind(config: NodeConfig, opened: MetadataLog) -> None:
+    """Raise ConfigError if the log was written with the other kind of voter set."""
+    if opened.was_dynamic in (None, config.raft.is_dynamic):
+        return
+    if opened.was_dynamic:
         raise ConfigError(
             f"{config.directory} belongs to a quorum with dynamic voters, but the configuration "
             f"has controller.quorum.voters={config.node.controller_quorum_voters}; give "

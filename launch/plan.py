@@ -34,15 +34,17 @@ NODES_MAX = 99
 PORT_MAX = 65_535
 LOGS_FOLDER = "logs"
 
-_GIVEN_BY_THE_PLAN = (
+GIVEN_BY_THE_PLAN = (
     "node.id",
     "cluster.id",
     "listeners",
     "advertised.listeners",
     "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
     "log.dirs",
     "peer.address.overrides",
 )
+"""Properties that follow from which nodes there are; nobody may set them for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +222,7 @@ def _check_counts(controllers: int, brokers: int) -> None:
 
 def _check_settings(settings: Mapping[str, str]) -> None:
     for name in settings:
-        if name in _GIVEN_BY_THE_PLAN:
+        if name in GIVEN_BY_THE_PLAN:
             raise ConfigError(f"{name!r} is decided by the launcher and cannot be set")
     reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
     needed = {"node.id": 0, "cluster.id": "", "listeners": "", "log.dirs": ""}

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from launch.identity import DirectoryLock, check_owner
-from launch.metadata_log import metadata_directory
+from launch.metadata_log import check_kind, metadata_directory
 from launch.properties import NodeConfig
 from raft.control_records import parse_leader_change, voters_batch
 from raft.metadata_log import MetadataLog, open_metadata_log
@@ -125,7 +125,7 @@ def _voters_of_last_epoch(log: Log) -> tuple[int, ...]:
             offset = header.end_offset
             for record in iter_records(data, position, header) if header.is_control else ():
                 change = parse_leader_change(record.key or b"", record.value or b"")
-                found = found if change is None else change[1]
+                found = found if change is None else change.voters
     return found
 
 
@@ -154,12 +154,7 @@ def _open(config: NodeConfig, path: str) -> MetadataLog:
             OsDisk(), path, files, is_dynamic=config.raft.is_dynamic, now_ms=wall_ms()
         )
     )
-    if opened.was_dynamic is not None and opened.was_dynamic != config.raft.is_dynamic:
-        kinds = {True: "dynamic", False: "static"}
-        raise ConfigError(
-            f"{config.directory} holds {kinds[opened.was_dynamic]} voters, the configuration has "
-            f"{kinds[config.raft.is_dynamic]} ones"
-        )
+    check_kind(config, opened)
     return opened
 
 

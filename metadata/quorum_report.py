@@ -11,11 +11,11 @@ from typing import Any
 
 from raft.quorum import majority
 
-LEADER_WAIT_MS = 700
+LEADER_WAIT_MS = 600
 """Fail-over takes 100 to 400 ms; who asks in between should not notice. Longer than this is an
 outage, and the answer is what is wrong, still within a second."""
 
-FETCH_AGE_MAX_MS = LEADER_WAIT_MS
+FETCH_AGE_MAX_MS = 700
 """A voter in touch with its leader fetches several times in that span, records or none."""
 
 PROBE_TIMEOUT_MS = 250

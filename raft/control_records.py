@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from raft.voters import VOTERS_MAX, Voter, VoterSet
 from runtime.errors import WireError, invariant
@@ -27,6 +28,15 @@ class LeaderChange:
 
     leader_id: int
     voters: VoterSet
+    granting_voters: tuple[int, ...]
+
+
+class ParsedLeaderChange(NamedTuple):
+    """As it stands in a log, where voters are ids."""
+
+    version: int
+    leader_id: int
+    voters: tuple[int, ...]
     granting_voters: tuple[int, ...]
 
 
@@ -82,17 +92,22 @@ def parsed_set(voters: Sequence[Voter]) -> VoterSet:
     return VoterSet.of(voters)
 
 
-def parse_leader_change(key: bytes, value: bytes) -> tuple[int, tuple[int, ...]] | None:
-    """(leader, voters' ids) of a LeaderChange record, None for any other. Raises WireError."""
+def parse_leader_change(key: bytes, value: bytes) -> ParsedLeaderChange | None:
+    """What a LeaderChange record says, None for any other. Raises WireError."""
     if len(key) != _KEY.size or _KEY.unpack(key)[1] != LEADER_CHANGE:
         return None
     try:
-        _, leader_id = struct.unpack_from(">hi", value)
-        count = value[6] - 1
-        ids = [voter_id for voter_id, _ in struct.iter_unpack(">iB", value[7 : 7 + 5 * count])]
+        version, leader_id = struct.unpack_from(">hi", value)
+        position = 6
+        lists = []
+        for _ in range(2):
+            count = value[position] - 1
+            entries = value[position + 1 : position + 1 + 5 * count]
+            lists.append(tuple(voter_id for voter_id, _ in struct.iter_unpack(">iB", entries)))
+            position += 1 + 5 * count
     except (struct.error, IndexError) as error:
         raise WireError(f"a LeaderChange record that cannot be read: {error}") from error
-    return leader_id, tuple(ids)
+    return ParsedLeaderChange(version, leader_id, *lists)
 
 
 def _leader_change(change: LeaderChange) -> bytes:

@@ -8,8 +8,9 @@ import struct
 from raft.control_records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
-    LEADER_CHANGE,
     LISTENER_NAME,
+    ParsedLeaderChange,
+    parse_leader_change,
     parse_voters,
 )
 from raft.voters import Voter
@@ -21,8 +22,9 @@ def control_text(key: bytes, value: bytes) -> str | None:
     """What kafka-dump-log prints behind such a record, None for one that is not the quorum's."""
     kind = int.from_bytes(key[2:4], "big", signed=True)
     try:
-        if kind == LEADER_CHANGE:
-            return f"LeaderChange: {_json(_leader_change(value))}"
+        change = parse_leader_change(key, value)
+        if change is not None:
+            return f"LeaderChange: {_json(_leader_change(change))}"
         if kind == KRAFT_VERSION:
             version, level = struct.unpack_from(">hh", value)
             return f"KRaftVersion {_json({'version': version, 'kRaftVersion': level})}"
@@ -35,20 +37,12 @@ def control_text(key: bytes, value: bytes) -> str | None:
     return None
 
 
-def _leader_change(value: bytes) -> dict[str, object]:
-    version, leader_id = struct.unpack_from(">hi", value)
-    position = 6
-    lists = []
-    for _ in range(2):
-        count = value[position] - 1
-        entries = value[position + 1 : position + 1 + 5 * count]
-        lists.append([{"voterId": i} for i, _ in struct.iter_unpack(">iB", entries)])
-        position += 1 + 5 * count
+def _leader_change(change: ParsedLeaderChange) -> dict[str, object]:
     return {
-        "version": version,
-        "leaderId": leader_id,
-        "voters": lists[0],
-        "grantingVoters": lists[1],
+        "version": change.version,
+        "leaderId": change.leader_id,
+        "voters": [{"voterId": i} for i in change.voters],
+        "grantingVoters": [{"voterId": i} for i in change.granting_voters],
     }
 
 

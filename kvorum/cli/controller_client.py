@@ -114,14 +114,22 @@ class ControllerClient:
             high_watermark=chunks[-1].high_watermark if chunks else 0,
         )
 
-    def read_timelines(self) -> list[tuple[int, int, str]]:
+    def read_timelines(self, only_id: int | None = None) -> list[tuple[int, int, str]]:
         """(milliseconds since 1970, node, text) of every reachable controller, by time.
 
-        stderr names those that could not be asked.
+        only_id: of this controller alone. stderr names those that could not be asked. Raises
+        CommandFailed if that is all, or if nobody knows only_id.
         """
         lines: list[tuple[int, int, str]] = []
         replies = self._probe(is_leader_enough=False)
         missing = {node.node_id for reply in replies.values() for node in reply.nodes}
+        if only_id is not None:
+            address = self.address_of(only_id)
+            if only_id not in replies:
+                raise CommandFailed(
+                    f"controller {only_id} at {address} is not reachable", EXIT_UNREACHABLE
+                )
+            replies, missing = {only_id: replies[only_id]}, set()
         for node_id in replies:
             address = self._address_by_id[node_id]
             try:
@@ -180,9 +188,10 @@ class ControllerClient:
             replies, problems, is_silent = self._probe_round(is_leader_enough)
             if replies:
                 return replies
-            if not is_silent or time.monotonic() - start > min(
-                self._timeout_s, UNREACHABLE_AFTER_S
-            ):
+            waited_s = time.monotonic() - start
+            # A broker that has said what is wrong has waited for them already.
+            is_hopeless = not is_silent or self._no_quorum is not None
+            if is_hopeless or waited_s > min(self._timeout_s, UNREACHABLE_AFTER_S):
                 break
         if self._no_quorum is not None:
             raise CommandFailed(self._no_quorum, EXIT_NO_QUORUM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 from kvorum.cli.common import EXIT_USAGE, CommandFailed, output_option, show
 
@@ -35,7 +36,9 @@ from kvorum.cli.common import EXIT_USAGE, CommandFailed, output_option, show
     help="Prepare the empty directory of controller ID, which lost its disk, once more.",
 )
 @output_option
+@click.pass_context
 def init(
+    context: click.Context,
     folder: str,
     controllers: int,
     brokers: int,
@@ -64,11 +67,11 @@ def init(
             raise ConfigError("--host and --port must not be empty")
         if again is not None and add is not None:
             raise ConfigError("give --add or --again, not both")
+        if again is not None or add is not None:
+            _refuse_what_is_settled(context, ("host", "port") if again is None else ())
         if again is not None:
             nodes = [prepare_again(folder, node_id=again, rng=random.SystemRandom())]
         elif add is not None:
-            if settings or is_static or controller_port is not None:
-                raise ConfigError("--add takes only --host and --port; the rest is as it is there")
             nodes = [add_node(folder, role=add, host=host, port=port, rng=random.SystemRandom())]
         else:
             nodes = init_cluster(
@@ -84,8 +87,24 @@ def init(
             )
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
+    except OSError as error:
+        raise CommandFailed(f"cannot write {error.filename or folder}: {error.strerror}") from error
     rows = [
         {"node": n.name, "listener": f"{n.host}:{n.port}", "config": n.file, "data": n.directory}
         for n in nodes
     ]
     show(output, rows)
+
+
+def _refuse_what_is_settled(context: click.Context, free: tuple[str, ...]) -> None:
+    """Refuse options that only a new cluster can take. free: names of those that fit."""
+    from runtime.errors import ConfigError
+
+    kept = ("folder", "add", "again", "output", *free)
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if given and parameter.name not in kept:
+            raise ConfigError(
+                f"{parameter.opts[0]} is for a new cluster; the one in {context.params['folder']} "
+                "is made already"
+            )

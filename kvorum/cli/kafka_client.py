@@ -29,6 +29,7 @@ class KafkaConnection:
             try:
                 self._socket = socket.create_connection((host, port), timeout=timeout_s)
                 self._socket.settimeout(timeout_s + ANSWER_SLACK_S)
+                self._address = f"{host}:{port}"
                 return
             except OSError as error:
                 problems.append(f"{host}:{port} ({error.strerror or error})")
@@ -54,9 +55,14 @@ class KafkaConnection:
             self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
             (size,) = struct.unpack(">i", self._receive(4))
             answer = self._receive(size)
+        except TimeoutError as error:
+            waited_s = self._timeout_s + ANSWER_SLACK_S
+            raise CommandFailed(
+                f"broker {self._address} did not answer within {waited_s:g} s", EXIT_UNREACHABLE
+            ) from error
         except OSError as error:
             raise CommandFailed(
-                f"the broker did not answer within {self._timeout_s} s: {error}", EXIT_UNREACHABLE
+                f"broker {self._address} went away: {error.strerror or error}", EXIT_UNREACHABLE
             ) from error
         start = 5 if flexible else 4  # correlation id, and the header's empty tagged section
         entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
@@ -70,6 +76,6 @@ class KafkaConnection:
         while len(parts) < size:
             part = self._socket.recv(size - len(parts))
             if not part:
-                raise OSError("connection closed")
+                raise ConnectionError("it closed the connection")
             parts += part
         return bytes(parts)

@@ -73,6 +73,7 @@ def main() -> None:
         click.echo(f"kvorum: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        click.echo(f"kvorum: {error}", err=True)
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"kvorum: {where}{error.strerror or error}", err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

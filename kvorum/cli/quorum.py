@@ -50,6 +50,8 @@ def status(**options: Any) -> None:
         "current_observers": [o["node_id"] for o in described["observers"]],
     }
     if options["output"] == "json":
+        for kind in ("voters", "observers"):
+            row[kind] = [_identity(replica, described) for replica in described[kind]]
         show("json", row)
         return
     shown = {
@@ -65,13 +67,27 @@ def status(**options: Any) -> None:
 
 def _in_words(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
     """A replica as kafka-metadata-quorum shows it: its disk and listeners as far as known."""
-    shown: dict[str, Any] = {"id": replica["node_id"]}
-    if replica["directory_id"] != uuid_text(UUID_ZERO):
-        shown["directoryId"] = replica["directory_id"]
-    for node in described["nodes"]:
-        if node["node_id"] == replica["node_id"]:
-            shown["endpoints"] = [f"CONTROLLER://{node['host']}:{node['port']}"]
+    known = _identity(replica, described)
+    shown: dict[str, Any] = {"id": known["node_id"]}
+    if known["directory_id"] is not None:
+        shown["directoryId"] = known["directory_id"]
+    if known["endpoints"]:
+        shown["endpoints"] = known["endpoints"]
     return shown
+
+
+def _identity(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
+    """node_id, directory_id (None for a static voter), endpoints (none known of brokers)."""
+    node_id, directory_id = replica["node_id"], replica["directory_id"]
+    return {
+        "node_id": node_id,
+        "directory_id": None if directory_id == uuid_text(UUID_ZERO) else directory_id,
+        "endpoints": [
+            f"CONTROLLER://{node['host']}:{node['port']}"
+            for node in described["nodes"]
+            if node["node_id"] == node_id
+        ],
+    }
 
 
 @quorum.command()
@@ -121,8 +137,7 @@ def timeline(node_id: int | None, **options: Any) -> None:
     )
     rows = [
         {"time": _iso(at_ms), "timestamp_ms": at_ms, "node": node, "text": text}
-        for at_ms, node, text in controllers.read_timelines()
-        if node_id in (None, node)
+        for at_ms, node, text in controllers.read_timelines(node_id)
     ]
     show(options["output"], rows, ["time", "node", "text"])
 

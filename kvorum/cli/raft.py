@@ -62,7 +62,9 @@ def replay(file: str, output: str) -> None:
     try:
         with open(file, encoding="utf-8") as lines:
             outcome = run_again(lines)
-    except (FlightRecordError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise CommandFailed(f"{file}: no flight record: byte {error.start} is not text") from error
+    except FlightRecordError as error:
         raise CommandFailed(f"{file}: {error}") from error
     difference = outcome.first_difference
     if difference is None and not outcome.is_whole:

@@ -93,7 +93,7 @@ def change(
     row = {
         "changed": not dry_run,
         "voters_before": before,
-        "voters_after": [v.node_id for v in reply.voters],
+        "voters_after": sorted(v.node_id for v in reply.voters),
         "leader_epoch": reply.epoch,
     }
     show(options["output"], row)
@@ -161,23 +161,30 @@ def _remove_request(leader: Any, node_id: int, dry_run: bool) -> Any:
 
 
 class _Progress:
-    """How far a replica is behind, said on stderr when it changes."""
+    """How far a replica that is to vote has come, said on stderr when that changes."""
 
     def __init__(self) -> None:
         self._said = ""
+        self._most = -1
 
     def show(self, leader: Any, request: Any) -> bool:
-        """Say it if it is new; whether it is."""
+        """Say it if it is new; whether the replica has come further."""
         voter = getattr(request, "voter", None)
         if voter is None:
             return False
-        end = next(v.log_end_offset for v in leader.voters if v.node_id == leader.leader_id)
+        # A leader that is being removed is among the observers.
+        replicas = [*leader.voters, *leader.observers]
+        end = max(r.log_end_offset for r in replicas if r.node_id == leader.leader_id)
         for replica in leader.observers:
-            if (replica.node_id, replica.directory_id) == (voter.node_id, voter.directory_id):
-                have = max(replica.log_end_offset, 0)
-                text = f"node {voter.node_id} has {have} of {end}"
-                if text != self._said:
-                    self._said = text
-                    click.echo(text, err=True)
-                    return True
+            if (replica.node_id, replica.directory_id) != (voter.node_id, voter.directory_id):
+                continue
+            have = max(replica.log_end_offset, 0)
+            text = f"node {voter.node_id} has {have} of {end}"
+            if text != self._said:
+                self._said = text
+                click.echo(text, err=True)
+            # The leader's end moves on under load; that is no progress of the replica.
+            has_moved = bool(have > self._most)
+            self._most = max(self._most, have)
+            return has_moved
         return False

@@ -121,7 +121,9 @@ def test_the_timeline_names_those_that_could_not_be_asked(outage: Outage, run: R
     rows = json.loads(done.stdout)
     assert {row["node"] for row in rows} == {outage.survivor}
     assert any("lost leader=" in row["text"] for row in rows)
-    assert run("quorum", "timeline", "--node", "99", "-o", "json").stdout == "[]\n"
+    unknown = run("quorum", "timeline", "--node", "99", "-o", "json")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "no controller has the id 99" in unknown.stderr
 
 
 def test_a_kafka_client_gets_the_sentence_as_its_error(outage: Outage) -> None:

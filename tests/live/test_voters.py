@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.live.by_hand import HandMade
 from tests.live.clients import Topics
-from tests.live.cluster import eventually
+from tests.live.cluster import eventually, run_kvorum
 from tests.live.test_quorum_failover import TopicMaker
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -69,6 +70,10 @@ def test_one_voter_becomes_three_and_five_and_one_again_under_load(make) -> None
     cluster.kill(f"controller-{removed}")
     cluster.start(f"controller-{removed}")
     cluster.wait_caught_up(removed, "Observer")
+    leader = cluster.quorum("status")["leader_id"]
+    one = cluster.address(f"controller-{leader}")
+    told = run_kvorum("quorum", "timeline", "-o", "json", "--bootstrap-controller", one)
+    assert removed in {row["node"] for row in json.loads(told.stdout)}
     assert voters(cluster) == [last]
 
     acknowledged = maker.finish()

@@ -20,6 +20,7 @@ STATUS_KEYS = [
     "cluster_id", "leader_id", "leader_epoch", "high_watermark", "max_follower_lag",
     "max_follower_lag_time_ms", "current_voters", "current_observers",
 ]  # fmt: skip
+IDENTITY_KEYS = ["node_id", "directory_id", "endpoints"]
 REPLICA_KEYS = [
     "node_id", "directory_id", "log_end_offset", "last_fetch_timestamp",
     "last_caught_up_timestamp", "lag", "status",
@@ -138,7 +139,11 @@ def test_brokers_are_listed_and_described(via, cluster):
 
 def test_quorum_status_and_replication(via, cluster):
     status = json_of(via, "quorum", "status")
-    assert list(status) == STATUS_KEYS
+    assert list(status) == [*STATUS_KEYS, "voters", "observers"]
+    assert [list(one) for one in status["voters"]] == [IDENTITY_KEYS]
+    endpoint = status["voters"][0]["endpoints"][0]
+    assert endpoint.startswith("CONTROLLER://127.0.0.1:")
+    assert [one["endpoints"] for one in status["observers"]] == [[], []]
     assert status["cluster_id"] == cluster.document()["cluster_id"]
     assert status["leader_id"] == 1 and status["leader_epoch"] >= 1
     assert status["current_voters"] == [1]
@@ -166,6 +171,9 @@ def test_timeline_shows_how_the_leader_came_to_be(via):
     code, out, err = via("quorum", "timeline", "--node", "1")
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split() == ["TIME", "NODE", "TEXT"]
+    assert via("quorum", "timeline", "--node", "101") == (
+        1, "", "kvorum: no controller has the id 101; there are 1\n"
+    )  # fmt: skip
     assert len(out.splitlines()) == len(rows) + 1
 
 

@@ -112,7 +112,7 @@ def test_a_record_cut_short_is_replayed_with_a_warning(replay, file, lines):
     ("content", "words"),
     [
         (b"", "line 1: the record is empty"),
-        (b"\xff\xfe", "invalid start byte"),
+        (b"\xff\xfe", "no flight record: byte 0 is not text"),
         (b"{}\n", "line 1: not the first line of a flight record"),
         (b'{"flight":9}\n', "line 1: format 9 is newer"),
     ],

@@ -147,3 +147,41 @@ def test_copied_directory_is_no_second_voter(dynamic: HandMade) -> None:
     eventually(lambda: "controller=1 " in errors.read_text()[seen:], "it runs")
     # Its log says that only the disk it was copied from may vote.
     assert dynamic.try_quorum("status").returncode == 4
+
+
+@pytest.mark.parametrize("option", ["--controllers", "--brokers", "--controller-port"])
+def test_init_add_refuses_what_only_a_new_cluster_can_take(dynamic: HandMade, option: str) -> None:
+    for what in (("--add", "controller"), ("--again", "1")):
+        done = run_kvorum("init", str(dynamic.conf), *what, option, "5")
+        assert done.returncode == 2
+        assert f"{option} is for a new cluster" in done.stderr
+
+
+def test_init_says_where_it_cannot_write() -> None:
+    done = run_kvorum("init", "/proc/kvorum")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "kvorum: cannot write /proc/kvorum: No such file or directory\n"
+
+
+def test_a_torn_tail_is_cut_with_a_line_in_the_log(dynamic: HandMade) -> None:
+    lead_once(dynamic)
+    (segment,) = (dynamic.data("controller-1") / "__cluster_metadata-0").glob("*.log")
+    size = segment.stat().st_size
+    with segment.open("ab") as file:
+        file.write(b"\0" * 33)
+    dynamic.start("controller-1")
+    eventually(lambda: dynamic.try_quorum("status").returncode == 0, "it leads again")
+    told = [
+        line for line in dynamic.running["controller-1"].errors().splitlines() if "torn" in line
+    ]
+    assert len(told) == 1 and "WARNING" in told[0]
+    assert f"{segment}: torn tail of 33 bytes cut at byte {size}" in told[0]
+
+
+def test_a_clean_stop_leaves_no_traceback(dynamic: HandMade) -> None:
+    dynamic.start("controller-1", "broker-101")
+    eventually(lambda: dynamic.replica(101) is not None, "the broker follows")
+    dynamic.stop("broker-101")
+    running = dynamic.running["controller-1"]
+    dynamic.stop("controller-1")
+    assert "Traceback" not in running.errors()
