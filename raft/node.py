@@ -210,7 +210,9 @@ class RaftNode:
             on_done(False)
             return
         self._deliver(taken)
-        count = self.files.expired(log_bytes=self.log.size_bytes, now_ms=wall_ms())
+        count = self.files.expired(
+            self.core.log.snapshots, log_bytes=self.log.size_bytes, now_ms=wall_ms()
+        )
         if count:
             self._deliver(SnapshotsExpired(count))
         on_done(True)

@@ -121,11 +121,15 @@ class SnapshotFiles:
         await self._note(snapshot, header.timestamp_ms)
         return SnapshotTaken(snapshot)
 
-    def expired(self, *, log_bytes: int, now_ms: int) -> int:
-        """How many of the oldest snapshots retention lets go. now_ms: wall clock."""
+    def expired(self, snapshots: Iterable[OffsetAndEpoch], *, log_bytes: int, now_ms: int) -> int:
+        """How many of the oldest of `snapshots` retention lets go. now_ms: wall clock.
+
+        snapshots: those that the log rests on. One that was received and is not wanted any more
+        lies here too until it is removed, and must not be taken for one of them.
+        """
         policy = self.policy
         gone = to_remove(
-            list(self._files.values()),
+            [self._files[snapshot] for snapshot in snapshots if snapshot in self._files],
             log_bytes=log_bytes,
             now_ms=now_ms,
             retention_bytes=policy.metadata_max_retention_bytes,

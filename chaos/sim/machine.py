@@ -84,7 +84,9 @@ class StateMachine:
         node.deliver(taken)
         if node.is_up and node.incarnation == incarnation:
             count = node.files.expired(
-                log_bytes=node.replica_log.log.size_bytes, now_ms=node.local_ms
+                node.core.log.snapshots,
+                log_bytes=node.replica_log.log.size_bytes,
+                now_ms=node.local_ms,
             )
             if count:
                 node.deliver(SnapshotsExpired(count))

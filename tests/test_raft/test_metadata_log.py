@@ -129,6 +129,20 @@ def test_a_received_snapshot_replaces_log_and_older_snapshots():
     assert (tail.last_epoch, place.newest) == (4, SENT)
 
 
+def test_retention_leaves_a_snapshot_alone_that_the_log_does_not_rest_on():
+    # 1. A snapshot comes from the leader, 2. it is not wanted any more and waits to be removed,
+    # 3. taken for one of ours, it would make retention drop the last that the log has.
+    place = with_ten_records()
+    ours = [place.take(offset) for offset in (2, 3, 4)]
+    data = bytes_of_sent()
+    run_now(place.files.write_chunk(WriteSnapshotChunk(SENT, 0, data)))
+    assert run_now(place.files.finish(FinishSnapshot(SENT))).is_good
+    long_after_ms = 1 << 50
+    for count in (3, 2, 1):
+        gone = place.files.expired(ours[:count], log_bytes=0, now_ms=long_after_ms)
+        assert gone == max(count - 2, 0), "two stay, whatever their age"
+
+
 @pytest.mark.parametrize("own", [OffsetAndEpoch(4, 1), OffsetAndEpoch(9, 2)])
 def test_a_crash_anywhere_in_replacing_leaves_the_old_log_or_begins_behind_the_snapshot(own):
     def prepare(seed):
