@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from broker.replica import Replica
 from runtime.disk import Disk
+from runtime.errors import CorruptData
 from storage.checkpoints import (
     HIGH_WATERMARK,
     LOG_START_OFFSET,
@@ -93,8 +94,10 @@ class ReplicaStore:
             is_known = False
         key = (topic, partition_id)
         if not is_known:
-            log = Log.open(self._disk, path, config, now_ms=now_ms, is_clean=True)
-            return OpenedLog(log, 0, False)
+            # Thousands of replicas begin at once: no more than a look at each of them.
+            if self._disk.exists(path):
+                raise CorruptData(path, 0, "something lies here that no topic claims; move it away")
+            return OpenedLog(Log.new(self._disk, path, config), 0, False)
         log = Log.open(
             self._disk,
             path,

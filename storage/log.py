@@ -111,6 +111,11 @@ class Log:
         )
         return cls(disk, directory, config, loaded)
 
+    @classmethod
+    def new(cls, disk: Disk, directory: str, config: LogConfig) -> Log:
+        """A log that never was: nothing lies in `directory`, and nobody looks."""
+        return cls(disk, directory, config, recovery.empty(0))
+
     # --- state -------------------------------------------------------------------------------
 
     @property

@@ -57,7 +57,7 @@ def load(
     names = _clean_names(disk, directory)
     bases = offsets_of(names, LOG_SUFFIX)
     if not bases:
-        return _empty(log_start_offset)
+        return empty(log_start_offset)
     present = set(names)
     segments = [
         Segment(
@@ -91,7 +91,7 @@ def load(
     if end_offset < log_start_offset:
         remove_segments(disk, segments)
         remove_snapshots_above(disk, directory, -1)
-        return _empty(log_start_offset)
+        return empty(log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
@@ -112,7 +112,8 @@ def load(
     )
 
 
-def _empty(start_offset: int) -> Loaded:
+def empty(start_offset: int) -> Loaded:
+    """A log without records and files."""
     return Loaded(
         segments=[],
         start_offset=start_offset,
