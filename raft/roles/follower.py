@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import AppendFetched, FlushLog, Noted, SendRequest, TruncateLog
+from raft.effects import (
+    AppendFetched,
+    FlushLog,
+    LeaderChanged,
+    Noted,
+    SendRequest,
+    TruncateLog,
+)
 from raft.messages import FetchRequest, FetchResponse, UpdateVoterRequest, VoterChangeResponse
 from raft.roles import election, snapshots
 from raft.roles.states import NEVER_MS, Follower, Unattached
@@ -111,7 +118,8 @@ def on_fetch_response(
 
 
 def note_success(core: RaftCore, role: Follower, now_ms: int) -> None:
-    """The leader answered: it lives."""
+    """The leader answered: it lives. After a restart that is the first proof that it still leads."""
+    core.note_leadership(LeaderChanged(core.epoch, role.leader_id))
     role.has_fetched = True
     role.is_leader_lost = False
     role.stand_at_ms = NEVER_MS

@@ -321,3 +321,15 @@ def test_a_split_vote_with_the_third_voter_dead_is_tried_again_soon():
     node.step(ResponseReceived(2, requests[2].correlation_id, refusal))
     wait_ms = node.core.role.election_deadline_ms - node.now_ms
     assert wait_ms < 3 * node.config.leader_loss_grace_ms < node.config.election_timeout_ms
+
+
+def test_a_restarted_follower_names_its_leader_once_that_has_answered():
+    # It knows from its vote state whom to ask; that this one still leads it does not know.
+    node = Driven(vote=VoteState(4, 2))
+    assert (node.role, node.core.leader_id) == ("Follower", -1)
+    node.wait(0)
+    assert node.take(LeaderChanged) == []
+    node.fetched(epoch=4)
+    assert [(e.epoch, e.leader_id) for e in node.take(LeaderChanged)] == [(4, 2)]
+    node.fetched(epoch=4)
+    assert node.take(LeaderChanged) == []
