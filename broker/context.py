@@ -11,6 +11,7 @@ from broker.controller_api import Controller
 from broker.failures import report_failure
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
+from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import BrokerImage, ClusterImage
 from metadata.records import Endpoint
 from runtime.tasks import TaskGroup
@@ -32,8 +33,10 @@ class Services:
         image: Callable[[], ClusterImage],
         cluster_id: str,
         broker_id: int,
+        supported_features: tuple[FeatureRange, ...] = SUPPORTED,
     ) -> None:
         self.config = config
+        self.supported_features = supported_features
         self.replicas = replicas
         self.controller = controller
         self.image = image

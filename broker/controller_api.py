@@ -19,6 +19,8 @@ from metadata.requests import (
     ElectedLeader,
     ElectLeaders,
     ProducerIdBlock,
+    UpdatedFeature,
+    UpdateFeatures,
 )
 from runtime.errors import Rejected
 
@@ -64,6 +66,10 @@ class Controller(Protocol):
     async def create_topics(
         self, request: CreateTopics, timeout_ms: int
     ) -> tuple[CreatedTopic, ...] | Rejected: ...
+
+    async def update_features(
+        self, request: UpdateFeatures, timeout_ms: int
+    ) -> tuple[UpdatedFeature, ...] | Rejected: ...
 
     async def delete_topics(
         self, request: DeleteTopics, timeout_ms: int

@@ -15,7 +15,7 @@ import grpc.aio
 
 from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
 from kvorum.rpc import controller_pb2 as pb
-from metadata import codec, quorum_report
+from metadata import codec, features_codec, quorum_report
 from metadata.client import ControllerClient
 from metadata.publisher import MetadataPublisher
 from metadata.requests import (
@@ -30,6 +30,8 @@ from metadata.requests import (
     Heartbeat,
     ProducerIdBlock,
     RegisterBrokerRequest,
+    UpdatedFeature,
+    UpdateFeatures,
 )
 from runtime.clock import monotonic_ms
 from runtime.errors import ErrorCode, KvorumError, Rejected
@@ -252,6 +254,23 @@ class ControllerLink:
             return rejected
         await self._publisher.wait_for(reply.end_offset, PUBLISH_WAIT_MS)
         return codec.decode_deleted(reply.topics)
+
+    async def update_features(
+        self, request: UpdateFeatures, timeout_ms: int
+    ) -> tuple[UpdatedFeature, ...] | Rejected:
+        message = features_codec.encode_update(request)
+        reply = await self._client.call(
+            lambda client, target, timeout: client.features_stub(target).UpdateFeatures(
+                message, timeout=timeout
+            ),
+            timeout_ms,
+            leader_wait_ms=LEADER_WAIT_MS,
+        )
+        rejected = _rejected(reply)
+        if rejected is not None:
+            return rejected
+        await self._publisher.wait_for(reply.end_offset, PUBLISH_WAIT_MS)
+        return features_codec.decode_updated(reply.features)
 
     async def alter_partition(
         self, request: AlterPartition

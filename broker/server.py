@@ -22,6 +22,7 @@ from broker.connection import Connection, Slot
 from broker.context import RequestContext, Services
 from broker.controller_api import Controller
 from broker.replicas import ReplicaManager
+from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import ClusterImage
 from runtime.clock import monotonic_ms
 from runtime.errors import WireError
@@ -54,6 +55,7 @@ class KafkaServer:
         image: Callable[[], ClusterImage],
         cluster_id: str,
         broker_id: int,
+        supported_features: tuple[FeatureRange, ...] = SUPPORTED,
     ) -> None:
         self.config = config
         self.turn = replicas.turn
@@ -64,6 +66,7 @@ class KafkaServer:
             image=image,
             cluster_id=cluster_id,
             broker_id=broker_id,
+            supported_features=supported_features,
         )
         self._listeners: list[_Listener] = []
         self._connections: dict[Connection, None] = {}

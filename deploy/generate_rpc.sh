@@ -6,4 +6,5 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
 "$python" -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --pyi_out=. \
     proto/kvorum/rpc/common.proto proto/kvorum/rpc/raft.proto \
-    proto/kvorum/rpc/controller.proto proto/kvorum/rpc/admin.proto
+    proto/kvorum/rpc/controller.proto proto/kvorum/rpc/admin.proto \
+    proto/kvorum/rpc/features.proto

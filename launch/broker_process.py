@@ -17,6 +17,7 @@ from launch.metadata_log import open_log
 from launch.process import ended
 from launch.properties import Address, NodeConfig
 from metadata.delta import Delta
+from metadata.features import limited
 from metadata.image import ClusterImage
 from metadata.publisher import MetadataPublisher
 from metadata.records import Endpoint
@@ -60,6 +61,7 @@ class BrokerProcess:
         self._shown_active = asyncio.Event()
         self._rng = random.Random()
         self._tasks = TaskGroup(on_failure)
+        self._features = limited(config.node.metadata_version_max)
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
         self._link = ControllerLink(
             _controllers(config),
@@ -86,6 +88,7 @@ class BrokerProcess:
             image=lambda: self._publisher.image,
             cluster_id=config.cluster_id,
             broker_id=config.node_id,
+            supported_features=self._features,
         )
         self._raft: RaftNode | None = None
         self._lock: DirectoryLock | None = None
@@ -212,6 +215,7 @@ class BrokerProcess:
             incarnation_id=new_uuid(random.Random()),
             endpoints=(Endpoint(LISTENER_NAME, host, port),),
             rack=self._config.rack,
+            features=self._features,
         )
 
     def _peer_address(self, broker_id: int) -> Address | None:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import Any
 
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
+from kvorum.rpc import features_pb2_grpc as features_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from launch.identity import DirectoryLock, claim_directory, require_formatted
 from launch.metadata_log import open_log
-from launch.properties import NodeConfig
+from launch.properties import CONTROLLER, NodeConfig
 from metadata.controller import Controller, ControllerConfig
+from metadata.features import limited
+from metadata.features_service import FeaturesServicer
 from metadata.loop import ControllerLoop
+from metadata.records import Endpoint
+from metadata.registrar import Registrar
+from metadata.requests import RegisterControllerRequest
 from metadata.service import AdminServicer, ControllerServicer
 from raft.node import RaftNode
 from runtime.disk import OsDisk
-from runtime.errors import ConfigError
-from runtime.rpc import add_service, make_server
+from runtime.ids import new_uuid
+from runtime.rpc import RpcServer
+from runtime.tasks import TaskGroup
 
 logger = logging.getLogger("kvorum.controller")
 
@@ -41,9 +47,11 @@ class ControllerProcess:
         self._on_failure = on_failure
         self._disk = OsDisk()
         self._rng = random.Random()
-        self._server: Any = None
+        self._server: RpcServer | None = None
         self._node: RaftNode | None = None
         self._lock: DirectoryLock | None = None
+        self._features = limited(config.node.metadata_version_max)
+        self._tasks = TaskGroup(on_failure)
 
     async def start(self) -> None:
         config = self._config
@@ -57,7 +65,12 @@ class ControllerProcess:
         )
         self._lock = DirectoryLock(config.directory)
         loop = ControllerLoop(
-            Controller(self._controller_config, cluster_id=config.cluster_id, rng=self._rng),
+            Controller(
+                self._controller_config,
+                cluster_id=config.cluster_id,
+                rng=self._rng,
+                supported_features=self._features,
+            ),
             on_failure=self._on_failure,
         )
         raft_config, metadata_log = await open_log(self._disk, config, directory_id)
@@ -73,9 +86,23 @@ class ControllerProcess:
         await loop.load(metadata_log.newest)
         await self._serve(loop, node)
         node.start()
+        registrar = Registrar(loop, self._registration(), on_refused=self._on_failure)
+        self._tasks.spawn(registrar.run(), "registration")
         logger.info("controller=%d %s", config.node_id, node.core.summary())
 
+    def _registration(self) -> RegisterControllerRequest:
+        config = self._config
+        host, port = config.advertised
+        return RegisterControllerRequest(
+            controller_id=config.node_id,
+            cluster_id=config.cluster_id,
+            incarnation_id=new_uuid(self._rng),
+            endpoints=(Endpoint(CONTROLLER, host, port),),
+            features=self._features,
+        )
+
     async def stop(self) -> None:
+        await self._tasks.stop()
         if self._node is not None:
             await self._node.stop()
         if self._server is not None:
@@ -88,17 +115,12 @@ class ControllerProcess:
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
         config = self._config
         host, port = config.listen
-        server = self._server = make_server()
+        server = self._server = RpcServer()
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
-        add_service(raft_grpc.add_RaftServicer_to_server, node.servicer, server)
-        add_service(
-            controller_grpc.add_ControllerServicer_to_server, ControllerServicer(loop), server
+        server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
+        server.add_service(
+            controller_grpc.add_ControllerServicer_to_server, ControllerServicer(loop)
         )
-        add_service(admin_grpc.add_AdminServicer_to_server, admin, server)
-        try:
-            bound = server.add_insecure_port(f"{host}:{port}")
-        except RuntimeError:
-            bound = 0
-        if bound == 0:
-            raise ConfigError(f"cannot listen on {host}:{port}: the address is in use or not ours")
-        await server.start()
+        server.add_service(features_grpc.add_FeaturesServicer_to_server, FeaturesServicer(loop))
+        server.add_service(admin_grpc.add_AdminServicer_to_server, admin)
+        await server.listen(f"{host}:{port}")

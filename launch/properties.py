@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.config import BrokerConfig
 from metadata.controller import ControllerConfig
+from metadata.features import RELEASES
 from raft.model import RaftConfig
 from raft.snapshot_files import SnapshotPolicy
 from runtime.config import bind, reject_unknown
@@ -36,6 +37,8 @@ class NodeProperties:
     with dynamic voters are. Exactly one of both must be given.
     log_dirs: the node's data directory. peer_address_overrides: `id=host:port,...` where this
     node finds a peer, if not where the peer says it is: a proxy, a tunnel, an address behind NAT.
+    metadata_version_max: the highest metadata.version that the node claims to support; below the
+    default it plays an older build, to rehearse a rolling upgrade.
     """
 
     node_id: int
@@ -49,6 +52,7 @@ class NodeProperties:
     peer_address_overrides: str = ""
     broker_heartbeat_interval_ms: int = 500
     controlled_shutdown_timeout_ms: int = 3_000
+    metadata_version_max: int = max(RELEASES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

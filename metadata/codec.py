@@ -8,6 +8,7 @@ from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import common_pb2 as common_pb
 from kvorum.rpc import controller_pb2 as pb
 from metadata import requests as r
+from metadata.features import FeatureRange
 from metadata.records import Endpoint
 from runtime.errors import ErrorCode, Rejected
 from runtime.ids import UUID_ZERO
@@ -27,19 +28,39 @@ def decode_status(status: common_pb.Status) -> Rejected | None:
     return Rejected(ErrorCode(status.code), status.message)
 
 
+def encode_endpoints(endpoints: Iterable[Endpoint]) -> list[common_pb.Endpoint]:
+    return [
+        common_pb.Endpoint(
+            name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+        )
+        for e in endpoints
+    ]
+
+
+def decode_endpoints(messages: Iterable[common_pb.Endpoint]) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(m.name, m.host, m.port, m.security_protocol) for m in messages)
+
+
+def encode_features(features: Iterable[FeatureRange]) -> list[common_pb.FeatureRange]:
+    return [
+        common_pb.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
+        for f in features
+    ]
+
+
+def decode_features(messages: Iterable[common_pb.FeatureRange]) -> tuple[FeatureRange, ...]:
+    return tuple(FeatureRange(m.name, m.min_level, m.max_level) for m in messages)
+
+
 def encode_register(request: r.RegisterBrokerRequest) -> pb.RegisterBrokerRequest:
     return pb.RegisterBrokerRequest(
         broker_id=request.broker_id,
         cluster_id=request.cluster_id,
         incarnation_id=request.incarnation_id,
-        endpoints=[
-            common_pb.Endpoint(
-                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
-            )
-            for e in request.endpoints
-        ],
+        endpoints=encode_endpoints(request.endpoints),
         rack=request.rack,
         broker_epoch_before=request.broker_epoch_before,
+        features=encode_features(request.features),
     )
 
 
@@ -48,11 +69,10 @@ def decode_register(message: pb.RegisterBrokerRequest) -> r.RegisterBrokerReques
         broker_id=message.broker_id,
         cluster_id=message.cluster_id,
         incarnation_id=message.incarnation_id,
-        endpoints=tuple(
-            Endpoint(e.name, e.host, e.port, e.security_protocol) for e in message.endpoints
-        ),
+        endpoints=decode_endpoints(message.endpoints),
         rack=message.rack if message.HasField("rack") else None,
         broker_epoch_before=message.broker_epoch_before,
+        features=decode_features(message.features),
     )
 
 

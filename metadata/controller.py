@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from metadata.decide import Context, Decision
 from metadata.decide.brokers import fence, heartbeat, register
 from metadata.decide.elections import elect_preferred
+from metadata.decide.features import bootstrap, register_controller, update_features
 from metadata.decide.isr import alter_partition
 from metadata.decide.producer_ids import allocate_producer_ids
 from metadata.decide.topics import create_topics, delete_topics
 from metadata.delta import Delta
+from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import Record
 from metadata.requests import (
@@ -35,7 +37,11 @@ from metadata.requests import (
     HeartbeatReply,
     ProducerIdBlock,
     RegisterBrokerRequest,
+    RegisterControllerRequest,
     RegisteredBroker,
+    RegisteredController,
+    UpdatedFeature,
+    UpdateFeatures,
 )
 from metadata.sessions import BrokerSessions
 from runtime.errors import Rejected, invariant, required
@@ -48,6 +54,8 @@ Request = (
     | AlterPartition
     | AllocateProducerIds
     | ElectLeaders
+    | UpdateFeatures
+    | RegisterControllerRequest
 )
 
 Reply = (
@@ -58,6 +66,8 @@ Reply = (
     | tuple[AlteredPartition, ...]
     | tuple[ElectedLeader, ...]
     | ProducerIdBlock
+    | tuple[UpdatedFeature, ...]
+    | RegisteredController
     | Rejected
 )
 
@@ -80,13 +90,23 @@ class ControllerConfig:
 class Controller:
     """State and rules of one controller, active or standby."""
 
-    def __init__(self, config: ControllerConfig, *, cluster_id: str, rng: random.Random) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        *,
+        cluster_id: str,
+        rng: random.Random,
+        supported_features: tuple[FeatureRange, ...] = SUPPORTED,
+    ) -> None:
         self._config = config
         self._cluster_id = cluster_id
         self._rng = rng
         self.committed: ClusterImage = EMPTY_IMAGE
         self.speculative: ClusterImage | None = None
         self.epoch = -1
+        self._supported_features = supported_features
+        #: Who votes in the quorum; the driver keeps it.
+        self.voter_ids: tuple[int, ...] = ()
         self.sessions = BrokerSessions(
             session_timeout_ms=config.broker_session_timeout_ms,
             stream_grace_ms=config.broker_stream_grace_ms,
@@ -112,6 +132,12 @@ class Controller:
             },
             now_ms,
         )
+
+    def begin(self) -> tuple[Record, ...]:
+        """Records of a new cluster, right behind the claim: its feature levels."""
+        records = bootstrap(self._active_image(), self._context())
+        self._advance(records)
+        return records
 
     def skip_to(self, next_offset: int) -> None:
         """The quorum itself has appended records up to there, which say nothing to the image."""
@@ -183,6 +209,10 @@ class Controller:
                 return allocate_producer_ids(image, request)
             case ElectLeaders():
                 return elect_preferred(image, request)
+            case UpdateFeatures():
+                return update_features(image, request, self._context())
+            case RegisterControllerRequest():
+                return register_controller(image, request, self._context())
 
     def _advance(self, records: Sequence[Record]) -> None:
         if not records:
@@ -202,4 +232,6 @@ class Controller:
             cluster_id=self._cluster_id,
             default_num_partitions=self._config.num_partitions,
             default_replication_factor=self._config.default_replication_factor,
+            supported_features=self._supported_features,
+            voter_ids=self.voter_ids,
         )

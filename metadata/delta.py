@@ -18,6 +18,7 @@ from metadata.image import (
     RESOURCE_TOPIC,
     BrokerImage,
     ClusterImage,
+    ControllerImage,
     PartitionImage,
     TopicImage,
 )
@@ -31,6 +32,7 @@ from metadata.records import (
     ProducerIds,
     Record,
     RegisterBroker,
+    RegisterController,
     RemoveTopic,
     Topic,
     UnregisterBroker,
@@ -59,6 +61,7 @@ class Delta:
         self._brokers = base.brokers.mutate()
         self._configs = base.configs.mutate()
         self._features = base.features.mutate()
+        self._controllers = base.controllers.mutate()
         self._next_producer_id = base.next_producer_id
 
     @classmethod
@@ -121,6 +124,7 @@ class Delta:
             topic_ids=topic_ids,
             configs=self._configs.finish(),
             features=self._features.finish(),
+            controllers=self._controllers.finish(),
             next_producer_id=self._next_producer_id,
         )
 
@@ -136,6 +140,7 @@ class Delta:
             rack=record.rack,
             is_fenced=record.is_fenced,
             in_controlled_shutdown=False,
+            features=record.features,
         )
 
     def _unregister_broker(self, record: UnregisterBroker) -> None:
@@ -230,6 +235,14 @@ class Delta:
         elif record.name in self._features:
             del self._features[record.name]
 
+    def _register_controller(self, record: RegisterController) -> None:
+        self._controllers[record.controller_id] = ControllerImage(
+            controller_id=record.controller_id,
+            incarnation_id=record.incarnation_id,
+            endpoints=record.endpoints,
+            features=record.features,
+        )
+
     def _producer_ids(self, record: ProducerIds) -> None:
         invariant(
             record.next_producer_id >= self._next_producer_id,
@@ -264,5 +277,6 @@ _REPLAY: dict[type, Any] = {
     FeatureLevel: Delta._feature_level,
     ProducerIds: Delta._producer_ids,
     BrokerRegistrationChange: Delta._broker_registration_change,
+    RegisterController: Delta._register_controller,
     NoOp: Delta._no_op,
 }

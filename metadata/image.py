@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
+from metadata.features import FeatureRange
 from metadata.records import NO_LEADER, Endpoint
 
 #: Kafka's numbers of config resources.
@@ -53,6 +54,7 @@ class BrokerImage:
     rack: str | None
     is_fenced: bool
     in_controlled_shutdown: bool
+    features: tuple[FeatureRange, ...] = ()
 
     @property
     def is_active(self) -> bool:
@@ -66,12 +68,23 @@ class BrokerImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerImage:
+    """One registered controller process. Field meanings as in `records.RegisterController`."""
+
+    controller_id: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
     """Everything the metadata log has said up to `end_offset` (exclusive).
 
     end_offset, epoch: position and epoch of the last applied record.
     brokers: by id. topics: by topic id. topic_ids: topic id by name.
     configs: by (resource type, resource name), each name to value.
+    features: finalised level by name. controllers: registered processes by id.
     """
 
     end_offset: int = 0
@@ -81,6 +94,7 @@ class ClusterImage:
     topic_ids: Map[str, bytes] = field(default_factory=Map)
     configs: Map[tuple[int, str], Map[str, str]] = field(default_factory=Map)
     features: Map[str, int] = field(default_factory=Map)
+    controllers: Map[int, ControllerImage] = field(default_factory=Map)
     next_producer_id: int = 0
 
     def topic(self, name: str) -> TopicImage | None:

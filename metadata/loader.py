@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from metadata.delta import Delta
+from metadata.features import SUPPORTED, unsupported
 from metadata.image import ClusterImage
-from metadata.record_codec import decode_record
+from metadata.record_codec import UnreadableRecord, decode_record
 from metadata.records import Record
 from storage.batch import iter_headers, iter_records
 from storage.log import Log
@@ -33,7 +34,17 @@ def advance(log: Log, image: ClusterImage, high_watermark: int) -> tuple[Delta, 
                 if record.offset >= image.end_offset and record.value is not None:
                     delta.replay(decode_record(record.value))
         end_offset, epoch = header.end_offset, header.leader_epoch
-    return delta, delta.apply(end_offset=end_offset, epoch=epoch)
+    after = delta.apply(end_offset=end_offset, epoch=epoch)
+    if after.features != image.features:
+        check_features(after)
+    return delta, after
+
+
+def check_features(image: ClusterImage) -> None:
+    """Raise UnreadableRecord if a level is finalised that this build cannot read or write."""
+    problem = unsupported(image.features, SUPPORTED)
+    if problem is not None:
+        raise UnreadableRecord(f"this node cannot go on: {problem}; run a newer Kvorum")
 
 
 def committed_records(data: bytes) -> Iterator[tuple[int, int, int, Record | None]]:

@@ -171,7 +171,8 @@ class ControllerLoop:
         self._maybe_claim()
 
     def on_voters_changed(self, voters: VoterSet) -> None:
-        """Nothing here depends on who votes; `metadata.service` asks the core."""
+        """Feature levels depend on what those who vote can do."""
+        self.controller.voter_ids = tuple(voters.ids)
         logger.info("node=%d voters=%s", self._node_id, voters)
 
     def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
@@ -239,7 +240,9 @@ class ControllerLoop:
             or self.controller.committed.end_offset < self._high_watermark
         ):
             return
+        self.controller.voter_ids = tuple(self.node.core.voter_set.ids)
         self.controller.claim(change.epoch, self.node.next_offset, monotonic_ms())
+        self._append(self.controller.begin())
         logger.info("node=%d claims epoch=%d", self._node_id, change.epoch)
         self._arm_session_timer()
 

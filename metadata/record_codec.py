@@ -13,7 +13,14 @@ from typing import Any
 
 import msgpack
 
-from metadata.records import RECORD_CLASSES, Endpoint, Record, RegisterBroker
+from metadata.features import FeatureRange
+from metadata.records import (
+    RECORD_CLASSES,
+    Endpoint,
+    Record,
+    RegisterBroker,
+    RegisterController,
+)
 from runtime.errors import KvorumError
 
 
@@ -56,6 +63,8 @@ def decode_record(value: bytes | memoryview) -> Record:
     try:
         if record_class is RegisterBroker:
             return _decode_register_broker(fields)
+        if record_class is RegisterController:
+            return _decode_register_controller(fields)
         return record_class(*fields[2:])
     except (TypeError, ValueError) as error:
         raise UnreadableRecord(f"malformed {record_class.__name__}: {error}") from error
@@ -67,23 +76,54 @@ def record_to_dict(record: Record) -> dict[str, Any]:
 
 
 def _decode_register_broker(fields: tuple[Any, ...]) -> RegisterBroker:
-    broker_id, broker_epoch, incarnation_id, endpoints, *rest = fields[2:]
+    broker_id, broker_epoch, incarnation_id, endpoints, rack, is_fenced, *features = fields[2:]
     return RegisterBroker(
-        broker_id, broker_epoch, incarnation_id, tuple(Endpoint(*e) for e in endpoints), *rest
+        broker_id,
+        broker_epoch,
+        incarnation_id,
+        _endpoints_of(endpoints),
+        rack,
+        is_fenced,
+        *(tuple(FeatureRange(*f) for f in ranges) for ranges in features),
     )
 
 
+def _decode_register_controller(fields: tuple[Any, ...]) -> RegisterController:
+    controller_id, incarnation_id, endpoints, features = fields[2:]
+    ranges = tuple(FeatureRange(*f) for f in features)
+    return RegisterController(controller_id, incarnation_id, _endpoints_of(endpoints), ranges)
+
+
+def _endpoints_of(values: tuple[Any, ...]) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(*value) for value in values)
+
+
+def _values_of(endpoints: tuple[Endpoint, ...]) -> tuple[Any, ...]:
+    return tuple((e.name, e.host, e.port, e.security_protocol) for e in endpoints)
+
+
 def _encode_register_broker(record: RegisterBroker) -> tuple[Any, ...]:
-    endpoints = tuple((e.name, e.host, e.port, e.security_protocol) for e in record.endpoints)
     return (
         record.TYPE,
         record.VERSION,
         record.broker_id,
         record.broker_epoch,
         record.incarnation_id,
-        endpoints,
+        _values_of(record.endpoints),
         record.rack,
         record.is_fenced,
+        record.features,
+    )
+
+
+def _encode_register_controller(record: RegisterController) -> tuple[Any, ...]:
+    return (
+        record.TYPE,
+        record.VERSION,
+        record.controller_id,
+        record.incarnation_id,
+        _values_of(record.endpoints),
+        record.features,
     )
 
 
@@ -103,3 +143,4 @@ _ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     c: _plain_encoder(c) for c in RECORD_CLASSES
 }
 _ENCODERS[RegisterBroker] = _encode_register_broker
+_ENCODERS[RegisterController] = _encode_register_controller

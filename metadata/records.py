@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from metadata.features import FeatureRange
+
 NO_LEADER = -1
 
 
@@ -29,6 +31,7 @@ class RegisterBroker:
 
     broker_epoch: offset of this very record; fences every earlier process of that id.
     incarnation_id: random uuid of the process, so that a retry is told from another process.
+    features: levels that the process supports; none told by builds before KIP-584 was served.
     """
 
     TYPE: ClassVar[int] = 0
@@ -40,6 +43,7 @@ class RegisterBroker:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     is_fenced: bool = True
+    features: tuple[FeatureRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,19 @@ class BrokerRegistrationChange:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterController:
+    """A controller process told the active one where it listens and which levels it supports."""
+
+    TYPE: ClassVar[int] = 27
+    VERSION: ClassVar[int] = 0
+
+    controller_id: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NoOp:
     """Nothing. Shows followers that the log, and with it their view, still moves."""
 
@@ -184,6 +201,7 @@ Record = (
     | FeatureLevel
     | ProducerIds
     | BrokerRegistrationChange
+    | RegisterController
     | NoOp
 )
 
@@ -198,5 +216,6 @@ RECORD_CLASSES: tuple[type[Record], ...] = (
     FeatureLevel,
     ProducerIds,
     BrokerRegistrationChange,
+    RegisterController,
     NoOp,
 )

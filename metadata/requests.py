@@ -7,7 +7,9 @@ An answer carries an error per item, so that one bad item never spoils a request
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
+from metadata.features import FeatureRange
 from metadata.records import Endpoint
 from runtime.errors import ErrorCode
 
@@ -80,6 +82,7 @@ class RegisterBrokerRequest:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     broker_epoch_before: int = -1
+    features: tuple[FeatureRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +166,51 @@ class ElectedLeader:
     partition_id: int
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
+
+
+class UpdateKind(IntEnum):
+    """What a feature update may do (KIP-584's UpgradeType)."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureUpdate:
+    """max_level: the level to finalise; 0 switches the feature off."""
+
+    name: str
+    max_level: int
+    kind: UpdateKind = UpdateKind.UPGRADE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFeatures:
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatedFeature:
+    """One update's verdict. Nothing is changed unless every one of them is NONE."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterControllerRequest:
+    """A controller process tells the active one of itself."""
+
+    controller_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredController:
+    """It is noted."""

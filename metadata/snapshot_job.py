@@ -20,6 +20,7 @@ from metadata.records import (
     ProducerIds,
     Record,
     RegisterBroker,
+    RegisterController,
     Topic,
 )
 from runtime.async_disk import AsyncDisk
@@ -43,11 +44,19 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
             broker.endpoints,
             broker.rack,
             broker.is_fenced,
+            broker.features,
         )
         if broker.in_controlled_shutdown:
             yield BrokerRegistrationChange(
                 broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
             )
+    for controller in sorted(image.controllers.values(), key=lambda c: c.controller_id):
+        yield RegisterController(
+            controller.controller_id,
+            controller.incarnation_id,
+            controller.endpoints,
+            controller.features,
+        )
     for topic in sorted(image.topics.values(), key=lambda t: t.topic_id):
         yield Topic(topic.name, topic.topic_id)
         for partition_id, partition in sorted(topic.partitions.items()):

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from metadata.image import ClusterImage
+from metadata.loader import check_features
 from metadata.snapshot_job import load_image, payloads_of
 from raft.model import OffsetAndEpoch
 from raft.node import RaftNode
@@ -87,6 +88,7 @@ class Snapshotter:
 async def load_newest(node: RaftNode, snapshot: OffsetAndEpoch) -> ClusterImage:
     """The image of a snapshot held here. Raises CorruptData, UnreadableRecord, OSError."""
     _, image = await load_image(node.files.store.disk, node.files.path(snapshot))
+    check_features(image)
     return image
 
 

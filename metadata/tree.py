@@ -48,8 +48,12 @@ def _parts(path: str) -> list[str]:
 def _root(image: ClusterImage) -> dict[str, Any]:
     return {
         "brokers": lambda: {
-            str(broker_id): lambda b=broker: _broker(b)
+            str(broker_id): lambda b=broker: _node(b)
             for broker_id, broker in sorted(image.brokers.items())
+        },
+        "controllers": lambda: {
+            str(controller_id): lambda c=controller: _node(c)
+            for controller_id, controller in sorted(image.controllers.items())
         },
         "topics": lambda: {
             name: lambda t=topic_id: _topic(image, t)
@@ -69,10 +73,12 @@ def _root(image: ClusterImage) -> dict[str, Any]:
     }
 
 
-def _broker(broker: Any) -> dict[str, Any]:
-    fields = dataclasses.asdict(broker)
-    fields["incarnation_id"] = uuid_text(broker.incarnation_id)
-    fields["endpoints"] = [f"{e.name}://{e.host}:{e.port}" for e in broker.endpoints]
+def _node(node: Any) -> dict[str, Any]:
+    """A registered broker or controller."""
+    fields = dataclasses.asdict(node)
+    fields["incarnation_id"] = uuid_text(node.incarnation_id)
+    fields["endpoints"] = [f"{e.name}://{e.host}:{e.port}" for e in node.endpoints]
+    fields["features"] = {f.name: [f.min_level, f.max_level] for f in node.features}
     return fields
 
 

@@ -17,7 +17,7 @@ from kvorum.rpc import raft_pb2_grpc as pb_grpc
 from raft import codec
 from raft import messages as m
 from raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
-from runtime.errors import WireError, required
+from runtime.errors import WireError
 from runtime.rpc import open_channel
 from runtime.tasks import TaskGroup
 
@@ -236,7 +236,6 @@ class RaftServicer(pb_grpc.RaftServicer):
         self._next_token = 0
         self._is_stopped = False
         self._waiting: dict[int, asyncio.Future[m.Response]] = {}
-        self._idle_streams: set[asyncio.Task[Any]] = set()
 
     def reply(self, token: int, response: m.Response) -> None:
         """Answer the caller named by token; nothing happens if it hung up."""
@@ -251,8 +250,6 @@ class RaftServicer(pb_grpc.RaftServicer):
             if not future.done():
                 future.set_exception(_Stopping())
         self._waiting.clear()
-        for stream in self._idle_streams:
-            stream.cancel()
 
     async def Vote(self, request: pb.VoteRequest, context: Any) -> Any:
         return await self._answer(codec.decode_vote_request(request), context)
@@ -280,24 +277,9 @@ class RaftServicer(pb_grpc.RaftServicer):
 
     async def Fetch(self, _: AsyncIterator[pb.FetchRequest], context: Any) -> None:
         # read and write cost less than the iterator and the generator that gRPC wraps around them.
-        task = required(asyncio.current_task(), "a call runs in a task")
-        while (message := await self._next_of(context, task)) is not grpc.aio.EOF:
+        while (message := await context.read()) is not grpc.aio.EOF:
             request = codec.decode_fetch_request(message)
             await context.write(await self._answer(request, context, message.correlation_id))
-
-    async def _next_of(self, context: Any, task: asyncio.Task[Any]) -> Any:
-        """The next message of a stream. The end of it as well when this node stops: gRPC would
-        cancel the call later, and log that with a traceback."""
-        self._idle_streams.add(task)
-        try:
-            return await context.read()
-        except asyncio.CancelledError:
-            if not self._is_stopped:
-                raise
-            task.uncancel()
-            return grpc.aio.EOF
-        finally:
-            self._idle_streams.discard(task)
 
     async def _answer(self, request: m.Request, context: Any, correlation_id: int = 0) -> Any:
         try:

@@ -6,6 +6,7 @@ keep-alive, and two servers may never share a port.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from runtime.errors import WireError
+from runtime.errors import ConfigError, WireError, required
 
 MESSAGE_BYTES_MAX = 64 << 20
 """Above any batch the quorum moves (8 MiB a fetch) with room for metadata reads."""
@@ -69,59 +70,99 @@ def make_server() -> grpc.aio.Server:
     return grpc.aio.server(options=_SERVER_OPTIONS)
 
 
-def add_service(
-    add_to_server: Callable[[Any, Any], None], servicer: Any, server: grpc.aio.Server
-) -> None:
-    """Serve `servicer` by the generated `add_to_server`; garbage is answered INVALID_ARGUMENT.
+class RpcServer:
+    """A gRPC server whose calls end in words: garbage, and the end of the node.
 
     A request that is no message, or a message that its decoder refuses with WireError, would
     otherwise be UNKNOWN to the caller and a traceback of gRPC's in the log, as of a bug of ours.
+    So would every stream that is open when the node stops.
     """
-    add_to_server(servicer, _Wrapping(server))
 
+    def __init__(self) -> None:
+        self.server: Any = make_server()
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
 
-class _Wrapping:
-    """What generated code needs of a server; hands every handler on in wrapping."""
+    def add_service(self, add_to_server: Callable[[Any, Any], None], servicer: Any) -> None:
+        """Serve `servicer` by the generated `add_to_server`."""
+        add_to_server(servicer, self)
 
-    def __init__(self, server: grpc.aio.Server) -> None:
-        self._server = server
+    async def listen(self, address: str) -> None:
+        """Serve on `host:port`. Raises ConfigError if that cannot be had."""
+        try:
+            bound = self.server.add_insecure_port(address)
+        except RuntimeError:
+            bound = 0
+        if bound == 0:
+            raise ConfigError(f"cannot listen on {address}: the address is in use or not ours")
+        await self.server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """End the streams, give other calls grace_s, then cut them."""
+        self._is_stopping = True
+        for stream in self._streams:
+            stream.cancel()
+        await self.server.stop(grace_s)
+
+    # What generated code asks of a server.
 
     def add_generic_rpc_handlers(self, _: Any) -> None:
         """They are made anew from the registered ones, which generated code adds next."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        wrapped = {name: _wrapped(f"{service}/{name}", h) for name, h in handlers.items()}
+        wrapped = {name: self._wrapped(f"{service}/{name}", h) for name, h in handlers.items()}
         generic = grpc.method_handlers_generic_handler(service, wrapped)
-        self._server.add_generic_rpc_handlers((generic,))
-        self._server.add_registered_method_handlers(service, wrapped)
+        self.server.add_generic_rpc_handlers((generic,))
+        self.server.add_registered_method_handlers(service, wrapped)
+
+    def _wrapped(self, method: str, handler: Any) -> Any:
+        if handler.unary_unary:
+            call, parse = handler.unary_unary, handler.request_deserializer
+
+            async def answer(request: bytes, context: Any) -> Any:
+                # Parsed here, where an error can still become an answer.
+                try:
+                    return await call(parse(request), context)
+                except (DecodeError, WireError) as error:
+                    await _refuse(context, method, error)
+
+            return handler._replace(unary_unary=answer, request_deserializer=None)
+        if handler.unary_stream:
+            call, parse = handler.unary_stream, handler.request_deserializer
+
+            async def replies(request: bytes, context: Any) -> Any:
+                try:
+                    async for reply in call(parse(request), context):
+                        yield reply
+                except (DecodeError, WireError) as error:
+                    await _refuse(context, method, error)
+
+            return handler._replace(unary_stream=replies, request_deserializer=None)
+        return handler._replace(stream_stream=self._conversation(method, handler.stream_stream))
+
+    def _conversation(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A stream both ways: a coroutine that reads and writes itself, or a generator."""
+
+        async def run(requests: Any, context: Any) -> None:
+            task = required(asyncio.current_task(), "a call runs in a task")
+            self._streams.add(task)
+            try:
+                if inspect.isasyncgenfunction(call):
+                    async for reply in call(requests, context):
+                        await context.write(reply)
+                else:
+                    await call(requests, context)
+            except asyncio.CancelledError:
+                if not self._is_stopping:
+                    raise
+                task.uncancel()
+            except (DecodeError, WireError) as error:
+                await _refuse(context, method, error)
+            finally:
+                self._streams.discard(task)
+
+        return run
 
 
-def _wrapped(method: str, handler: Any) -> Any:
-    """A handler with its requests parsed inside, where an error can still become an answer."""
-    parse = handler.request_deserializer
-    call = handler.unary_unary or handler.unary_stream or handler.stream_stream
-    if not handler.request_streaming:
-        handler = handler._replace(request_deserializer=None)
-
-    def inner(request: Any, context: Any) -> Any:
-        return call(request if handler.request_streaming else parse(request), context)
-
-    async def answer(request: Any, context: Any) -> Any:
-        try:
-            return await inner(request, context)
-        except (DecodeError, WireError) as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{method}: {error}")
-
-    async def stream(request: Any, context: Any) -> Any:
-        try:
-            async for reply in inner(request, context):
-                yield reply
-        except (DecodeError, WireError) as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{method}: {error}")
-
-    behaviour = stream if inspect.isasyncgenfunction(call) else answer
-    if handler.unary_unary:
-        return handler._replace(unary_unary=behaviour)
-    if handler.unary_stream:
-        return handler._replace(unary_stream=behaviour)
-    return handler._replace(stream_stream=behaviour)
+async def _refuse(context: Any, method: str, error: Exception) -> None:
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{method}: {error}")

@@ -31,9 +31,9 @@ from raft.voters import VoterSet
 from runtime.async_disk import OsAsyncDisk
 from runtime.clock import wall_ms
 from runtime.disk import OsDisk
-from runtime.errors import ConfigError, invariant, required
+from runtime.errors import invariant, required
 from runtime.ids import NO_NODE
-from runtime.rpc import add_service, make_server
+from runtime.rpc import RpcServer
 from runtime.tasks import TaskGroup
 from snapshots.store import SnapshotStore
 from storage.batch import build_batch, iter_headers
@@ -207,7 +207,7 @@ class StoreProcess:
         self._on_failure = on_failure
         self._store = Store(on_failure)
         self._node: RaftNode | None = None
-        self._server: Any = None
+        self._server: RpcServer | None = None
 
     async def start(self) -> None:
         options = self._options
@@ -236,14 +236,10 @@ class StoreProcess:
         node.start()
 
     async def _serve(self, node: RaftNode) -> None:
-        server = self._server = make_server()
-        add_service(raft_grpc.add_RaftServicer_to_server, node.servicer, server)
-        server.add_generic_rpc_handlers((_handlers(self._store),))
-        try:
-            server.add_insecure_port(self._options.listen)
-        except RuntimeError as error:
-            raise ConfigError(f"cannot listen on {self._options.listen}") from error
-        await server.start()
+        server = self._server = RpcServer()
+        server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
+        server.server.add_generic_rpc_handlers((_handlers(self._store),))
+        await server.listen(self._options.listen)
 
     async def stop(self) -> None:
         if self._node is not None:

@@ -26,6 +26,7 @@ from broker.api import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    update_features,
 )
 from broker.context import RequestContext
 from wire.kio_codec import warm_up
@@ -47,6 +48,7 @@ _COLD: tuple[Any, ...] = (
     list_offsets,
     metadata,
     offset_for_leader_epoch,
+    update_features,
 )
 _COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
 

@@ -1,6 +1,6 @@
 """ApiVersions (18). Served: v0-4. A newer request gets a v0 answer with error 35 (KIP-511).
 
-Features: those finalised in the metadata, each supported from 1 up to its level.
+Features: what this broker supports, and the levels that are finalised in the metadata.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from runtime.errors import ErrorCode
 from wire.versions import Api, ServedVersions
 
 API = Api(key=18, name="api_versions", min_version=0, max_version=4, first_flexible=3)
+
+RANGE_FROM_ZERO_SINCE = 4
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _served: ServedVersions = ServedVersions([API])
@@ -35,7 +37,10 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         "error_code": ErrorCode.NONE,
         "api_keys": _api_keys(),
         "supported_features": [
-            {"name": name, "min_version": 1, "max_version": level} for name, level in features
+            {"name": f.name, "min_version": f.min_level, "max_version": f.max_level}
+            for f in context.services.supported_features
+            # Clients of v3 take a range from 0 for malformed (KIP-1022).
+            if f.min_level > 0 or context.api_version >= RANGE_FROM_ZERO_SINCE
         ],
         "finalized_features_epoch": image.end_offset - 1 if features else -1,
         "finalized_features": [

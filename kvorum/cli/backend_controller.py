@@ -8,14 +8,25 @@ from kvorum.cli.backends import Row, check
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.controller_client import ControllerClient
 from kvorum.rpc import admin_pb2 as pb
+from kvorum.rpc.features_pb2_grpc import FeaturesStub
 from metadata.codec import (
     decode_created,
     decode_deleted,
     encode_create_topics,
     encode_delete_topics,
 )
+from metadata.features import UNSAID, level_of
+from metadata.features_codec import decode_updated, encode_update
 from metadata.image import ClusterImage, TopicImage
-from metadata.requests import CreateTopics, DeleteTopics, NewTopic, TopicReference
+from metadata.requests import (
+    CreateTopics,
+    DeleteTopics,
+    FeatureUpdate,
+    NewTopic,
+    TopicReference,
+    UpdateFeatures,
+    UpdateKind,
+)
 from metadata.snapshot_view import image_of
 from runtime.ids import UUID_ZERO, uuid_text
 
@@ -76,6 +87,45 @@ class ControllerBackend:
                 "is_fenced": broker.is_fenced,
             }
             for _, broker in sorted(self._image().brokers.items())
+        ]
+
+    def features(self) -> list[Row]:
+        image = self._image()
+        nodes = [*image.brokers.values(), *image.controllers.values()]
+        ranges = [{f.name: f for f in node.features or UNSAID} for node in nodes]
+        rows = []
+        for name in sorted({*image.features, *(name for known in ranges for name in known)}):
+            of_all = [known[name] for known in ranges if name in known]
+            is_known = bool(of_all) and len(of_all) == len(ranges)
+            rows.append(
+                {
+                    "feature": name,
+                    "min_level": max(f.min_level for f in of_all) if is_known else None,
+                    "max_level": min(f.max_level for f in of_all) if is_known else None,
+                    "finalized_level": level_of(image.features, name),
+                }
+            )
+        return rows
+
+    def update_features(self, levels: dict[str, int], kind: int, dry_run: bool) -> list[Row]:
+        updates = tuple(
+            FeatureUpdate(name=name, max_level=level, kind=UpdateKind(kind))
+            for name, level in levels.items()
+        )
+        message = encode_update(UpdateFeatures(updates=updates, validate_only=dry_run))
+        reply = self._client.call(
+            lambda channel, timeout: FeaturesStub(channel).UpdateFeatures(message, timeout=timeout),
+            on_channel=True,
+        )
+        check(reply.status.code, reply.status.message, "update features")
+        return [
+            {
+                "feature": row.name,
+                "level": levels[row.name],
+                "error": row.error.name,
+                "message": row.message,
+            }
+            for row in decode_updated(reply.features)
         ]
 
     def quorum(self) -> Row:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from kvorum import __version__
 from kvorum.cli.common import (
     EXIT_NO_QUORUM,
     CommandFailed,
@@ -41,6 +42,12 @@ class Backend(Protocol):
     def delete_topics(self, names: list[str]) -> list[Row]: ...
 
     def brokers(self) -> list[Row]: ...
+
+    def features(self) -> list[Row]:
+        """feature, min_level, max_level (None both if unknown here), finalized_level."""
+
+    def update_features(self, levels: dict[str, int], kind: int, dry_run: bool) -> list[Row]:
+        """feature, level, error, message. Nothing is changed unless all errors are NONE."""
 
     def quorum(self) -> Row:
         """cluster_id, leader_id, leader_epoch, high_watermark, voters, observers, nodes."""
@@ -216,6 +223,51 @@ class KafkaBackend:
                 "is_fenced": b.is_fenced,
             }
             for b in sorted(reply.brokers, key=lambda b: b.broker_id)
+        ]
+
+    def features(self) -> list[Row]:
+        reply = self._connection.call(
+            "api_versions",
+            18,
+            4,
+            {"client_software_name": "kvorum-cli", "client_software_version": __version__},
+            flexible=True,
+            is_header_flexible=False,
+        )
+        check(reply.error_code, None, "features")
+        known = {f.name: (f.min_version, f.max_version) for f in reply.supported_features}
+        levels = {f.name: f.max_version_level for f in reply.finalized_features}
+        return [
+            {
+                "feature": name,
+                "min_level": known.get(name, (None, None))[0],
+                "max_level": known.get(name, (None, None))[1],
+                "finalized_level": levels.get(name, 0),
+            }
+            for name in sorted({*known, *levels})
+        ]
+
+    def update_features(self, levels: dict[str, int], kind: int, dry_run: bool) -> list[Row]:
+        updates = [
+            {"feature": name, "max_version_level": level, "upgrade_type": kind}
+            for name, level in levels.items()
+        ]
+        reply = self._connection.call(
+            "update_features",
+            57,
+            1,
+            {"timeout": self._timeout_ms, "feature_updates": updates, "validate_only": dry_run},
+            flexible=True,
+        )
+        check(reply.error_code, reply.error_message, "update features")
+        return [
+            {
+                "feature": row.feature,
+                "level": levels[row.feature],
+                "error": ErrorCode(row.error_code).name,
+                "message": row.error_message or "",
+            }
+            for row in reply.results
         ]
 
     def quorum(self) -> Row:

@@ -66,15 +66,19 @@ class ControllerClient:
             raise CommandFailed(f"no controller has the id {node_id}; there are {known}")
         return address
 
-    def call(self, invoke: Callable[[Any, float], Any]) -> Any:
-        """`invoke(stub, timeout s)` on the active controller; its reply, which has a status."""
+    def call(self, invoke: Callable[[Any, float], Any], *, on_channel: bool = False) -> Any:
+        """`invoke(stub, timeout s)` on the active controller; its reply, which has a status.
+
+        on_channel: invoke makes its own stub of the channel that it is given instead.
+        """
         start = time.monotonic()
         deadline = start + self._timeout_s
         while True:
             leader_id = self._leader_within(start + LEADER_WAIT_S).node_id
             address = self._address_by_id[leader_id]
             try:
-                reply = invoke(self._stub(address), max(deadline - time.monotonic(), 0.1))
+                stub = self._channel(address) if on_channel else self._stub(address)
+                reply = invoke(stub, max(deadline - time.monotonic(), 0.1))
             except grpc.RpcError as error:
                 raise CommandFailed(
                     f"controller {leader_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
@@ -243,12 +247,15 @@ class ControllerClient:
         return quorum_report.say(list(replies.values()), self._address_by_id)
 
     def _stub(self, address: str) -> Any:
+        return pb_grpc.AdminStub(self._channel(address))
+
+    def _channel(self, address: str) -> grpc.Channel:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = grpc.insecure_channel(
                 address, options=_CHANNEL_OPTIONS
             )
-        return pb_grpc.AdminStub(channel)
+        return channel
 
 
 def _details(error: Any) -> str:

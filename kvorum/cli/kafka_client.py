@@ -36,9 +36,18 @@ class KafkaConnection:
         raise CommandFailed(f"no broker reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
 
     def call(
-        self, name: str, key: int, version: int, values: Mapping[str, Any], *, flexible: bool
+        self,
+        name: str,
+        key: int,
+        version: int,
+        values: Mapping[str, Any],
+        *,
+        flexible: bool,
+        is_header_flexible: bool = True,
     ) -> Any:
         """Send one request, return kio's entity of its answer.
+
+        is_header_flexible: False for ApiVersions, whose answer never has tagged fields in front.
 
         Raises CommandFailed (unreachable) on silence past the time-out or a closed connection.
         """
@@ -64,7 +73,9 @@ class KafkaConnection:
             raise CommandFailed(
                 f"broker {self._address} went away: {error.strerror or error}", EXIT_UNREACHABLE
             ) from error
-        start = 5 if flexible else 4  # correlation id, and the header's empty tagged section
+        start = (
+            5 if flexible and is_header_flexible else 4
+        )  # correlation id, and the header's empty tagged section
         entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
         return entity
 

@@ -23,3 +23,13 @@ class Endpoint(_message.Message):
     port: int
     security_protocol: str
     def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., security_protocol: _Optional[str] = ...) -> None: ...
+
+class FeatureRange(_message.Message):
+    __slots__ = ("name", "min_level", "max_level")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    min_level: int
+    max_level: int
+    def __init__(self, name: _Optional[str] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ...) -> None: ...

@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from metadata.features import SUPPORTED, FeatureRange
 from metadata.records import Record
 
 ReplyT = TypeVar("ReplyT", covariant=True)
@@ -28,6 +29,7 @@ class Context:
     """What a decision may know besides the image.
 
     next_offset: offset that its first record will get. Defaults are the cluster's own.
+    supported_features: of this controller. voter_ids: of the quorum, ascending.
     """
 
     next_offset: int
@@ -35,3 +37,5 @@ class Context:
     cluster_id: str
     default_num_partitions: int = 1
     default_replication_factor: int = 1
+    supported_features: tuple[FeatureRange, ...] = SUPPORTED
+    voter_ids: tuple[int, ...] = ()

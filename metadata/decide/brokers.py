@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from metadata.decide import Context, Decision
 from metadata.decide.elections import changes_with_broker, changes_without_broker
+from metadata.decide.features import refusal
 from metadata.image import BrokerImage, ClusterImage
 from metadata.records import BrokerRegistrationChange, Record, RegisterBroker
 from metadata.requests import (
@@ -28,6 +29,9 @@ def register(
             f"broker {request.broker_id} belongs to cluster {request.cluster_id}, "
             f"this is {context.cluster_id}",
         )
+    unfit = refusal(image, f"broker {request.broker_id}", request.features)
+    if unfit is not None:
+        return Decision((), unfit)
     if not request.endpoints:
         return _refused(ErrorCode.INVALID_REGISTRATION, "a broker needs at least one listener")
     known = image.brokers.get(request.broker_id)
@@ -51,6 +55,7 @@ def register(
             request.incarnation_id,
             request.endpoints,
             request.rack,
+            features=request.features,
         )
     )
     return Decision(tuple(records), RegisteredBroker(broker_epoch=broker_epoch))

@@ -118,7 +118,7 @@ def on_fetch_response(
 
 
 def note_success(core: RaftCore, role: Follower, now_ms: int) -> None:
-    """The leader answered: it lives. After a restart that is the first proof that it still leads."""
+    """The leader answered: it lives, and after a restart it is the leader still."""
     core.note_leadership(LeaderChanged(core.epoch, role.leader_id))
     role.has_fetched = True
     role.is_leader_lost = False

@@ -127,3 +127,26 @@ def test_dump_log_reads_the_quorums_control_records_as_we_print_them(tmp_path):
     assert "LeaderChange: " in theirs
     assert "KRaftVersion " in theirs
     assert '"voterDirectoryId"' in theirs
+
+
+def test_kafka_features_describes_downgrades_and_upgrades(cluster):
+    def features(*arguments):
+        return tool(
+            "org.apache.kafka.tools.FeatureCommand",
+            "--bootstrap-server",
+            cluster.bootstrap,
+            *arguments,
+        )
+
+    elr = "eligible.leader.replicas.version"
+
+    def finalized():
+        rows = [line.split("\t") for line in features("describe").splitlines() if "\t" in line]
+        return {row[0].partition(": ")[2]: row[3].partition(": ")[2] for row in rows}
+
+    assert finalized() == {elr: "1", "metadata.version": "4.1-IV1"}
+    assert "can be downgraded" in features("downgrade", "--feature", f"{elr}=0", "--dry-run")
+    assert "was downgraded to 0" in features("downgrade", "--feature", f"{elr}=0")
+    assert finalized() == {elr: "0", "metadata.version": "4.1-IV1"}
+    assert "was upgraded to 1" in features("upgrade", "--feature", f"{elr}=1")
+    assert finalized()[elr] == "1"

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.delta import Delta
+from metadata.features import SUPPORTED
 from metadata.image import EMPTY_IMAGE
 from metadata.record_codec import UnreadableRecord, decode_record, encode_record
 from metadata.records import (
@@ -18,6 +19,7 @@ from metadata.records import (
     PartitionChange,
     ProducerIds,
     RegisterBroker,
+    RegisterController,
     RemoveTopic,
     Topic,
     UnregisterBroker,
@@ -29,6 +31,8 @@ from tests.test_metadata.worlds import World
 SAMPLES = [
     RegisterBroker(1, 7, b"i" * 16, (Endpoint("PLAINTEXT", "h", 9), Endpoint("X", "i", 1)), "r"),
     RegisterBroker(1, 7, b"i" * 16, (), None, False),
+    RegisterBroker(1, 7, b"i" * 16, (), None, False, SUPPORTED),
+    RegisterController(1, b"i" * 16, (Endpoint("CONTROLLER", "h", 9),), SUPPORTED),
     UnregisterBroker(1, 7),
     Topic("t", b"t" * 16),
     Partition(b"t" * 16, 3, (1, 2), (1,), 1, 4, 5),

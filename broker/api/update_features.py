@@ -1,0 +1,70 @@
+"""UpdateFeatures (57). Served: v0-2, by the active controller. All updates come true or none.
+
+From v2 on the answer has one error for all of them: the first that stands in the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from metadata.requests import FeatureUpdate, UpdatedFeature, UpdateFeatures, UpdateKind
+from runtime.errors import ErrorCode, Rejected
+from wire.versions import Api
+
+API = Api(key=57, name="update_features", min_version=0, max_version=2, first_flexible=0)
+
+SUMMED_UP_SINCE = 2
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    try:
+        updates = tuple(_update(asked) for asked in request.feature_updates)
+    except ValueError as error:
+        return _answer(context, Rejected(ErrorCode.INVALID_REQUEST, str(error)))
+    names = [update.name for update in updates]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        return _answer(
+            context, Rejected(ErrorCode.INVALID_REQUEST, f"{twice} is named twice in one request")
+        )
+    timeout_ms = max(int(request.timeout.total_seconds() * 1000), 1)
+    asked = UpdateFeatures(updates=updates, validate_only=getattr(request, "validate_only", False))
+    return _answer(context, await context.services.controller.update_features(asked, timeout_ms))
+
+
+def _update(asked: Any) -> FeatureUpdate:
+    """Raises ValueError for a kind of update that there is not."""
+    if hasattr(asked, "upgrade_type"):
+        kind = UpdateKind(asked.upgrade_type)
+    else:  # v0 knows a flag only
+        kind = UpdateKind.SAFE_DOWNGRADE if asked.allow_downgrade else UpdateKind.UPGRADE
+    return FeatureUpdate(name=asked.feature, max_level=asked.max_version_level, kind=kind)
+
+
+def _answer(
+    context: RequestContext, reply: tuple[UpdatedFeature, ...] | Rejected
+) -> dict[str, Any]:
+    code, message = ErrorCode.NONE, ""
+    rows: tuple[UpdatedFeature, ...] = ()
+    if isinstance(reply, Rejected):
+        code, message = reply.code, reply.message
+    else:
+        rows = reply
+    if context.api_version >= SUMMED_UP_SINCE:
+        first = next((row for row in rows if row.error is not ErrorCode.NONE), None)
+        if first is not None:
+            code, message = first.error, first.message
+        return {"error_code": code, "error_message": message or None}
+    return {
+        "error_code": code,
+        "error_message": message or None,
+        "results": [
+            {
+                "feature": row.name,
+                "error_code": row.error,
+                "error_message": row.message or None,
+            }
+            for row in rows
+        ],
+    }

@@ -1,0 +1,87 @@
+"""`kvorum features`: the levels that are finalised, and moving them (KIP-584)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, cluster_options, show
+
+
+@click.group()
+def features() -> None:
+    """Feature levels of the cluster: what its nodes can do, and what is in force."""
+
+
+@features.command()
+@cluster_options
+def describe(**options: Any) -> None:
+    """Each feature: the levels that the nodes support, and the finalised one.
+
+    Through a broker the levels are those of that broker, through a controller those that every
+    registered node supports.
+    """
+    rows = _backend(options).features()
+    show(options["output"], rows, ["feature", "min_level", "max_level", "finalized_level"])
+
+
+_FEATURE = click.option(
+    "--feature",
+    "assignments",
+    multiple=True,
+    required=True,
+    metavar="NAME=LEVEL",
+    help="Level to finalise; 0 switches the feature off. Repeatable: all come true or none.",
+)
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check and show, change nothing.")
+
+
+@features.command()
+@_FEATURE
+@_DRY_RUN
+@cluster_options
+def upgrade(assignments: tuple[str, ...], dry_run: bool, **options: Any) -> None:
+    """Raise levels, once every node supports them."""
+    _update(options, assignments, "UPGRADE", dry_run)
+
+
+@features.command()
+@_FEATURE
+@click.option("--unsafe", is_flag=True, help="Also if metadata would be lost; refused as yet.")
+@_DRY_RUN
+@cluster_options
+def downgrade(assignments: tuple[str, ...], unsafe: bool, dry_run: bool, **options: Any) -> None:
+    """Go back to lower levels. Refused if metadata would be lost."""
+    kind = "UNSAFE_DOWNGRADE" if unsafe else "SAFE_DOWNGRADE"
+    _update(options, assignments, kind, dry_run)
+
+
+def _update(
+    options: dict[str, Any], assignments: tuple[str, ...], kind: str, dry_run: bool
+) -> None:
+    from metadata.requests import UpdateKind
+
+    levels: dict[str, int] = {}
+    for text in assignments:
+        name, separator, level = text.partition("=")
+        if not separator or not name or not level.isdigit():
+            raise click.UsageError(f"--feature {text!r} is not NAME=LEVEL with a whole number")
+        if name in levels:
+            raise click.UsageError(f"--feature {name} is given twice")
+        levels[name] = int(level)
+    rows = _backend(options).update_features(levels, UpdateKind[kind], dry_run)
+    has_failed = any(row["error"] != "NONE" for row in rows)
+    for row in rows:
+        row["changed"] = not dry_run and not has_failed
+    show(options["output"], rows, ["feature", "level", "error", "message", "changed"])
+    if has_failed:
+        raise CommandFailed("nothing was changed")
+
+
+def _backend(options: dict[str, Any]) -> Any:
+    from kvorum.cli.backends import open_backend
+
+    return open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )

@@ -1,0 +1,96 @@
+"""Feature versions (KIP-584): what this build can do, and what a level of a feature means.
+
+A feature's finalised level is a fact in the metadata log. Every node says which levels it can
+read and write when it registers; a level is finalised only if all of them can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+METADATA_VERSION = "metadata.version"
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+
+REASSIGNMENT_LEVEL = 27
+"""From this level of metadata.version on, partitions have adding and removing replicas, a recovery
+state and eligible leader replicas, and client quotas exist."""
+
+RELEASES = {26: "4.1-IV0", 27: "4.1-IV1"}
+"""Apache Kafka's names of the levels of metadata.version, which its tools show."""
+
+
+class FeatureRange(NamedTuple):
+    """Levels of a feature that a node supports, both ends inclusive; level 0 is the feature off."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
+SUPPORTED: tuple[FeatureRange, ...] = (
+    FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
+    FeatureRange(METADATA_VERSION, min(RELEASES), max(RELEASES)),
+)
+"""What this build supports, by name."""
+
+_NEEDED: dict[tuple[str, int], tuple[str, int]] = {
+    (ELIGIBLE_LEADER_REPLICAS, 1): (METADATA_VERSION, REASSIGNMENT_LEVEL),
+}
+"""A level to the level of another feature that it rests on."""
+
+UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES), min(RELEASES)),)
+"""Of a node that registered before nodes told their features."""
+
+
+def limited(metadata_version_max: int) -> tuple[FeatureRange, ...]:
+    """What a node supports that claims to know metadata.version only up to a level.
+
+    Features that rest on a higher level go with it.
+    """
+    ranges = []
+    for feature in SUPPORTED:
+        most = feature.max_level
+        if feature.name == METADATA_VERSION:
+            most = min(most, metadata_version_max)
+        else:
+            while _needs_more(feature.name, most, metadata_version_max):
+                most -= 1
+        ranges.append(feature._replace(max_level=most))
+    return tuple(ranges)
+
+
+def _needs_more(name: str, level: int, metadata_version: int) -> bool:
+    needed = _NEEDED.get((name, level))
+    return needed is not None and needed[1] > metadata_version
+
+
+def level_of(finalized: Mapping[str, int], name: str) -> int:
+    """The level in force. Metadata written before features were is of the lowest level."""
+    least = min(RELEASES) if name == METADATA_VERSION else 0
+    return finalized.get(name, least)
+
+
+def bootstrap_levels(supported: Iterable[FeatureRange]) -> dict[str, int]:
+    """What a new cluster begins with: the most that its first controller can, level 0 left out."""
+    return {f.name: f.max_level for f in supported if f.max_level > 0}
+
+
+def unsupported(finalized: Mapping[str, int], supported: Iterable[FeatureRange]) -> str | None:
+    """What of the finalised levels a node cannot do, as half a sentence; None if it can all."""
+    ranges = {feature.name: feature for feature in supported}
+    for name, level in sorted(finalized.items()):
+        known = ranges.get(name)
+        if known is None:
+            return f"{name} {level} is in force, which it does not know"
+        if not known.min_level <= level <= known.max_level:
+            return f"{name} {level} is in force, it supports {known.min_level} to {known.max_level}"
+    return None
+
+
+def missing_need(name: str, level: int, levels: Mapping[str, int]) -> str | None:
+    """What `level` of a feature rests on and `levels` do not give, None if nothing."""
+    needed = _NEEDED.get((name, level))
+    if needed is None or level_of(levels, needed[0]) >= needed[1]:
+        return None
+    return f"{name} {level} needs {needed[0]} {needed[1]}, it is {level_of(levels, needed[0])}"
