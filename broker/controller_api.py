@@ -19,6 +19,8 @@ from metadata.requests import (
     ElectedLeader,
     ElectLeaders,
     ProducerIdBlock,
+    UnregisterBrokerRequest,
+    UnregisteredBroker,
     UpdatedFeature,
     UpdateFeatures,
 )
@@ -70,6 +72,10 @@ class Controller(Protocol):
     async def update_features(
         self, request: UpdateFeatures, timeout_ms: int
     ) -> tuple[UpdatedFeature, ...] | Rejected: ...
+
+    async def unregister_broker(
+        self, request: UnregisterBrokerRequest
+    ) -> UnregisteredBroker | Rejected: ...
 
     async def delete_topics(
         self, request: DeleteTopics, timeout_ms: int

@@ -14,6 +14,7 @@ from typing import Any
 import grpc.aio
 
 from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
+from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import controller_pb2 as pb
 from metadata import codec, features_codec, quorum_report
 from metadata.client import ControllerClient
@@ -30,6 +31,8 @@ from metadata.requests import (
     Heartbeat,
     ProducerIdBlock,
     RegisterBrokerRequest,
+    UnregisterBrokerRequest,
+    UnregisteredBroker,
     UpdatedFeature,
     UpdateFeatures,
 )
@@ -271,6 +274,23 @@ class ControllerLink:
             return rejected
         await self._publisher.wait_for(reply.end_offset, PUBLISH_WAIT_MS)
         return features_codec.decode_updated(reply.features)
+
+    async def unregister_broker(
+        self, request: UnregisterBrokerRequest
+    ) -> UnregisteredBroker | Rejected:
+        message = admin_pb.UnregisterBrokerRequest(broker_id=request.broker_id)
+        reply = await self._client.call(
+            lambda client, target, timeout: client.admin_stub(target).UnregisterBroker(
+                message, timeout=timeout
+            ),
+            REQUEST_TIMEOUT_MS,
+            leader_wait_ms=LEADER_WAIT_MS,
+        )
+        rejected = _rejected(reply)
+        if rejected is not None:
+            return rejected
+        await self._publisher.wait_for(reply.end_offset, PUBLISH_WAIT_MS)
+        return UnregisteredBroker()
 
     async def alter_partition(
         self, request: AlterPartition

@@ -19,6 +19,7 @@ from metadata.decide.features import bootstrap, register_controller, update_feat
 from metadata.decide.isr import alter_partition
 from metadata.decide.producer_ids import allocate_producer_ids
 from metadata.decide.topics import create_topics, delete_topics
+from metadata.decide.unregister import unregister
 from metadata.delta import Delta
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import EMPTY_IMAGE, ClusterImage
@@ -40,6 +41,8 @@ from metadata.requests import (
     RegisterControllerRequest,
     RegisteredBroker,
     RegisteredController,
+    UnregisterBrokerRequest,
+    UnregisteredBroker,
     UpdatedFeature,
     UpdateFeatures,
 )
@@ -56,6 +59,7 @@ Request = (
     | ElectLeaders
     | UpdateFeatures
     | RegisterControllerRequest
+    | UnregisterBrokerRequest
 )
 
 Reply = (
@@ -68,6 +72,7 @@ Reply = (
     | ProducerIdBlock
     | tuple[UpdatedFeature, ...]
     | RegisteredController
+    | UnregisteredBroker
     | Rejected
 )
 
@@ -211,6 +216,12 @@ class Controller:
                 return elect_preferred(image, request)
             case UpdateFeatures():
                 return update_features(image, request, self._context())
+            case UnregisterBrokerRequest():
+                has_session = self.sessions.is_alive(request.broker_id, now_ms)
+                gone = unregister(image, request, has_session=has_session)
+                if isinstance(gone.reply, UnregisteredBroker):
+                    self.sessions.drop(request.broker_id)
+                return gone
             case RegisterControllerRequest():
                 return register_controller(image, request, self._context())
 

@@ -214,3 +214,15 @@ class RegisterControllerRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredController:
     """It is noted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRequest:
+    """A broker is gone for good, says an operator."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisteredBroker:
+    """Its registration is gone."""

@@ -115,6 +115,17 @@ class AdminServicer(admin_grpc.AdminServicer):
             message.end_offset = self._loop.controller.committed.end_offset
         return _with_status(message, reply)
 
+    async def UnregisterBroker(
+        self, request: admin_pb.UnregisterBrokerRequest, context: Any
+    ) -> Any:
+        asked = r.UnregisterBrokerRequest(broker_id=request.broker_id)
+        reply = await self._loop.submit(asked, COMMIT_TIMEOUT_MS)
+        message = admin_pb.UnregisterBrokerReply(
+            leader_id=self._loop.leader_id,
+            end_offset=self._loop.controller.committed.end_offset,
+        )
+        return _with_status(message, reply)
+
     async def DescribeQuorum(self, request: admin_pb.DescribeQuorumRequest, context: Any) -> Any:
         node = self._loop.node
         core = node.core

@@ -26,6 +26,7 @@ from broker.api import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    unregister_broker,
     update_features,
 )
 from broker.context import RequestContext
@@ -48,6 +49,7 @@ _COLD: tuple[Any, ...] = (
     list_offsets,
     metadata,
     offset_for_leader_epoch,
+    unregister_broker,
     update_features,
 )
 _COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}

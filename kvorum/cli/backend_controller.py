@@ -89,6 +89,13 @@ class ControllerBackend:
             for _, broker in sorted(self._image().brokers.items())
         ]
 
+    def unregister_broker(self, broker_id: int) -> None:
+        message = pb.UnregisterBrokerRequest(broker_id=broker_id)
+        reply = self._client.call(
+            lambda stub, timeout: stub.UnregisterBroker(message, timeout=timeout)
+        )
+        check(reply.status.code, reply.status.message, f"broker {broker_id}")
+
     def features(self) -> list[Row]:
         image = self._image()
         nodes = [*image.brokers.values(), *image.controllers.values()]

@@ -43,6 +43,9 @@ class Backend(Protocol):
 
     def brokers(self) -> list[Row]: ...
 
+    def unregister_broker(self, broker_id: int) -> None:
+        """Raises CommandFailed if the cluster refuses."""
+
     def features(self) -> list[Row]:
         """feature, min_level, max_level (None both if unknown here), finalized_level."""
 
@@ -224,6 +227,12 @@ class KafkaBackend:
             }
             for b in sorted(reply.brokers, key=lambda b: b.broker_id)
         ]
+
+    def unregister_broker(self, broker_id: int) -> None:
+        reply = self._connection.call(
+            "unregister_broker", 64, 0, {"broker_id": broker_id}, flexible=True
+        )
+        check(reply.error_code, reply.error_message, f"broker {broker_id}")
 
     def features(self) -> list[Row]:
         reply = self._connection.call(

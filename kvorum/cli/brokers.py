@@ -1,4 +1,4 @@
-"""`kvorum brokers`: list and describe."""
+"""`kvorum brokers`: list, describe, unregister."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLUMNS = ["broker_id", "host", "port", "rack", "is_fenced"]
 
 @click.group()
 def brokers() -> None:
-    """List and describe brokers."""
+    """List, describe and unregister brokers."""
 
 
 @brokers.command("list")
@@ -53,3 +53,17 @@ def describe(broker_id: int, **options: Any) -> None:
         ),
     }
     show(options["output"], row, [*_COLUMNS, "leaders", "replicas", "out_of_sync"])
+
+
+@brokers.command()
+@click.argument("broker_id", type=int)
+@cluster_options
+def unregister(broker_id: int, **options: Any) -> None:
+    """Forget a broker that is gone for good. Refused while it lives or alone has data."""
+    from kvorum.cli.backends import open_backend
+
+    backend = open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    backend.unregister_broker(broker_id)
+    show(options["output"], {"broker_id": broker_id, "unregistered": True})

@@ -15,7 +15,7 @@ _NOUNS = {
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
-    "brokers": ("kvorum.cli.brokers:brokers", "List and describe brokers."),
+    "brokers": ("kvorum.cli.brokers:brokers", "List, describe, unregister brokers."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),
     "quorum": ("kvorum.cli.quorum:quorum", "Status and replication of the metadata quorum."),
     "raft": ("kvorum.cli.raft:raft", "Flight records of the quorum's nodes: fetch, replay."),

@@ -49,6 +49,11 @@ class AdminStub(object):
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_admin__pb2.ElectLeadersReply.FromString,
                 _registered_method=True)
+        self.UnregisterBroker = channel.unary_unary(
+                '/kvorum.rpc.Admin/UnregisterBroker',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerReply.FromString,
+                _registered_method=True)
         self.DescribeQuorum = channel.unary_unary(
                 '/kvorum.rpc.Admin/DescribeQuorum',
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
@@ -87,6 +92,12 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ElectLeaders(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnregisterBroker(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,6 +149,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ElectLeaders,
                     request_deserializer=kvorum_dot_rpc_dot_admin__pb2.ElectLeadersRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_admin__pb2.ElectLeadersReply.SerializeToString,
+            ),
+            'UnregisterBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnregisterBroker,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerReply.SerializeToString,
             ),
             'DescribeQuorum': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeQuorum,
@@ -241,6 +257,33 @@ class Admin(object):
             '/kvorum.rpc.Admin/ElectLeaders',
             kvorum_dot_rpc_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
             kvorum_dot_rpc_dot_admin__pb2.ElectLeadersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnregisterBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/UnregisterBroker',
+            kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,4 +1,5 @@
 from metadata.records import NO_LEADER
+from metadata.requests import UnregisterBrokerRequest, UnregisteredBroker
 from runtime.errors import ErrorCode, Rejected
 from tests.test_metadata.worlds import World
 
@@ -187,3 +188,44 @@ def test_a_session_only_presumed_by_a_new_controller_keeps_nobody_out():
     assert world.register(101, incarnation=2).broker_epoch > world.epochs[101]
     world.heartbeat(102)
     assert isinstance(world.register(102, incarnation=2), Rejected)
+
+
+def unregister(world, broker_id):
+    return world.ask(UnregisterBrokerRequest(broker_id=broker_id))
+
+
+def test_a_dead_broker_is_forgotten_and_its_replicas_stay_assigned():
+    world = World()
+    world.create("t")
+    leader = world.partition().leader
+    world.expire(10_000)
+    for broker_id in world.epochs:
+        if broker_id != leader:
+            world.join(broker_id, incarnation=2)
+    assert unregister(world, leader) == UnregisteredBroker()
+    assert leader not in world.image.brokers
+    assert leader in world.partition().replicas
+    assert leader not in world.partition().isr
+    refused = world.heartbeat(leader)
+    assert refused.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    # Its id may be used anew.
+    assert not world.join(leader, incarnation=3).is_fenced
+
+
+def test_a_living_or_unknown_broker_is_not_unregistered():
+    world = World()
+    assert unregister(world, 101).message == "broker 101 is alive: stop it first"
+    assert unregister(world, 109).code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert 101 in world.image.brokers
+
+
+def test_the_last_broker_in_sync_is_not_unregistered():
+    world = World()
+    for name in "abcd":
+        world.create(name, assignments=((101,),), partitions=-1, factor=-1)
+    world.controller.sessions.stream_broke(101, world.epochs[101], 0)
+    assert 101 in world.expire(1_000)
+    refused = unregister(world, 101)
+    assert refused.code is ErrorCode.INVALID_REQUEST
+    assert "alone is in sync for a-0, b-0, c-0 and 1 more" in refused.message
+    assert 101 in world.image.brokers

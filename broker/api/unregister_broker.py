@@ -1,0 +1,21 @@
+"""UnregisterBroker (64). Served: v0, by the active controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from metadata.requests import UnregisterBrokerRequest
+from runtime.errors import ErrorCode, Rejected
+from wire.versions import Api
+
+API = Api(key=64, name="unregister_broker", min_version=0, max_version=0, first_flexible=0)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    reply = await context.services.controller.unregister_broker(
+        UnregisterBrokerRequest(broker_id=request.broker_id)
+    )
+    if isinstance(reply, Rejected):
+        return {"error_code": reply.code, "error_message": reply.message}
+    return {"error_code": ErrorCode.NONE, "error_message": None}

@@ -1,0 +1,60 @@
+"""Taking a broker out of the cluster for good (KIP-631, UnregisterBroker)."""
+
+from __future__ import annotations
+
+from metadata.decide import Decision
+from metadata.decide.elections import changes_without_broker
+from metadata.image import ClusterImage
+from metadata.records import UnregisterBroker
+from metadata.requests import UnregisterBrokerRequest, UnregisteredBroker
+from runtime.errors import ErrorCode, Rejected
+
+SHOWN_MAX = 3
+"""Partitions named in a refusal."""
+
+
+def unregister(
+    image: ClusterImage, request: UnregisterBrokerRequest, *, has_session: bool
+) -> Decision[UnregisteredBroker | Rejected]:
+    """Forget a broker's registration. Its process, if it still runs, must register anew.
+
+    Refused while the broker is alive, for it would be back at once, and while it is the last that
+    has a partition's data: forgetting it would give that up in silence. Replicas assigned to it
+    stay assigned (a reassignment moves them); Apache Kafka does the same.
+    """
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        return _refused(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
+        )
+    if has_session and broker.is_active:
+        return _refused(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {request.broker_id} is alive: stop it first",
+        )
+    only_here = [
+        f"{topic.name}-{partition_id}"
+        for topic in image.topics.values()
+        for partition_id, partition in topic.partitions.items()
+        if partition.isr == (request.broker_id,)
+    ]
+    if only_here:
+        more = f" and {len(only_here) - SHOWN_MAX} more" if len(only_here) > SHOWN_MAX else ""
+        return _refused(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {request.broker_id} alone is in sync for "
+            f"{', '.join(sorted(only_here)[:SHOWN_MAX])}{more}: delete or move them first, or "
+            "bring it back",
+        )
+    active = set(image.active_broker_ids()) - {request.broker_id}
+    return Decision(
+        (
+            *changes_without_broker(image, request.broker_id, active),
+            UnregisterBroker(request.broker_id, broker.broker_epoch),
+        ),
+        UnregisteredBroker(),
+    )
+
+
+def _refused(code: ErrorCode, message: str) -> Decision[Rejected]:
+    return Decision((), Rejected(code, message))
