@@ -19,12 +19,14 @@ CHUNK_BYTES = 1 << 20
 """Log read and applied in one go: a few tens of milliseconds of the loop at most."""
 
 
-def advance(log: Log, image: ClusterImage, high_watermark: int) -> tuple[Delta, ClusterImage]:
+def advance(
+    log: Log, image: ClusterImage, high_watermark: int, *, bytes_max: int = CHUNK_BYTES
+) -> tuple[Delta, ClusterImage]:
     """Apply the next chunk of committed records after `image`, at least one batch.
 
     Returns the delta and the new image; call again until its end_offset is the high watermark.
     """
-    piece = log.read(image.end_offset, bytes_max=CHUNK_BYTES, end_offset=high_watermark)
+    piece = log.read(image.end_offset, bytes_max=bytes_max, end_offset=high_watermark)
     delta = Delta(image)
     end_offset, epoch = image.end_offset, image.epoch
     data = piece.read()

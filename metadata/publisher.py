@@ -16,6 +16,10 @@ from raft.voters import VoterSet
 from runtime.errors import required
 from runtime.ids import NO_NODE
 
+PUBLISH_BYTES_MAX = 64 << 10
+"""Log published in one go, one batch at least: some 1,500 changed partitions, each of which may
+open a log, change a role and tell a fetcher. Heartbeats must get their turn in between."""
+
 Publish = Callable[[Delta | None, ClusterImage], None]
 """Given no delta when the image came from a snapshot: compare with the one before."""
 
@@ -101,7 +105,9 @@ class MetadataPublisher:
         try:
             if self.image.end_offset < self._high_watermark:
                 node = required(self._node, "the publisher has no node yet")
-                delta, self.image = advance(node.log, self.image, self._high_watermark)
+                delta, self.image = advance(
+                    node.log, self.image, self._high_watermark, bytes_max=PUBLISH_BYTES_MAX
+                )
                 self._publish(delta, self.image)
                 required(self._snapshotter, "attached with the node").on_image(self.image)
         except Exception as error:  # noqa: BLE001 - unreadable metadata: the broker must exit
