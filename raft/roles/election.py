@@ -58,6 +58,11 @@ def on_vote_response(
     voter_id = role.pending.pop(correlation_id, None)
     if voter_id is None:
         return  # an answer of an earlier round
+    if response.leader_id == voter_id and isinstance(role, Prospective):
+        # The leader of this very epoch lives and can be reached, whatever broke the stream.
+        core.emit(Noted(f"epoch={core.epoch} voter={voter_id} is the leader"))
+        become_follower(core, core.epoch, voter_id, now_ms)
+        return
     if response.is_granted:
         role.granted.add(voter_id)
     else:
@@ -105,7 +110,8 @@ def on_vote_request(core: RaftCore, request: VoteRequest, token: int, now_ms: in
             token,
             VoteResponse(
                 epoch=core.epoch,
-                leader_id=core.role.leader_id,
+                # One that resigned leads no more, though its epoch has no other leader.
+                leader_id=NO_NODE if isinstance(core.role, Resigned) else core.role.leader_id,
                 is_granted=not refusal,
                 error=error,
                 reason=refusal,
@@ -133,9 +139,11 @@ def _pre_vote_refusal(core: RaftCore, request: VoteRequest) -> str:
             return "is the leader"
         case Resigned():
             return "resigned in this epoch"
-        case Follower() as role if role.has_fetched and not role.is_leader_lost:
-            # KIP-996 grants only before the first fetch. Kvorum also grants once this node has
-            # lost the leader itself, so that fail-over need not wait for its fetch timeout.
+        case Follower() as role if not role.is_leader_lost:
+            # Only who has lost the leader too may help to depose it. KIP-996 asks whether this
+            # node has ever fetched from it; but then 1. a voter restarts, 2. before its first
+            # fetch another one's stream breaks and asks, 3. a leader that both could follow goes.
+            # And once it is lost there is no need to wait for the fetch timeout.
             return "leader alive"
         case _:
             return _stale_log(core, request)

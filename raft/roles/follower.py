@@ -120,7 +120,6 @@ def on_fetch_response(
 def note_success(core: RaftCore, role: Follower, now_ms: int) -> None:
     """The leader answered: it lives, and after a restart it is the leader still."""
     core.note_leadership(LeaderChanged(core.epoch, role.leader_id))
-    role.has_fetched = True
     role.is_leader_lost = False
     role.stand_at_ms = NEVER_MS
     role.fetch_deadline_ms = core.random_fetch_deadline_ms(now_ms)

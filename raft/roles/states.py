@@ -80,7 +80,6 @@ class Candidate(Election):
 class Follower:
     """Fetches from the leader of the epoch.
 
-    has_fetched: at least one fetch from this leader succeeded.
     is_leader_lost: the connection broke or the fetch timeout passed since the last success.
     correlation_id: of the fetch, or the piece of a snapshot, in flight; -1 if none.
     update_voter_at_ms: when to tell the leader, again, that this voter's listener has moved.
@@ -90,7 +89,6 @@ class Follower:
 
     leader_id: int
     fetch_deadline_ms: int
-    has_fetched: bool = False
     is_leader_lost: bool = False
     stand_at_ms: int = NEVER_MS
     stand_reason: str = "the stream to the leader broke and did not come back"
@@ -159,7 +157,7 @@ TRANSITIONS: dict[type, dict[type, str]] = {
     Prospective: {
         Unattached: "lost or timed out without a known leader; a higher epoch",
         Candidate: "a majority of pre-votes",
-        Follower: "lost or timed out while the old leader is known; or a leader is learnt",
+        Follower: "lost or timed out while the old leader is known; a leader is learnt or answers",
     },
     Candidate: {
         Unattached: "a higher epoch",

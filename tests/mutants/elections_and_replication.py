@@ -60,8 +60,22 @@ MUTANTS = (
         "pre-vote-while-the-leader-lives",
         "no pre-vote while the leader is heard",
         ELECTION,
-        "        case Follower() as role if role.has_fetched and not role.is_leader_lost:\n",
+        "        case Follower() as role if not role.is_leader_lost:\n",
         "        case Follower() as role if False and role.is_leader_lost:\n",
+    ),
+    Mutant(
+        "leaders-word-is-one-refusal",
+        "the leader's own answer ends a pre-vote",
+        ELECTION,
+        "    if response.leader_id == voter_id and isinstance(role, Prospective):\n",
+        "    if False and isinstance(role, Prospective):\n",
+    ),
+    Mutant(
+        "resigned-calls-itself-leader",
+        "one that resigned names no leader",
+        ELECTION,
+        "leader_id=NO_NODE if isinstance(core.role, Resigned) else core.role.leader_id,\n",
+        "leader_id=core.role.leader_id,\n",
     ),
     Mutant(
         "pre-vote-of-the-leader",

@@ -110,9 +110,52 @@ def test_a_follower_that_hears_its_leader_grants_no_pre_vote():
     assert answer.reason == "leader alive"
 
 
-def test_a_follower_that_never_fetched_grants_a_pre_vote():
-    node = Driven().follow(leader=2)
+def test_a_restarted_follower_grants_a_pre_vote_once_it_has_tried_to_reach_its_leader():
+    node = Driven(vote=VoteState(1, 2))
+    assert node.role == "Follower"
+    refused = node.vote_request(epoch=1, candidate=3, pre_vote=True)
+    assert (refused.is_granted, refused.reason) == (False, "leader alive")
+    node.wait(0)
+    node.step(RequestFailed(2, node.core.role.correlation_id))
     assert node.vote_request(epoch=1, candidate=3, pre_vote=True).is_granted
+
+
+def asked_when_it_stands(node):
+    """Let time pass until a follower stands; correlation ids of its questions by voter."""
+    while node.role == "Follower":
+        node.take()
+        node.pass_deadline()
+    assert node.role == "Prospective"
+    return {e.receiver_id: e.correlation_id for e in sent(node.take(), VoteRequest)}
+
+
+def test_the_leaders_own_word_ends_a_pre_vote_whoever_else_grants():
+    # The stream to the leader broke for one more, who grants; but the leader answers for itself.
+    node = Driven(voters=(1, 2, 3, 4, 5)).follow(leader=2)
+    node.fetched()
+    node.step(RequestFailed(2, node.core.role.correlation_id))
+    asked = asked_when_it_stands(node)
+    node.step(ResponseReceived(3, asked[3], VoteResponse(epoch=1, leader_id=2, is_granted=True)))
+    node.step(ResponseReceived(2, asked[2], VoteResponse(epoch=1, leader_id=2, reason="leads")))
+    assert (node.role, node.core.leader_id) == ("Follower", 2)
+    node.step(ResponseReceived(4, asked[4], VoteResponse(epoch=1, leader_id=2, is_granted=True)))
+    assert (node.role, node.core.epoch) == ("Follower", 1)
+    assert not node.vote_request(epoch=1, candidate=3, pre_vote=True).is_granted
+
+
+def test_the_word_of_a_follower_about_its_leader_is_one_refusal():
+    node = Driven(voters=(1, 2, 3, 4, 5)).follow(leader=2)
+    node.fetched()
+    node.step(RequestFailed(2, node.core.role.correlation_id))
+    asked = asked_when_it_stands(node)
+    node.step(ResponseReceived(3, asked[3], VoteResponse(epoch=1, leader_id=2, reason="alive")))
+    assert node.role == "Prospective"
+
+
+def test_a_leader_that_resigned_does_not_call_itself_one():
+    node = Driven(vote=VoteState(4, 1, 1))
+    answer = node.vote_request(epoch=4, candidate=2, last_epoch=3, end_offset=9, pre_vote=True)
+    assert (answer.is_granted, answer.leader_id) == (False, -1)
 
 
 def test_a_follower_that_lost_its_leader_too_grants_a_pre_vote():
