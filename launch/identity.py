@@ -16,6 +16,11 @@ from runtime.ids import new_uuid, uuid_from_text, uuid_text
 from storage.checkpoints import read_meta_properties, write_meta_properties
 
 LOCK_NAME = ".lock"
+METADATA_LOG = "__cluster_metadata-0"
+_RESTORE = (
+    "restore the file from a copy, or treat the disk as lost: empty the directory and give the "
+    "node a new identity (kvorum init --again for a controller with dynamic voters)"
+)
 _PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
 
 
@@ -117,6 +122,11 @@ def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) ->
         raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
     if known is None:
         strangers = [name for name in names if name not in (LOCK_NAME, "logs")]
+        if METADATA_LOG in strangers:
+            raise ConfigError(
+                f"{directory} holds a metadata log but no meta.properties, which says whose it is; "
+                f"{_RESTORE}"
+            )
         if strangers:
             raise ConfigError(
                 f"{directory} is not empty and has no meta.properties (it holds {strangers[0]!r}): "
@@ -130,7 +140,7 @@ def _check(directory: str, known: dict[str, str], *, node_id: int, cluster_id: s
     path = f"{directory}/meta.properties"
     missing = [name for name in _PROPERTIES if name not in known]
     if missing:
-        raise ConfigError(f"{path} is damaged: it has no {', '.join(missing)}")
+        raise ConfigError(f"{path} is damaged: it has no {', '.join(missing)}; {_RESTORE}")
     if known["version"] != "1":
         raise ConfigError(
             f"{path} has version {known['version']}, this build reads version 1: it was written "

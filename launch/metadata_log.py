@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 
+from launch.identity import METADATA_LOG
 from launch.properties import NodeConfig
 from raft.metadata_log import MetadataLog, open_metadata_log
 from raft.model import RaftConfig
@@ -17,12 +18,10 @@ from snapshots.store import SnapshotStore
 
 logger = logging.getLogger("kvorum.raft")
 
-DIRECTORY_NAME = "__cluster_metadata-0"
-
 
 def metadata_directory(directory: str) -> str:
     """Where in a data directory the metadata log lies."""
-    return f"{directory}/{DIRECTORY_NAME}"
+    return f"{directory}/{METADATA_LOG}"
 
 
 async def open_log(
@@ -53,7 +52,7 @@ async def open_log(
 def _way_out(config: NodeConfig) -> str:
     """What to do with a node whose metadata cannot be trusted."""
     if config.raft.address is None:
-        return f"this broker fetches its metadata anew if you remove {DIRECTORY_NAME}"
+        return f"this broker fetches its metadata anew if you remove {METADATA_LOG}"
     if config.raft.is_dynamic:
         return (
             "this disk must not vote any more: empty the data directory, then kvorum init --again, "

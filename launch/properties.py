@@ -261,6 +261,8 @@ def _voters(text: str) -> dict[int, Address]:
             raise ConfigError(
                 f"controller.quorum.voters={text!r} must be of the form id@host:port,..."
             )
+        if "@" in address:
+            raise ConfigError(f"controller.quorum.voters={text!r}: {address!r} is not host:port")
         if int(node_id) in voters:
             raise ConfigError(f"controller.quorum.voters={text!r} names node {node_id} twice")
         voters[int(node_id)] = parse_address("controller.quorum.voters", address)

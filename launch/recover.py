@@ -89,6 +89,8 @@ def recover(config: NodeConfig) -> Survivor:
             raise ConfigError(
                 f"node {config.node_id} is the only voter already: nothing to recover"
             )
+        # Before the log, as always; after a crash in between a second try takes one epoch more.
+        vote_store.save(VoteState(epoch=before.next_epoch))
         if config.raft.is_dynamic:
             voters = VoterSet.of([Voter(config.node_id, directory_id, *config.advertised)])
             batch = voters_batch(
@@ -99,8 +101,6 @@ def recover(config: NodeConfig) -> Survivor:
             )
             log.append_as_leader(batch, leader_epoch=before.next_epoch, now_ms=wall_ms())
             log.flush()
-        # After the log: with a vote state that is ahead of it a second try does the same again.
-        vote_store.save(VoteState(epoch=before.next_epoch))
         log.close()
     return before
 

@@ -96,6 +96,7 @@ class RaftCore:
         self.snapshot_fetch: SnapshotFetch | None = None
         self._static_voters = VoterSet.static(config.voters)
         self._correlation_id = 0
+        self._strangers: set[int] = set()
         self._effects: list[Effect] = []
         self._leadership = LeaderChanged(self.epoch, NO_NODE)
         self.role: Role = self._initial_role(now_ms)
@@ -419,8 +420,11 @@ class RaftCore:
         self, sender_id: int, correlation_id: int, response: Response, now_ms: int
     ) -> None:
         if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
-            self.emit(Noted(f"peer={sender_id} belongs to another cluster"))
+            self._note_stranger(sender_id)
             self._on_request_failed(correlation_id, now_ms)
+            if isinstance(self.role, Unattached):
+                # It will not change its cluster soon.
+                self.role.discover_at_ms = now_ms + self.config.fetch_timeout_ms
             return
         if response.epoch < self.epoch:
             # A stale answer says nothing, but the peer is free for the next request.
@@ -443,6 +447,16 @@ class RaftCore:
                 follower.on_discovery_response(self, role, sender_id, response, now_ms)
             case _:
                 pass  # the role that asked is no more
+
+    def _note_stranger(self, sender_id: int) -> None:
+        if sender_id in self._strangers:
+            return
+        self._strangers.add(sender_id)
+        who = f"peer={sender_id}"
+        if sender_id in self.config.bootstrap_ids:
+            at = self.config.bootstrap_ids.index(sender_id) + 1
+            who = f"number {at} of controller.quorum.bootstrap.servers"
+        self.emit(Noted(f"{who} belongs to another cluster than {self.config.cluster_id}"))
 
     def _on_request_failed(self, correlation_id: int, now_ms: int, *, is_lost: bool = True) -> None:
         match self.role:

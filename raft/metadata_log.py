@@ -115,9 +115,23 @@ async def open_metadata_log(
         raise CorruptData(
             f"{directory}/{FILE_NAME}", 0, "the file is missing, and with it what this node voted"
         )
+    _check_state(directory, replica_log)
     known = set(replica_log.snapshots)
     await files.remove(snapshot for snapshot in found.good if snapshot not in known)
     return MetadataLog(replica_log, files, newest, found.damaged, _was_dynamic(found, replica_log))
+
+
+def _check_state(directory: str, replica_log: ReplicaLog) -> None:
+    """An epoch is on disk before its first record is. So a state file below the log is a copy from
+    earlier, and what this node has voted since is forgotten."""
+    epoch = replica_log.vote_store.load().epoch
+    if epoch < replica_log.log.epochs.latest_epoch:
+        raise CorruptData(
+            f"{directory}/{FILE_NAME}",
+            0,
+            f"it says epoch {epoch}, the log has records of epoch "
+            f"{replica_log.log.epochs.latest_epoch}: what this node voted since is forgotten",
+        )
 
 
 def _was_dynamic(found: FoundSnapshots, replica_log: ReplicaLog) -> bool | None:

@@ -54,6 +54,8 @@ class VoteStore:
             directory_id = UUID_ZERO
             if version == 1:
                 directory_id = uuid_from_text(fields["votedDirectoryId"])
+            if int(fields["leaderEpoch"]) < 0:
+                raise ValueError(f"leaderEpoch {fields['leaderEpoch']}")
             return VoteState(
                 epoch=int(fields["leaderEpoch"]),
                 leader_id=int(fields["leaderId"]),

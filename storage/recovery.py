@@ -5,6 +5,7 @@ After an unclean stop every batch from the recovery point on is checked: `batch_
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +26,8 @@ from storage.segment import (
     file_name,
     offsets_of,
 )
+
+logger = logging.getLogger("kvorum.storage")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,21 +147,28 @@ def _clean_names(disk: Disk, directory: str) -> list[str]:
 def _load_epochs(
     disk: Disk, directory: str, segments: list[Segment], first: int
 ) -> LeaderEpochCache:
-    """The checkpoint without what the scan from segment `first` on will assign again."""
+    """The epochs of the segments before `first`; the walk from there on assigns the others.
+
+    From the checkpoint, or from the batches if that is missing or damaged: it is derived data.
+    """
+    # If all is walked, what the checkpoint says of offsets before belongs to a log that is gone.
+    # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the
+    # power fails before the checkpoint follows, 3. its entry (12, 71) would become (12, 119), though
+    # the record before 119 is of epoch 14.
+    if first == 0:
+        return LeaderEpochCache()
     path = f"{directory}/{CHECKPOINT_NAME}"
     if disk.exists(path):
-        epochs = read_epochs(disk, path)
-    else:
-        epochs = LeaderEpochCache()
-        for segment in segments[:first]:
-            for _, header in segment.headers(0):
-                epochs.assign(header.leader_epoch, header.base_offset)
-    if first == 0:
-        # All batches are scanned, and what the checkpoint says of offsets before them belongs to
-        # a log that is gone. Bad sequence: 1. a log of epoch 12 is replaced by an empty one that
-        # begins at 119, 2. the power fails before the checkpoint follows, 3. its entry (12, 71)
-        # would become (12, 119), though the record before 119 is of epoch 14.
-        epochs.clear()
-    elif first < len(segments):
-        epochs.truncate_from_end(segments[first].base_offset)
+        try:
+            epochs = read_epochs(disk, path)
+        except CorruptData as error:
+            logger.warning("%s; it is made anew from the batches", error)
+        else:
+            if first < len(segments):
+                epochs.truncate_from_end(segments[first].base_offset)
+            return epochs
+    epochs = LeaderEpochCache()
+    for segment in segments[:first]:
+        for _, header in segment.headers(0):
+            epochs.assign(header.leader_epoch, header.base_offset)
     return epochs

@@ -16,7 +16,7 @@ from metadata import quorum_report
 from metadata.snapshot_view import MetadataCopy
 from runtime.errors import ErrorCode
 
-UNREACHABLE_AFTER_S = 1.0
+UNREACHABLE_AFTER_S = 0.6
 """Silence of every controller for so long; a refused connection needs no waiting."""
 
 LEADER_WAIT_S = quorum_report.LEADER_WAIT_MS / 1000

@@ -63,8 +63,10 @@ def init(
     from runtime.errors import ConfigError
 
     try:
-        if host == "" or port == 0:
-            raise ConfigError("--host and --port must not be empty")
+        if host == "":
+            raise ConfigError("--host must not be empty")
+        if port == 0:
+            raise ConfigError("--port=0: others must find the nodes; give ports from 1 to 65535")
         if again is not None and add is not None:
             raise ConfigError("give --add or --again, not both")
         if again is not None or add is not None:

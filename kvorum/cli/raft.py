@@ -44,8 +44,10 @@ def record(node_id: int, out: str, **options: Any) -> None:
                 file.write(piece)
                 lines += piece.count(b"\n")
         os.replace(partial, out)
+    except OSError as error:
+        raise CommandFailed(f"cannot write {out}: {error.strerror}") from error
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(partial)
     show(options["output"], {"file": out, "node_id": node_id, "lines": lines})
 

@@ -18,11 +18,17 @@ from kvorum.cli.common import (
 )
 
 ASK_AGAIN_S = 0.2
+NEW_LEADER_S = 0.6
+"""An observer finds a new leader within such a time."""
 
 _ID = click.option(
     "--id", "node_id", type=click.IntRange(0, (1 << 31) - 1), required=True, help="Of the node."
 )
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Check and show, change nothing.")
+
+
+class NotFollowing(CommandFailed):
+    """The leader does not see the node fetch; a new leader may only have to wait a moment."""
 
 
 @click.command("add-voter")
@@ -68,9 +74,17 @@ def change(
     )
     deadline = time.monotonic() + options["timeout"]
     progress = _Progress()
+    seen_by = time.monotonic() + NEW_LEADER_S
     while True:
         leader = client.describe()
-        request = make_request(leader)
+        try:
+            request = make_request(leader)
+        except NotFollowing:
+            if time.monotonic() > seen_by:
+                raise
+            time.sleep(ASK_AGAIN_S)
+            continue
+        seen_by = deadline
         if progress.show(leader, request):
             deadline = time.monotonic() + options["timeout"]
         left_s = max(deadline - time.monotonic(), ASK_AGAIN_S)
@@ -130,13 +144,14 @@ def _add_request(leader: Any, node_id: int, dry_run: bool) -> Any:
                 f"remove it first: kvorum quorum remove-voter --id {node_id}"
             )
         raise CommandFailed(f"DUPLICATE_VOTER: node {node_id} is a voter already{hint}")
-    if not found:
+    newest = max(found, key=lambda o: o.last_fetch_timestamp_ms, default=None)
+    # A voter that was removed while it was dead is listed, but has never fetched as an observer.
+    if newest is None or newest.last_fetch_timestamp_ms < 0:
         known = sorted(o.node_id for o in leader.observers if o.address)
-        raise CommandFailed(
+        raise NotFollowing(
             f"node {node_id} does not follow the quorum: is it running? Controllers that do and "
             f"are no voters: {known or 'none'}"
         )
-    newest = max(found, key=lambda o: o.last_fetch_timestamp_ms)
     if not newest.address:
         raise CommandFailed(f"node {node_id} is a broker; only a controller can vote")
     host, _, port = newest.address.rpartition(":")
@@ -150,7 +165,7 @@ def _remove_request(leader: Any, node_id: int, dry_run: bool) -> Any:
 
     voter = next((v for v in leader.voters if v.node_id == node_id), None)
     if voter is None:
-        voters = [v.node_id for v in leader.voters]
+        voters = sorted(v.node_id for v in leader.voters)
         raise CommandFailed(f"VOTER_NOT_FOUND: node {node_id} is not among the voters {voters}")
     return pb.RemoveVoterRequest(
         cluster_id=leader.cluster_id,

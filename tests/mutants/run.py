@@ -8,6 +8,7 @@ tests: the exit code is 1 and its name is printed.
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import shutil
 import subprocess
@@ -52,7 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [m for m in MUTANTS if not options.names or m.name in options.names]
     unknown = set(options.names) - {m.name for m in chosen}
     if unknown:
-        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+        near = [difflib.get_close_matches(name, [m.name for m in MUTANTS], 1) for name in unknown]
+        hint = "".join(f"; did you mean {found[0]}?" for found in near if found)
+        parser.error(
+            f"no such mutant: {', '.join(sorted(unknown))}{hint} All: "
+            f"{', '.join(m.name for m in MUTANTS)}"
+        )
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         # One copy first: the tree may be edited while this runs.

@@ -98,8 +98,10 @@ def test_directory_id_that_is_none_is_refused(dynamic: HandMade) -> None:
         (b"", "not a quorum-state file"),
         (b'{"leaderId":1,"leaderEpo', "not a quorum-state file"),
         (b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"data_version":9}', "data_version 9"),
+        (b'{"leaderId":1,"leaderEpoch":-4,"votedId":-1,"data_version":0}', "leaderEpoch -4"),
+        (b'{"leaderId":-1,"leaderEpoch":0,"votedId":-1,"data_version":0}', "says epoch 0"),
     ],
-    ids=["empty", "truncated", "newer"],
+    ids=["empty", "truncated", "newer", "negative", "older"],
 )
 def test_quorum_state_that_cannot_be_trusted_stops_the_node(
     static: HandMade, content: bytes, said: str
@@ -185,3 +187,19 @@ def test_a_clean_stop_leaves_no_traceback(dynamic: HandMade) -> None:
     dynamic.stop("controller-1")  # with streams of the broker open
     dynamic.kill("broker-101")
     assert "Traceback" not in running.errors()
+
+
+def test_a_directory_without_its_identity_names_the_way_out(dynamic: HandMade) -> None:
+    lead_once(dynamic)
+    meta = dynamic.data("controller-1") / "meta.properties"
+    meta.write_text("")
+    assert "restore the file from a copy" in dynamic.refusal("controller-1")
+    meta.unlink()
+    refusal = dynamic.refusal("controller-1")
+    assert "holds a metadata log but no meta.properties" in refusal
+    assert "kvorum init --again" in refusal
+
+
+def test_static_voters_name_an_address_each(static: HandMade) -> None:
+    static.change("controller-1", controller_quorum_voters="1@@127.0.0.1:9093")
+    assert "'@127.0.0.1:9093' is not host:port" in static.refusal("controller-1")

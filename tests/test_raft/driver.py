@@ -59,6 +59,7 @@ class Driven:
         is_dynamic=False,
         snapshots=(),
         now_ms=0,
+        bootstrap_ids=(),
     ):
         start_offset = snapshots[0].offset if snapshots else 0
         log = LogTail(
@@ -75,6 +76,7 @@ class Driven:
         self.config = RaftConfig(
             node_id=node_id,
             cluster_id=CLUSTER,
+            bootstrap_ids=bootstrap_ids,
             **(dynamic if is_dynamic else {"voters": tuple(voters)}),
         )
         self.core = RaftCore(

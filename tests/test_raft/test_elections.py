@@ -2,12 +2,13 @@
 
 import pytest
 
-from raft.effects import LeaderChanged, PersistVoteState, Reply, SendRequest
+from raft.effects import LeaderChanged, Noted, PersistVoteState, Reply, SendRequest
 from raft.events import RequestFailed, Resign, ResponseReceived
 from raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -376,3 +377,20 @@ def test_a_restarted_follower_names_its_leader_once_that_has_answered():
     assert [(e.epoch, e.leader_id) for e in node.take(LeaderChanged)] == [(4, 2)]
     node.fetched(epoch=4)
     assert node.take(LeaderChanged) == []
+
+
+def test_a_bootstrap_server_of_another_cluster_is_named_once_and_asked_seldom():
+    node = Driven(voters=(), is_dynamic=True, bootstrap_ids=(-2, -3))
+    noted = []
+    for _ in range(3):
+        node.take()
+        node.pass_deadline()
+        (asked,) = sent(node.take(), FetchRequest)
+        answer = FetchResponse(epoch=0, error=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        node.step(ResponseReceived(-3, asked.correlation_id, answer))
+        assert node.core.next_deadline_ms() - node.now_ms == node.config.fetch_timeout_ms
+        noted += [e.text for e in node.take(Noted)]
+    assert noted == [
+        "number 2 of controller.quorum.bootstrap.servers belongs to another cluster than "
+        f"{node.config.cluster_id}"
+    ]

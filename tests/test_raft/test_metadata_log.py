@@ -280,6 +280,13 @@ def test_a_log_without_its_state_file_is_refused():
         run_now(open_metadata_log(place.disk, FOLDER, place.files, is_dynamic=False, now_ms=0))
 
 
+def test_a_state_file_from_before_the_logs_last_epoch_is_refused():
+    place = with_ten_records()
+    VoteStore(place.disk, FOLDER).save(VoteState(1, voted_id=2))
+    with pytest.raises(CorruptData, match="says epoch 1, the log has records of epoch 2"):
+        run_now(open_metadata_log(place.disk, FOLDER, place.files, is_dynamic=False, now_ms=0))
+
+
 def test_a_damaged_transfer_leaves_nothing():
     place = with_ten_records()
     data = bytearray(bytes_of_sent())
@@ -393,7 +400,7 @@ def test_a_directory_tells_whether_its_voters_are_dynamic():
 def test_a_snapshot_tells_it_before_the_state_file():
     place = with_ten_records()
     place.take(4)
-    VoteStore(place.disk, FOLDER, version=1).save(VoteState(1))
+    VoteStore(place.disk, FOLDER, version=1).save(VoteState(2))
     place.disk.crash()
     assert opened_dynamic(place).was_dynamic is False
 

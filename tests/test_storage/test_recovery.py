@@ -347,3 +347,14 @@ def test_a_real_disk_keeps_a_log_over_an_unclean_and_a_clean_start(tmp_path: obj
     clean.delete()
     assert disk.list_dir(directory) == []
     log.delete()
+
+
+def test_a_damaged_checkpoint_of_epochs_is_made_anew_from_the_batches() -> None:
+    disk = new_disk()
+    log = filled(disk, 8)
+    log.append_as_leader(batch(), leader_epoch=4, now_ms=0)
+    log.flush()
+    whole = opened(disk).epochs.entries
+    for recovery_point in (0, 6, 9):
+        disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", b"garbage")
+        assert opened(disk, recovery_point=recovery_point).epochs.entries == whole
