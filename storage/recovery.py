@@ -153,8 +153,8 @@ def _load_epochs(
     """
     # If all is walked, what the checkpoint says of offsets before belongs to a log that is gone.
     # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the
-    # power fails before the checkpoint follows, 3. its entry (12, 71) would become (12, 119), though
-    # the record before 119 is of epoch 14.
+    # power fails before the checkpoint follows, 3. its entry (12, 71) would become (12, 119),
+    # though the record before 119 is of epoch 14.
     if first == 0:
         return LeaderEpochCache()
     path = f"{directory}/{CHECKPOINT_NAME}"
