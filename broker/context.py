@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
+from broker.dynamic_config import static_values
 from broker.failures import report_failure
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
+from metadata.configs.effective import StaticValue
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import BrokerImage, ClusterImage
 from metadata.records import Endpoint
@@ -33,6 +35,7 @@ class Services:
         image: Callable[[], ClusterImage],
         cluster_id: str,
         broker_id: int,
+        properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
     ) -> None:
         self.config = config
@@ -42,6 +45,8 @@ class Services:
         self.image = image
         self.cluster_id = cluster_id
         self.broker_id = broker_id
+        # All that the broker's start has read, of which `config` is the part for brokers.
+        self.properties = static_values(config) if properties is None else properties
         self.producer_ids = ProducerIdSource(controller)
         self.caches: dict[str, Any] = {}
         """What API files keep between requests, by API name."""

@@ -9,6 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from metadata.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlteredConfigs,
+    AlteredQuota,
+)
 from metadata.requests import (
     AlteredPartition,
     AlterPartition,
@@ -90,6 +96,14 @@ class Controller(Protocol):
     async def elect_leaders(
         self, request: ElectLeaders
     ) -> tuple[ElectedLeader, ...] | Rejected: ...
+
+    async def alter_configs(
+        self, request: AlterConfigs, timeout_ms: int
+    ) -> tuple[AlteredConfigs, ...] | Rejected: ...
+
+    async def alter_client_quotas(
+        self, request: AlterClientQuotas, timeout_ms: int
+    ) -> tuple[AlteredQuota, ...] | Rejected: ...
 
     async def describe_quorum(self) -> QuorumDescription | NoQuorum | Rejected:
         """The quorum as its leader sees it. NoQuorum's message also says how old the broker's

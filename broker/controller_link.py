@@ -16,8 +16,14 @@ import grpc.aio
 from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import controller_pb2 as pb
-from metadata import codec, features_codec, quorum_report
+from metadata import codec, configs_codec, features_codec, quorum_report
 from metadata.client import ControllerClient
+from metadata.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlteredConfigs,
+    AlteredQuota,
+)
 from metadata.publisher import MetadataPublisher
 from metadata.requests import (
     AlteredPartition,
@@ -333,6 +339,45 @@ class ControllerLink:
             return rejected
         await self._publisher.wait_for(reply.end_offset, PUBLISH_WAIT_MS)
         return codec.decode_elected(reply.leaders)
+
+    async def alter_configs(
+        self, request: AlterConfigs, timeout_ms: int
+    ) -> tuple[AlteredConfigs, ...] | Rejected:
+        message = configs_codec.encode_alter_configs(request)
+        reply = await self._change(
+            lambda client, target, timeout: client.configs_stub(target).AlterConfigs(
+                message, timeout=timeout
+            ),
+            timeout_ms,
+        )
+        if isinstance(reply, Rejected):
+            return reply
+        return configs_codec.decode_altered_configs(reply.resources)
+
+    async def alter_client_quotas(
+        self, request: AlterClientQuotas, timeout_ms: int
+    ) -> tuple[AlteredQuota, ...] | Rejected:
+        message = configs_codec.encode_alter_quotas(request)
+        reply = await self._change(
+            lambda client, target, timeout: client.configs_stub(target).AlterClientQuotas(
+                message, timeout=timeout
+            ),
+            timeout_ms,
+        )
+        if isinstance(reply, Rejected):
+            return reply
+        return configs_codec.decode_altered_quotas(reply.entries)
+
+    async def _change(
+        self, invoke: Callable[[ControllerClient, int, float], Any], timeout_ms: int
+    ) -> Any:
+        """The leader's reply to a change, once this broker's image shows it; or Rejected."""
+        reply = await self._client.call(invoke, timeout_ms, leader_wait_ms=LEADER_WAIT_MS)
+        rejected = _rejected(reply)
+        if rejected is not None:
+            return rejected
+        await self._publisher.wait_for(reply.end_offset, PUBLISH_WAIT_MS)
+        return reply
 
     async def describe_quorum(self) -> QuorumDescription | NoQuorum:
         reply = await self._client.describe(LEADER_WAIT_MS)

@@ -42,7 +42,6 @@ class ProduceTerms(NamedTuple):
 
     acks: int
     version: int
-    timestamp_after_max_ms: int
     now_ms: int
     wall_ms: int
 
@@ -146,8 +145,9 @@ class Replica:
             header = validate_client_batch(
                 batch,
                 max_message_bytes=log.config.max_message_bytes,
-                now_ms=terms.wall_ms,
-                timestamp_after_max_ms=terms.timestamp_after_max_ms,
+                # The leader's own stamp takes the place of the producer's: any will do.
+                now_ms=None if self.config.is_log_append_time else terms.wall_ms,
+                timestamp_after_max_ms=self.config.timestamp_after_max_ms,
             )
             self._check_served(header.attributes, terms.version)
             duplicate = log.producers.check(header) if header.producer_id >= 0 else None

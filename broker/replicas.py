@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
+from broker.dynamic_config import with_dynamic
 from broker.fetch_sessions import SessionCache, Watched
 from broker.fetcher import Fetchers
 from broker.isr_link import IsrLink
@@ -25,7 +26,13 @@ from broker.replica_store import ReplicaStore
 from broker.topic_config import resolve
 from broker.waiters import Deadlines, TurnEnd
 from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, ClusterImage, PartitionImage
+from metadata.image import (
+    EMPTY_IMAGE,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    ClusterImage,
+    PartitionImage,
+)
 from metadata.records import NO_LEADER
 from runtime.clock import monotonic_ms, wall_ms
 from runtime.disk import Disk
@@ -54,6 +61,8 @@ class ReplicaManager:
     ) -> None:
         self.broker_id = broker_id
         self.config = config
+        """What holds now: the broker's file with what is set in the metadata on top."""
+        self._static_config = config
         self.controller = controller
         self.image: ClusterImage = EMPTY_IMAGE
         self.facts = BrokerFacts()
@@ -160,6 +169,7 @@ class ReplicaManager:
         self.facts.brokers = image.brokers
         if delta is None or delta.changed_brokers:
             self.listing.observe(before, image, monotonic_ms())
+        is_reconfigured = self._take_over_config(delta)  # before any log opens
         for action in plan(before, image, self.broker_id, delta):
             key = (action.topic_id, action.partition_id)
             match action:
@@ -170,7 +180,7 @@ class ReplicaManager:
                 case Follow():
                     self._follow(key, action.topic, action.image)
         if delta is None or delta.changed_configs:
-            self._reconfigure(delta)
+            self._reconfigure(None if is_reconfigured else delta)
         if delta is None or delta.changed_brokers:
             self.fetchers.on_brokers_changed()
             for replica in self._replicas.values():
@@ -266,6 +276,17 @@ class ReplicaManager:
         self._replicas[key] = replica
         return replica
 
+    def _take_over_config(self, delta: Delta | None) -> bool:
+        """Whether this broker's own settings have changed."""
+        if delta is not None and all(kind != RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            return False
+        before = self.config
+        self.config = with_dynamic(self._static_config, self.image, self.broker_id)
+        if self.config == before:
+            return False
+        _log.info("broker=%d takes over changed configs", self.broker_id)
+        return True
+
     def _reconfigure(self, delta: Delta | None) -> None:
         changed = None
         if delta is not None:
@@ -275,7 +296,7 @@ class ReplicaManager:
             if changed is not None and topic not in changed:
                 continue
             replica.config = resolve(self.config, self.image.topic_configs(topic))
-            replica.log.config = replica.config.log
+            replica.log.reconfigure(replica.config.log)
             replica.core.min_insync_replicas = replica.config.min_insync_replicas
             if replica.core.raise_high_watermark(monotonic_ms()):
                 replica.on_high_watermark()

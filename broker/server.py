@@ -22,6 +22,7 @@ from broker.connection import Connection, Slot
 from broker.context import RequestContext, Services
 from broker.controller_api import Controller
 from broker.replicas import ReplicaManager
+from metadata.configs.effective import StaticValue
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import ClusterImage
 from runtime.clock import monotonic_ms
@@ -55,8 +56,10 @@ class KafkaServer:
         image: Callable[[], ClusterImage],
         cluster_id: str,
         broker_id: int,
+        properties: Mapping[str, StaticValue] | None = None,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
     ) -> None:
+        """properties: all that the broker's start has read, to be described; None: `config`."""
         self.config = config
         self.turn = replicas.turn
         self.services = Services(
@@ -66,6 +69,7 @@ class KafkaServer:
             image=image,
             cluster_id=cluster_id,
             broker_id=broker_id,
+            properties=properties,
             supported_features=supported_features,
         )
         self._listeners: list[_Listener] = []
@@ -137,7 +141,7 @@ class KafkaServer:
                 # Out of descriptors, or the peer left between: the next event tries again.
                 _log.warning("accept failed: %s", failure)
                 return
-            if len(self._connections) >= self.config.max_connections:
+            if len(self._connections) >= self.services.replicas.config.max_connections:
                 sock.close()
                 continue
             sock.setblocking(False)

@@ -15,7 +15,7 @@ from broker.server import KafkaServer
 from launch.identity import DirectoryLock, claim_directory
 from launch.metadata_log import open_log
 from launch.process import ended
-from launch.properties import Address, NodeConfig
+from launch.properties import Address, NodeConfig, static_values
 from metadata.delta import Delta
 from metadata.features import limited
 from metadata.image import ClusterImage
@@ -88,6 +88,7 @@ class BrokerProcess:
             image=lambda: self._publisher.image,
             cluster_id=config.cluster_id,
             broker_id=config.node_id,
+            properties=static_values(config.given),
             supported_features=self._features,
         )
         self._raft: RaftNode | None = None

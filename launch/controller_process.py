@@ -7,12 +7,14 @@ import random
 from collections.abc import Callable
 
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
+from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from launch.identity import DirectoryLock, claim_directory, require_formatted
 from launch.metadata_log import open_log
 from launch.properties import CONTROLLER, NodeConfig
+from metadata.configs_service import ConfigsServicer
 from metadata.controller import Controller, ControllerConfig
 from metadata.features import limited
 from metadata.features_service import FeaturesServicer
@@ -121,6 +123,7 @@ class ControllerProcess:
         server.add_service(
             controller_grpc.add_ControllerServicer_to_server, ControllerServicer(loop)
         )
+        server.add_service(configs_grpc.add_ConfigsServicer_to_server, ConfigsServicer(loop))
         server.add_service(features_grpc.add_FeaturesServicer_to_server, FeaturesServicer(loop))
         server.add_service(admin_grpc.add_AdminServicer_to_server, admin)
         await server.listen(f"{host}:{port}")

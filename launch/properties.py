@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.config import BrokerConfig
+from broker.dynamic_config import text_of
+from metadata.configs.effective import StaticValue
 from metadata.controller import ControllerConfig
 from metadata.features import RELEASES
 from raft.model import RaftConfig
@@ -79,7 +81,7 @@ class NodeConfig:
 
     controllers: where this node finds each controller, overrides applied; voter_addresses: where
     the configuration says they are, for others to use. Both are empty if the voters are dynamic.
-    bootstrap_servers: then, where to ask first.
+    bootstrap_servers: then, where to ask first. given: the properties as they came.
     """
 
     node_id: int
@@ -95,6 +97,7 @@ class NodeConfig:
     raft: RaftConfig
     snapshots: SnapshotPolicy
     node: NodeProperties
+    given: Mapping[str, Any]
 
     def address_of(self, node_id: int) -> Address | None:
         """Where the configuration says that a controller, or a bootstrap server, is.
@@ -130,6 +133,22 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
             "a broker needs an id of its own"
         )
     return config, bind(BrokerConfig, properties)
+
+
+def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
+    """All properties of a broker as its start finds them, by name, as text.
+
+    given: those of its file, checked; the others have their defaults.
+    """
+    values = {}
+    for cls in BROKER_CLASSES:
+        for field in dataclasses.fields(cls):
+            name = field.name.replace("_", ".")
+            if name in given:
+                values[name] = StaticValue(text_of(given[name]), True)
+            elif field.default is not dataclasses.MISSING:
+                values[name] = StaticValue(text_of(field.default), False)
+    return values
 
 
 def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfig:
@@ -175,6 +194,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         ),
         snapshots=_snapshot_policy(properties),
         node=node,
+        given=dict(properties),
     )
 
 

@@ -16,6 +16,7 @@ import grpc.aio
 
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
+from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as pb_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
 from metadata import quorum_report
@@ -127,6 +128,9 @@ class ControllerClient:
 
     def admin_stub(self, controller_id: int) -> Any:
         return admin_grpc.AdminStub(self._channel(controller_id))
+
+    def configs_stub(self, controller_id: int) -> Any:
+        return configs_grpc.ConfigsStub(self._channel(controller_id))
 
     def features_stub(self, controller_id: int) -> Any:
         return features_grpc.FeaturesStub(self._channel(controller_id))

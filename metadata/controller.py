@@ -12,12 +12,20 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from metadata.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlteredConfigs,
+    AlteredQuota,
+)
 from metadata.decide import Context, Decision
 from metadata.decide.brokers import fence, heartbeat, register
+from metadata.decide.configs import alter_configs
 from metadata.decide.elections import elect_preferred
 from metadata.decide.features import bootstrap, register_controller, update_features
 from metadata.decide.isr import alter_partition
 from metadata.decide.producer_ids import allocate_producer_ids
+from metadata.decide.quotas import alter_client_quotas
 from metadata.decide.topics import create_topics, delete_topics
 from metadata.decide.unregister import unregister
 from metadata.delta import Delta
@@ -57,6 +65,8 @@ Request = (
     | AlterPartition
     | AllocateProducerIds
     | ElectLeaders
+    | AlterConfigs
+    | AlterClientQuotas
     | UpdateFeatures
     | RegisterControllerRequest
     | UnregisterBrokerRequest
@@ -69,6 +79,8 @@ Reply = (
     | tuple[DeletedTopic, ...]
     | tuple[AlteredPartition, ...]
     | tuple[ElectedLeader, ...]
+    | tuple[AlteredConfigs, ...]
+    | tuple[AlteredQuota, ...]
     | ProducerIdBlock
     | tuple[UpdatedFeature, ...]
     | RegisteredController
@@ -214,6 +226,10 @@ class Controller:
                 return allocate_producer_ids(image, request)
             case ElectLeaders():
                 return elect_preferred(image, request)
+            case AlterConfigs():
+                return alter_configs(image, request)
+            case AlterClientQuotas():
+                return alter_client_quotas(image, request)
             case UpdateFeatures():
                 return update_features(image, request, self._context())
             case UnregisterBrokerRequest():

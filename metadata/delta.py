@@ -24,12 +24,14 @@ from metadata.image import (
 )
 from metadata.records import (
     BrokerRegistrationChange,
+    ClientQuota,
     Config,
     FeatureLevel,
     NoOp,
     Partition,
     PartitionChange,
     ProducerIds,
+    QuotaEntity,
     Record,
     RegisterBroker,
     RegisterController,
@@ -47,6 +49,7 @@ class Delta:
     deleted_topics: topic id -> the topic as it was in `base`.
     changed_brokers: ids registered, changed or removed.
     changed_configs: (resource type, resource name) touched.
+    changed_quotas: entities of client quotas touched.
     """
 
     def __init__(self, base: ClusterImage) -> None:
@@ -55,12 +58,14 @@ class Delta:
         self.deleted_topics: dict[bytes, TopicImage] = {}
         self.changed_brokers: set[int] = set()
         self.changed_configs: set[tuple[int, str]] = set()
+        self.changed_quotas: set[QuotaEntity] = set()
         self._partitions: dict[bytes, Any] = {}  # topic id -> mutation of its partition map
         self._names: dict[bytes, str] = {}
         self._removed: set[bytes] = set()
         self._brokers = base.brokers.mutate()
         self._configs = base.configs.mutate()
         self._features = base.features.mutate()
+        self._client_quotas = base.client_quotas.mutate()
         self._controllers = base.controllers.mutate()
         self._next_producer_id = base.next_producer_id
 
@@ -76,6 +81,7 @@ class Delta:
         }
         delta.changed_brokers = set(image.brokers)
         delta.changed_configs = set(image.configs)
+        delta.changed_quotas = set(image.client_quotas)
         return delta
 
     @property
@@ -86,6 +92,7 @@ class Delta:
             or self.deleted_topics
             or self.changed_brokers
             or self.changed_configs
+            or self.changed_quotas
         )
 
     def replay_all(self, records: Iterable[Record]) -> None:
@@ -126,6 +133,7 @@ class Delta:
             features=self._features.finish(),
             controllers=self._controllers.finish(),
             next_producer_id=self._next_producer_id,
+            client_quotas=self._client_quotas.finish(),
         )
 
     # One method a record type.
@@ -235,6 +243,18 @@ class Delta:
         elif record.name in self._features:
             del self._features[record.name]
 
+    def _client_quota(self, record: ClientQuota) -> None:
+        quotas: Map[str, float] = self._client_quotas.get(record.entity, Map())
+        if record.value is not None:
+            quotas = quotas.set(record.key, record.value)
+        elif record.key in quotas:
+            quotas = quotas.delete(record.key)
+        if quotas:
+            self._client_quotas[record.entity] = quotas
+        elif record.entity in self._client_quotas:
+            del self._client_quotas[record.entity]
+        self.changed_quotas.add(record.entity)
+
     def _register_controller(self, record: RegisterController) -> None:
         self._controllers[record.controller_id] = ControllerImage(
             controller_id=record.controller_id,
@@ -275,6 +295,7 @@ _REPLAY: dict[type, Any] = {
     PartitionChange: Delta._partition_change,
     RemoveTopic: Delta._remove_topic,
     FeatureLevel: Delta._feature_level,
+    ClientQuota: Delta._client_quota,
     ProducerIds: Delta._producer_ids,
     BrokerRegistrationChange: Delta._broker_registration_change,
     RegisterController: Delta._register_controller,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from immutables import Map
 
 from metadata.features import FeatureRange
-from metadata.records import NO_LEADER, Endpoint
+from metadata.records import NO_LEADER, Endpoint, QuotaEntity
 
 #: Kafka's numbers of config resources.
 RESOURCE_TOPIC = 2
@@ -84,6 +84,7 @@ class ClusterImage:
     end_offset, epoch: position and epoch of the last applied record.
     brokers: by id. topics: by topic id. topic_ids: topic id by name.
     configs: by (resource type, resource name), each name to value.
+    client_quotas: by entity, each key to value.
     features: finalised level by name. controllers: registered processes by id.
     """
 
@@ -96,6 +97,7 @@ class ClusterImage:
     features: Map[str, int] = field(default_factory=Map)
     controllers: Map[int, ControllerImage] = field(default_factory=Map)
     next_producer_id: int = 0
+    client_quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic now living under this name."""

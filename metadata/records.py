@@ -14,6 +14,9 @@ from metadata.features import FeatureRange
 
 NO_LEADER = -1
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota binds, as in `ClientQuota.entity`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -145,6 +148,21 @@ class FeatureLevel:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientQuota:
+    """A quota of clients was set, or with value None removed (KIP-546).
+
+    entity: (type, name) pairs in order of type; name None is the default entity of the type.
+    """
+
+    TYPE: ClassVar[int] = 14
+    VERSION: ClassVar[int] = 0
+
+    entity: QuotaEntity
+    key: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIds:
     """A block of producer ids was handed to a broker; the next block begins at next_producer_id."""
 
@@ -199,6 +217,7 @@ Record = (
     | PartitionChange
     | RemoveTopic
     | FeatureLevel
+    | ClientQuota
     | ProducerIds
     | BrokerRegistrationChange
     | RegisterController
@@ -214,6 +233,7 @@ RECORD_CLASSES: tuple[type[Record], ...] = (
     PartitionChange,
     RemoveTopic,
     FeatureLevel,
+    ClientQuota,
     ProducerIds,
     BrokerRegistrationChange,
     RegisterController,

@@ -14,6 +14,7 @@ from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.record_codec import UnreadableRecord, decode_record, encode_record
 from metadata.records import (
     BrokerRegistrationChange,
+    ClientQuota,
     Config,
     FeatureLevel,
     Partition,
@@ -72,6 +73,12 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
     for (resource_type, resource_name), configs in sorted(image.configs.items()):
         for name, value in sorted(configs.items()):
             yield Config(resource_type, resource_name, name, value)
+    # A default entity has no name (None), which sorts with no text.
+    for entity, quotas in sorted(
+        image.client_quotas.items(), key=lambda e: [(t, n is not None, n or "") for t, n in e[0]]
+    ):
+        for key, quota in sorted(quotas.items()):
+            yield ClientQuota(entity, key, quota)
     if image.next_producer_id:
         yield ProducerIds(-1, -1, image.next_producer_id)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metadata.image import ClusterImage
+from metadata.quotas import entity_text
 from runtime.errors import KvorumError
 from runtime.ids import uuid_text
 
@@ -66,6 +67,10 @@ def _root(image: ClusterImage) -> dict[str, Any]:
                 if other == kind
             }
             for kind in sorted({kind for kind, _ in image.configs})
+        },
+        "client_quotas": lambda: {
+            entity_text(entity): dict(sorted(image.client_quotas[entity].items()))
+            for entity in sorted(image.client_quotas, key=entity_text)
         },
         "features": lambda: dict(sorted(image.features.items())),
         "producer_ids": lambda: {"next_producer_id": image.next_producer_id},

@@ -33,14 +33,9 @@ from storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
 from storage.segments import SegmentList
 
 __all__ = [
-    "Appended",
-    "FlushTicket",
-    "Log",
-    "LogConfig",
-    "LogSlice",
-    "OffsetOutOfRange",
-    "OutOfOrderAppend",
-]
+    "Appended", "FlushTicket", "Log", "LogConfig", "LogSlice",
+    "OffsetOutOfRange", "OutOfOrderAppend",
+]  # fmt: skip
 
 
 class Log:
@@ -159,6 +154,11 @@ class Log:
             f" durable={self._durable_end_offset} segments={self.segment_count}"
             f" epoch={self.epochs.latest_epoch} producers={len(self.producers)}"
         )
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Follow other settings from now on; what has been written stays as it is."""
+        self.config = config
+        self._segments.set_index_interval(config.index_interval_bytes)
 
     # --- append ------------------------------------------------------------------------------
 

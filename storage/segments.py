@@ -65,6 +65,12 @@ class SegmentList:
 
     # --- growing -----------------------------------------------------------------------------
 
+    def set_index_interval(self, index_interval_bytes: int) -> None:
+        """Of the active segment and all that follow; sealed indexes stay as they are."""
+        self._index_interval_bytes = index_interval_bytes
+        if self.items:
+            self.items[-1].index_interval_bytes = index_interval_bytes
+
     def add(self, base_offset: int, *, now_ms: int) -> Segment:
         """A new, empty, active segment; makes the folder if it is the log's first."""
         if not self.items and not self._disk.exists(self.directory):

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.api import (
+    alter_client_quotas,
+    alter_configs,
     api_versions,
     create_topics,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_log_dirs,
@@ -21,6 +24,7 @@ from broker.api import (
     elect_leaders,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
@@ -36,15 +40,19 @@ from wire.versions import ServedVersions
 HotHandler = Callable[[RequestContext, memoryview, int, int], None]
 
 _COLD: tuple[Any, ...] = (
+    alter_client_quotas,
+    alter_configs,
     api_versions,
     create_topics,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_log_dirs,
     describe_quorum,
     elect_leaders,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,

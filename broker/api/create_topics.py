@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from broker.api.describe_configs import topic_entries
+from broker.config_entries import topic_entries
 from broker.context import RequestContext
-from broker.topic_config import refusal
 from broker.topic_names import name_refusal
+from metadata.config_keys import topic_config_problem
 from metadata.image import ClusterImage
 from metadata.requests import CreatedTopic, CreateTopics, NewTopic
 from runtime.errors import ErrorCode, Rejected
@@ -86,9 +86,9 @@ def _refusal_of(topic: Any, repeated: set[str]) -> Rejected | None:
     for config in topic.configs:
         if config.value is None:
             return Rejected(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
-        reason = refusal(config.name, config.value)
-        if reason is not None:
-            return Rejected(ErrorCode.INVALID_CONFIG, reason)
+        refused = topic_config_problem(config.name, config.value)
+        if refused is not None:
+            return refused
     if topic.assignments:
         ids = sorted(assignment.partition_index for assignment in topic.assignments)
         if ids != list(range(len(ids))):
@@ -122,5 +122,9 @@ def _answer(context: RequestContext, created: CreatedTopic) -> dict[str, Any]:
         "error_message": created.message or None,
         "num_partitions": created.num_partitions,
         "replication_factor": created.replication_factor,
-        "configs": topic_entries(context, created.name) if is_made else (),
+        "configs": (
+            topic_entries(context.services, created.name, with_documentation=False)
+            if is_made
+            else ()
+        ),
     }

@@ -55,7 +55,6 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     terms = ProduceTerms(
         request.acks,
         version,
-        context.services.config.log_message_timestamp_after_max_ms,
         monotonic_ms(),
         wall_ms(),
     )

@@ -16,6 +16,7 @@ _NOUNS = {
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
     "brokers": ("kvorum.cli.brokers:brokers", "List, describe, unregister brokers."),
+    "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),
     "quorum": ("kvorum.cli.quorum:quorum", "Status and replication of the metadata quorum."),
     "raft": ("kvorum.cli.raft:raft", "Flight records of the quorum's nodes: fetch, replay."),

@@ -15,6 +15,7 @@ from metadata.features import (
     unsupported,
 )
 from metadata.image import ClusterImage
+from metadata.quotas import entity_text
 from metadata.records import FeatureLevel, Record, RegisterController
 from metadata.requests import (
     FeatureUpdate,
@@ -165,8 +166,9 @@ def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected |
 
 def _lost_at_lowest(image: ClusterImage) -> Iterator[str]:
     """What of the metadata the lowest level of metadata.version cannot say."""
-    # Filled by the features that write such records.
-    yield from ()
+    if image.client_quotas:
+        entity = min(map(entity_text, image.client_quotas))
+        yield f"client quotas, such as those of {entity}"
 
 
 def _checked_needs(update: FeatureUpdate, levels: Mapping[str, int]) -> UpdatedFeature:

@@ -19,13 +19,20 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-WRITES = [["topics", "create", "refused"], ["topics", "delete", "kept"]]
+WRITES = [
+    ["topics", "create", "refused"],
+    ["topics", "delete", "kept"],
+    ["configs", "alter", "--entity", "topic", "--name", "kept", "--set", "retention.ms=5"],
+    ["configs", "alter", "--entity", "user", "--default", "--set", "request_percentage=5"],
+]
 NEED_A_LEADER = [["quorum", "status"], ["quorum", "replication"]]
 READS = [
     ["topics", "list"],
     ["topics", "describe", "kept"],
     ["brokers", "list"],
     ["brokers", "describe", "101"],
+    ["configs", "describe", "--entity", "topic", "--name", "kept"],
+    ["configs", "describe", "--entity", "user"],
     ["metadata", "ls", "/topics"],
     ["metadata", "cat", "/topics/kept"],
 ]

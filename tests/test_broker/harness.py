@@ -22,6 +22,14 @@ from broker.controller_api import QuorumDescription, ReplicaState
 from broker.replica import Replica
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
+from metadata.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlteredConfigs,
+    AlteredQuota,
+)
+from metadata.decide.configs import alter_configs
+from metadata.decide.quotas import alter_client_quotas
 from metadata.delta import Delta
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import (
@@ -227,6 +235,26 @@ class BrokerSide:
         return tuple(
             ElectedLeader(topic=t, partition_id=p, error=error) for t, p in request.partitions
         )
+
+    async def alter_configs(
+        self, request: AlterConfigs, timeout_ms: int
+    ) -> tuple[AlteredConfigs, ...] | Rejected:
+        await asyncio.sleep(0)
+        if refused := self._refused():
+            return refused
+        decision = alter_configs(self._controller.image, request)
+        self._controller.commit(*decision.records)
+        return decision.reply
+
+    async def alter_client_quotas(
+        self, request: AlterClientQuotas, timeout_ms: int
+    ) -> tuple[AlteredQuota, ...] | Rejected:
+        await asyncio.sleep(0)
+        if refused := self._refused():
+            return refused
+        decision = alter_client_quotas(self._controller.image, request)
+        self._controller.commit(*decision.records)
+        return decision.reply
 
     async def describe_quorum(self) -> QuorumDescription | Rejected:
         await asyncio.sleep(0)

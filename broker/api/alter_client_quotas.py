@@ -1,0 +1,55 @@
+"""AlterClientQuotas (49). Served: v0-1; any broker takes it and forwards it to the controller.
+
+Quotas are stored and described; brokers do not slow clients down by them yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.config_alteration import REQUEST_TIMEOUT_MS
+from broker.context import RequestContext
+from metadata.config_requests import (
+    AlterClientQuotas,
+    AlteredQuota,
+    QuotaAlteration,
+    QuotaOperation,
+)
+from runtime.errors import ErrorCode, Rejected
+from wire.versions import Api
+
+API = Api(key=49, name="alter_client_quotas", min_version=0, max_version=1, first_flexible=1)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    entries = tuple(
+        QuotaAlteration(
+            entity=tuple((part.entity_type, part.entity_name) for part in item.entity),
+            operations=tuple(
+                QuotaOperation(key=op.key, value=None if op.remove else float(op.value))
+                for op in item.ops
+            ),
+        )
+        for item in request.entries
+    )
+    reply = await context.services.controller.alter_client_quotas(
+        AlterClientQuotas(entries=entries, validate_only=request.validate_only),
+        REQUEST_TIMEOUT_MS,
+    )
+    if isinstance(reply, Rejected):
+        reply = tuple(
+            AlteredQuota(entity=item.entity, error=reply.code, message=reply.message)
+            for item in entries
+        )
+    return {
+        "entries": [
+            {
+                "error_code": item.error,
+                "error_message": item.message if item.error != ErrorCode.NONE else None,
+                "entity": [
+                    {"entity_type": kind, "entity_name": name} for kind, name in item.entity
+                ],
+            }
+            for item in reply
+        ]
+    }

@@ -1,0 +1,34 @@
+"""AlterConfigs (33), the old way: what is given takes the place of all that was set.
+
+Served: v0-2, for topics (2) and brokers (4); any broker takes it and forwards it to the controller.
+Clients should use IncrementalAlterConfigs: this one loses what somebody else sets meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.config_alteration import alter
+from broker.context import RequestContext
+from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
+from wire.versions import Api
+
+API = Api(key=33, name="alter_configs", min_version=0, max_version=2, first_flexible=2)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    resources = tuple(
+        ConfigAlteration(
+            resource_type=item.resource_type,
+            resource_name=item.resource_name,
+            operations=tuple(
+                ConfigOperation(name=c.name, kind=Operation.SET, value=c.value)
+                for c in item.configs
+            ),
+        )
+        for item in request.resources
+    )
+    return await alter(
+        context,
+        AlterConfigs(resources=resources, is_replacement=True, validate_only=request.validate_only),
+    )

@@ -1,0 +1,37 @@
+"""DescribeClientQuotas (48). Served: v0-1, from this broker's own metadata.
+
+Quotas are stored and described; brokers do not slow clients down by them yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from metadata.quotas import QuotaFilter, filter_problem, matching
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=48, name="describe_client_quotas", min_version=0, max_version=1, first_flexible=1)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    components = tuple(
+        QuotaFilter(entity_type=c.entity_type, match_type=c.match_type, match=c.match)
+        for c in request.components
+    )
+    refused = filter_problem(components)
+    if refused is not None:
+        return {"error_code": refused.code, "error_message": refused.message, "entries": None}
+    found = matching(context.services.image(), components, is_strict=request.strict)
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "entries": [
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+                "values": [{"key": key, "value": quotas[key]} for key in sorted(quotas)],
+            }
+            for entity, quotas in found
+        ],
+    }

@@ -1,0 +1,34 @@
+"""IncrementalAlterConfigs (44). Served: v0-1, for topics (2) and brokers (4); any broker takes it
+and forwards it to the controller. The answer waits until this broker's metadata shows the change.
+
+A broker's value that is refused gets 42 and a topic's 40, as in Kafka. Missing: broker loggers,
+client metrics, groups (error 42).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.config_alteration import alter
+from broker.context import RequestContext
+from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
+from wire.versions import Api
+
+API = Api(key=44, name="incremental_alter_configs", min_version=0, max_version=1, first_flexible=1)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    resources = tuple(
+        ConfigAlteration(
+            resource_type=item.resource_type,
+            resource_name=item.resource_name,
+            operations=tuple(
+                ConfigOperation(name=c.name, kind=c.config_operation, value=c.value)
+                for c in item.configs
+            ),
+        )
+        for item in request.resources
+    )
+    return await alter(
+        context, AlterConfigs(resources=resources, validate_only=request.validate_only)
+    )

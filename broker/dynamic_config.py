@@ -1,0 +1,47 @@
+"""A broker's own settings with what is set in the metadata on top (KIP-226). Pure.
+
+Set for this broker goes before set for all, and that before the broker's file. Only keys that the
+table calls dynamic count: the others are read at the start, and a change would be a lie.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from broker.config import BrokerConfig
+from metadata.config_keys import BROKER_CONFIGS
+from metadata.configs.effective import CLUSTER_DEFAULT, StaticValue, broker_configs
+from metadata.configs.model import Update, parse
+from metadata.image import ClusterImage
+
+
+def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> BrokerConfig:
+    """What holds on this broker now. static: as its start found it."""
+    changes: dict[str, int | float | bool | str] = {}
+    for resource_name, allowed in (
+        (CLUSTER_DEFAULT, (Update.DYNAMIC, Update.CLUSTER)),
+        (str(broker_id), (Update.DYNAMIC,)),
+    ):
+        for name, value in broker_configs(image, resource_name).items():
+            key = BROKER_CONFIGS.get(name)
+            # An unknown key or a value that does not parse was set by a newer version: what it
+            # means is not known here, and the level below holds.
+            if key is not None and key.update in allowed:
+                parsed = parse(key, value)
+                if parsed is not None:
+                    changes[name.replace(".", "_")] = parsed
+    return dataclasses.replace(static, **changes) if changes else static  # type: ignore[arg-type]
+
+
+def static_values(config: BrokerConfig) -> dict[str, StaticValue]:
+    """A BrokerConfig as properties; what differs from the default counts as given."""
+    return {
+        field.name.replace("_", "."): StaticValue(text_of(value), value != field.default)
+        for field in dataclasses.fields(config)
+        for value in (getattr(config, field.name),)
+    }
+
+
+def text_of(value: object) -> str:
+    """A property's value as Kafka prints it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,308 @@
+"""Configs and quotas of a cluster, reached through a broker or a controller.
+
+Both give the same rows. A controller knows what is set in the metadata and no broker's file, so
+that `--all` needs a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import click
+
+from kvorum.cli.backends import KafkaBackend, Row, check
+from kvorum.cli.common import CommandFailed, bootstrap_of
+from metadata.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    Operation,
+    QuotaAlteration,
+    QuotaOperation,
+)
+from metadata.configs.effective import Source
+from metadata.configs.model import ConfigType
+from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from metadata.quotas import (
+    MATCH_ANY,
+    MATCH_DEFAULT,
+    MATCH_EXACT,
+    QuotaFilter,
+    entity_text,
+)
+from metadata.records import QuotaEntity
+
+_RESOURCE_TYPES = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER}
+_SET_SOURCES = {
+    "topic": (Source.DYNAMIC_TOPIC,),
+    "broker": (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER),
+}
+
+Change = tuple[str, str, str | None]
+"""(set, delete, append or subtract; key; value)."""
+
+
+class ConfigBackend(Protocol):
+    """What `kvorum configs` asks of a cluster."""
+
+    def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
+        """kind: topic or broker. name: None is every one, "" the default of all brokers."""
+
+    def alter_configs(
+        self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
+    ) -> str:
+        """Returns the entity as text. Raises CommandFailed for what is refused."""
+
+    def describe_quotas(self, entity: QuotaEntity, types: Sequence[str]) -> list[Row]:
+        """Of one entity or, where that is empty, of all with a part of each of the types."""
+
+    def alter_quotas(
+        self, entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
+    ) -> str:
+        """Returns the entity as text. Raises CommandFailed for what is refused."""
+
+
+def open_config_backend(
+    bootstrap_server: str | None, bootstrap_controller: str | None, timeout_s: float
+) -> ConfigBackend:
+    """The backend for these options."""
+    kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)
+    if kind == "controller":
+        from kvorum.cli.config_controller import ControllerConfigs
+
+        return ControllerConfigs(addresses, timeout_s)
+    backend = BrokerConfigs(addresses, timeout_s)
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(backend.close)
+    return backend
+
+
+def alteration(kind: str, name: str, changes: Sequence[Change], *, dry_run: bool) -> AlterConfigs:
+    """The request of these changes."""
+    return AlterConfigs(
+        resources=(
+            ConfigAlteration(
+                resource_type=_RESOURCE_TYPES[kind],
+                resource_name=name,
+                operations=tuple(
+                    ConfigOperation(name=key, kind=Operation[op.upper()], value=value)
+                    for op, key, value in changes
+                ),
+            ),
+        ),
+        validate_only=dry_run,
+    )
+
+
+def quota_alteration(
+    entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
+) -> AlterClientQuotas:
+    """The request of these changes."""
+    operations = tuple(QuotaOperation(key=key, value=value) for key, value in quotas)
+    entry = QuotaAlteration(entity=entity, operations=operations)
+    return AlterClientQuotas(entries=(entry,), validate_only=dry_run)
+
+
+def filter_of(entity: QuotaEntity, types: Sequence[str]) -> tuple[QuotaFilter, ...]:
+    """The filter that finds this entity alone, or all with a part of each type."""
+    if not entity:
+        return tuple(QuotaFilter(entity_type=t, match_type=MATCH_ANY) for t in types)
+    return tuple(
+        QuotaFilter(
+            entity_type=kind, match_type=MATCH_DEFAULT if name is None else MATCH_EXACT, match=name
+        )
+        for kind, name in entity
+    )
+
+
+def label(kind: str, name: str) -> str:
+    """`topic=orders`, `broker=<default>`."""
+    return f"{kind}={name or '<default>'}"
+
+
+def config_row(
+    kind: str,
+    name: str,
+    key: str,
+    value: str | None,
+    source: int,
+    *,
+    type_number: int = 0,
+    read_only: bool = False,
+    is_sensitive: bool = False,
+    synonyms: Sequence[tuple[str, str | None, int]] = (),
+) -> Row:
+    return {
+        "entity": label(kind, name),
+        "name": key,
+        "value": value,
+        "source": _source_name(source),
+        "type": ConfigType(type_number).name,
+        "read_only": read_only,
+        "is_sensitive": is_sensitive,
+        "synonyms": [
+            {"name": n, "value": v, "source": _source_name(number)} for n, v, number in synonyms
+        ],
+    }
+
+
+def quota_rows(entity: QuotaEntity, quotas: Any) -> list[Row]:
+    return [
+        {"entity": entity_text(entity), "name": key, "value": quotas[key]} for key in sorted(quotas)
+    ]
+
+
+def _source_name(number: int) -> str:
+    # Sources that only Apache Kafka has: loggers, client metrics, groups.
+    known = number in set(Source)
+    return f"{Source(number).name}_CONFIG" if known else str(number)
+
+
+class BrokerConfigs(KafkaBackend):
+    """Through any broker; a broker's own configs through that broker."""
+
+    def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
+        super().__init__(addresses, timeout_s)
+        self._timeout_s = timeout_s
+
+    def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
+        rows: list[Row] = []
+        for each in self._names(kind) if name is None else [name]:
+            rows += self._describe(kind, each, is_all=is_all)
+        return rows
+
+    def alter_configs(
+        self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
+    ) -> str:
+        request = alteration(kind, name, changes, dry_run=dry_run)
+        reply = self._connection.call(
+            "incremental_alter_configs",
+            44,
+            1,
+            {
+                "resources": [
+                    {
+                        "resource_type": r.resource_type,
+                        "resource_name": r.resource_name,
+                        "configs": [
+                            {"name": o.name, "config_operation": o.kind, "value": o.value}
+                            for o in r.operations
+                        ],
+                    }
+                    for r in request.resources
+                ],
+                "validate_only": dry_run,
+            },
+            flexible=True,
+        )
+        for item in reply.responses:
+            check(item.error_code, item.error_message, label(kind, name))
+        return label(kind, name)
+
+    def describe_quotas(self, entity: QuotaEntity, types: Sequence[str]) -> list[Row]:
+        reply = self._connection.call(
+            "describe_client_quotas",
+            48,
+            1,
+            {
+                "components": [
+                    {"entity_type": c.entity_type, "match_type": c.match_type, "match": c.match}
+                    for c in filter_of(entity, types)
+                ],
+                "strict": bool(entity),
+            },
+            flexible=True,
+        )
+        check(reply.error_code, reply.error_message, "client quotas")
+        self._warn_without_leader()
+        rows: list[Row] = []
+        for entry in reply.entries or ():
+            found = tuple((part.entity_type, part.entity_name) for part in entry.entity)
+            rows += quota_rows(found, {v.key: float(v.value) for v in entry.values})
+        return rows
+
+    def alter_quotas(
+        self, entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
+    ) -> str:
+        reply = self._connection.call(
+            "alter_client_quotas",
+            49,
+            1,
+            {
+                "entries": [
+                    {
+                        "entity": [{"entity_type": t, "entity_name": n} for t, n in entity],
+                        "ops": [
+                            {"key": key, "value": value or 0.0, "remove": value is None}
+                            for key, value in quotas
+                        ],
+                    }
+                ],
+                "validate_only": dry_run,
+            },
+            flexible=True,
+        )
+        for item in reply.entries:
+            check(item.error_code, item.error_message, entity_text(entity))
+        return entity_text(entity)
+
+    def _names(self, kind: str) -> list[str]:
+        if kind == "topic":
+            return [str(row["topic"]) for row in self.topics(None)]
+        live = [str(row["broker_id"]) for row in self.brokers() if not row["is_fenced"]]
+        return ["", *live]
+
+    def _describe(self, kind: str, name: str, *, is_all: bool) -> list[Row]:
+        connection = self._connection
+        if kind == "broker" and name:
+            connection = self._connection_to(name)
+        try:
+            reply = connection.call(
+                "describe_configs",
+                32,
+                4,
+                {
+                    "resources": [
+                        {
+                            "resource_type": _RESOURCE_TYPES[kind],
+                            "resource_name": name,
+                            "configuration_keys": None,
+                        }
+                    ],
+                    "include_synonyms": True,
+                    "include_documentation": False,
+                },
+                flexible=True,
+            )
+        finally:
+            if connection is not self._connection:
+                connection.close()
+        result = reply.results[0]
+        check(result.error_code, result.error_message, label(kind, name))
+        self._warn_without_leader()
+        return [
+            config_row(
+                kind,
+                name,
+                c.name,
+                c.value,
+                c.config_source,
+                type_number=c.config_type,
+                read_only=c.read_only,
+                is_sensitive=c.is_sensitive,
+                synonyms=[(s.name, s.value, s.source) for s in c.synonyms],
+            )
+            for c in sorted(result.configs, key=lambda c: str(c.name))
+            if is_all or c.config_source in _SET_SOURCES[kind]
+        ]
+
+    def _connection_to(self, broker_id: str) -> Any:
+        from kvorum.cli.kafka_client import KafkaConnection
+
+        for row in self.brokers():
+            if str(row["broker_id"]) == broker_id:
+                return KafkaConnection([(row["host"], row["port"])], self._timeout_s)
+        raise CommandFailed(f"broker {broker_id} is not registered")

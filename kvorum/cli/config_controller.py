@@ -1,0 +1,123 @@
+"""Configs and quotas of a cluster, reached through a controller (gRPC)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kvorum.cli.backend_controller import ControllerBackend
+from kvorum.cli.backends import Row, check
+from kvorum.cli.common import CommandFailed
+from kvorum.cli.config_backends import (
+    Change,
+    alteration,
+    config_row,
+    filter_of,
+    label,
+    quota_alteration,
+    quota_rows,
+)
+from kvorum.rpc import configs_pb2_grpc as pb_grpc
+from metadata import configs_codec
+from metadata.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS
+from metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_configs
+from metadata.image import ClusterImage
+from metadata.quotas import entity_text, filter_problem, matching
+from metadata.records import QuotaEntity
+
+
+class ControllerConfigs(ControllerBackend):
+    """Through any controller: changes to the leader, reads from whoever answers."""
+
+    def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
+        if is_all:
+            raise CommandFailed(
+                "--all shows what brokers read from their files, which no controller knows; "
+                "ask a broker with --bootstrap-server"
+            )
+        image = self._image()
+        if name is not None:
+            return _rows(image, kind, name)
+        names = sorted(image.topic_ids)
+        if kind == "broker":
+            names = ["", *(str(broker_id) for broker_id in sorted(image.brokers))]
+        return [row for each in names for row in _rows(image, kind, each)]
+
+    def alter_configs(
+        self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
+    ) -> str:
+        message = configs_codec.encode_alter_configs(
+            alteration(kind, name, changes, dry_run=dry_run)
+        )
+        reply = self._client.call(
+            lambda channel, timeout: pb_grpc.ConfigsStub(channel).AlterConfigs(
+                message, timeout=timeout
+            ),
+            on_channel=True,
+        )
+        check(reply.status.code, reply.status.message, label(kind, name))
+        for result in configs_codec.decode_altered_configs(reply.resources):
+            check(result.error, result.message, label(kind, name))
+        return label(kind, name)
+
+    def describe_quotas(self, entity: QuotaEntity, types: Sequence[str]) -> list[Row]:
+        components = filter_of(entity, types)
+        refused = filter_problem(components)
+        if refused is not None:
+            check(refused.code, refused.message, "client quotas")
+        found = matching(self._image(), components, is_strict=bool(entity))
+        return [row for each, quotas in found for row in quota_rows(each, quotas)]
+
+    def alter_quotas(
+        self, entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
+    ) -> str:
+        message = configs_codec.encode_alter_quotas(
+            quota_alteration(entity, quotas, dry_run=dry_run)
+        )
+        reply = self._client.call(
+            lambda channel, timeout: pb_grpc.ConfigsStub(channel).AlterClientQuotas(
+                message, timeout=timeout
+            ),
+            on_channel=True,
+        )
+        check(reply.status.code, reply.status.message, entity_text(entity))
+        for result in configs_codec.decode_altered_quotas(reply.entries):
+            check(result.error, result.message, entity_text(entity))
+        return entity_text(entity)
+
+
+def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
+    """What is set in the metadata: of a broker its own before the default of all."""
+    levels: list[tuple[Mapping[str, str], Source]] = []
+    if kind == "topic":
+        if image.topic(name) is None:
+            raise CommandFailed(f"{label(kind, name)}: UNKNOWN_TOPIC_OR_PARTITION")
+        levels.append((image.topic_configs(name), Source.DYNAMIC_TOPIC))
+    else:
+        if name and not (name.isdigit() and int(name) in image.brokers):
+            raise CommandFailed(f"broker {name} is not registered")
+        if name:
+            levels.append((broker_configs(image, name), Source.DYNAMIC_BROKER))
+        levels.append((broker_configs(image, CLUSTER_DEFAULT), Source.DYNAMIC_DEFAULT_BROKER))
+    table = TOPIC_CONFIGS if kind == "topic" else BROKER_CONFIGS
+    rows = []
+    for key in sorted({key for level, _ in levels for key in level}):
+        known = table.get(key)
+        is_sensitive = known is None or known.is_sensitive
+        synonyms = [
+            (key, None if is_sensitive else level[key], source)
+            for level, source in levels
+            if key in level
+        ]
+        rows.append(
+            config_row(
+                kind,
+                name,
+                key,
+                synonyms[0][1],
+                synonyms[0][2],
+                type_number=0 if known is None else known.type,
+                is_sensitive=is_sensitive,
+                synonyms=synonyms,
+            )
+        )
+    return rows

@@ -1,0 +1,197 @@
+"""`kvorum configs`: describe and alter dynamic configs and client quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kvorum.cli.common import cluster_options, show
+
+if TYPE_CHECKING:
+    from kvorum.cli.config_backends import Change, ConfigBackend
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+DEFAULT_NAME = "<default>"
+"""Stands for the default entity wherever a name may stand."""
+
+_RESOURCES = ("topic", "broker")
+_ENTITIES = (*_RESOURCES, "client", "user", "ip")
+_TYPES = {"client": "client-id"}
+
+#: (type, name); a name of None is the default entity.
+Entity = tuple[tuple[str, str | None], ...]
+
+
+def entity_options(command: CommandT) -> CommandT:
+    """Whose configs or quotas."""
+    for option in (
+        click.option("--default", "is_default", is_flag=True, help="The default entity."),
+        click.option(
+            "--name",
+            "names",
+            multiple=True,
+            help=f"Of the entity; {DEFAULT_NAME} is the default one.",
+        ),
+        click.option(
+            "--entity",
+            "entities",
+            multiple=True,
+            required=True,
+            type=click.Choice(_ENTITIES),
+            help="What NAME is. A user and a client may be given together, each with its name.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def configs() -> None:
+    """Describe and alter dynamic configs and client quotas."""
+
+
+@configs.command()
+@entity_options
+@click.option("--all", "is_all", is_flag=True, help="Defaults and the broker's file as well.")
+@cluster_options
+def describe(
+    entities: tuple[str, ...],
+    names: tuple[str, ...],
+    is_default: bool,
+    is_all: bool,
+    **options: Any,
+) -> None:
+    """What is set; without a name, of every entity of that kind."""
+    if entities[0] in _RESOURCES:
+        resource = _one_resource(entities, names, is_default)
+        rows = _backend(options).describe_configs(*resource, is_all=is_all)
+        columns = ["entity", "name", "value", "source"]
+        if is_all:
+            columns += ["type", "read_only"]
+    else:
+        if is_all:
+            raise click.UsageError("--all is for topics and brokers: quotas have no defaults")
+        found = _quota_entity(entities, names, is_default, may_lack_names=True)
+        rows = _backend(options).describe_quotas(*found)
+        columns = ["entity", "name", "value"]
+    show(options["output"], rows, columns)
+
+
+@configs.command()
+@entity_options
+@click.option("--set", "to_set", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
+@click.option("--delete", "to_delete", multiple=True, metavar="KEY", help="Back to the default.")
+@click.option("--append", "to_append", multiple=True, metavar="KEY=ITEMS", help="To a list.")
+@click.option("--subtract", "to_subtract", multiple=True, metavar="KEY=ITEMS", help="From a list.")
+@click.option("--dry-run", is_flag=True, help="Check only; change nothing.")
+@cluster_options
+def alter(
+    entities: tuple[str, ...],
+    names: tuple[str, ...],
+    is_default: bool,
+    to_set: tuple[str, ...],
+    to_delete: tuple[str, ...],
+    to_append: tuple[str, ...],
+    to_subtract: tuple[str, ...],
+    dry_run: bool,
+    **options: Any,
+) -> None:
+    """Change configs of a topic or a broker, or quotas of clients, users and addresses."""
+    changes: list[Change] = [("set", *_assignment(text)) for text in to_set]
+    changes += [("delete", name, None) for name in to_delete]
+    changes += [("append", *_assignment(text)) for text in to_append]
+    changes += [("subtract", *_assignment(text)) for text in to_subtract]
+    if not changes:
+        raise click.UsageError("nothing to do: give --set, --delete, --append or --subtract")
+    if entities[0] in _RESOURCES:
+        kind, name = _one_resource(entities, names, is_default)
+        if name is None:
+            raise click.UsageError(f"say which {kind} with --name")
+        label = _backend(options).alter_configs(kind, name, changes, dry_run=dry_run)
+    else:
+        if to_append or to_subtract:
+            raise click.UsageError("quotas are numbers: --append and --subtract are for lists")
+        quotas = [(key, None if op == "delete" else _number(key, v)) for op, key, v in changes]
+        parts, _ = _quota_entity(entities, names, is_default, may_lack_names=False)
+        label = _backend(options).alter_quotas(parts, quotas, dry_run=dry_run)
+    rows = [
+        {"entity": label, "operation": op, "name": key, "value": value, "dry_run": dry_run}
+        for op, key, value in changes
+    ]
+    show(options["output"], rows, ["entity", "operation", "name", "value", "dry_run"])
+
+
+def _one_resource(
+    entities: tuple[str, ...], names: tuple[str, ...], is_default: bool
+) -> tuple[str, str | None]:
+    """(topic or broker, name); "" is the default of all brokers, None every one."""
+    kind = entities[0]
+    if len(entities) > 1 or len(names) > 1:
+        raise click.UsageError(f"give one --entity {kind} and one --name")
+    if is_default and names:
+        raise click.UsageError("give --name or --default, not both")
+    name = DEFAULT_NAME if is_default else (names[0] if names else None)
+    if name == DEFAULT_NAME:
+        if kind == "topic":
+            raise click.UsageError(
+                "topics have no default entity; set the broker property behind a topic's config "
+                "with --entity broker --default"
+            )
+        return kind, ""
+    return kind, name
+
+
+def _quota_entity(
+    entities: tuple[str, ...],
+    names: tuple[str, ...],
+    is_default: bool,
+    *,
+    may_lack_names: bool,
+) -> tuple[Entity, tuple[str, ...]]:
+    """(parts with names, types of any name)."""
+    if any(entity in _RESOURCES for entity in entities):
+        raise click.UsageError("a topic or a broker cannot be combined with another entity")
+    if len(set(entities)) < len(entities):
+        raise click.UsageError("each kind of --entity may be given once")
+    if is_default:
+        if names or len(entities) > 1:
+            raise click.UsageError(
+                f"--default is for one entity without --name; else write --name '{DEFAULT_NAME}'"
+            )
+        names = (DEFAULT_NAME,)
+    types = tuple(_TYPES.get(entity, entity) for entity in entities)
+    if not names and may_lack_names:
+        return (), types
+    if len(names) != len(entities):
+        raise click.UsageError("give as many --name as --entity, in the same order")
+    parts = zip(types, names, strict=True)
+    # In the order in which quotas are kept, so that every answer names them alike.
+    return tuple((t, None if name == DEFAULT_NAME else name) for t, name in sorted(parts)), ()
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    from runtime.config import parse_assignment
+    from runtime.errors import ConfigError
+
+    try:
+        return parse_assignment(text)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _number(key: str, text: str | None) -> float:
+    try:
+        return float(text or "")
+    except ValueError as error:
+        raise click.UsageError(f"{key}={text} is not a number") from error
+
+
+def _backend(options: dict[str, Any]) -> ConfigBackend:
+    from kvorum.cli.config_backends import open_config_backend
+
+    return open_config_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )

@@ -1,0 +1,170 @@
+"""The properties of a broker, under Apache Kafka's names where Kafka has them.
+
+Those that are the default of a topic's config take type and bounds from it and may be changed
+while the broker runs; the others are read at its start. A test holds this table and the classes
+that bind a broker's file together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from metadata.configs.model import ConfigKey, ConfigType, Update
+from metadata.configs.topic_keys import TOPIC_CONFIGS
+from metadata.features import RELEASES
+
+_INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+
+#: Broker properties that are the default of a topic's config, and that a broker knows.
+_TOPIC_DEFAULTS = (
+    "compression.type",
+    "log.cleanup.policy",
+    "log.flush.interval.messages",
+    "log.index.interval.bytes",
+    "log.index.size.max.bytes",
+    "log.message.timestamp.after.max.ms",
+    "log.message.timestamp.type",
+    "log.retention.bytes",
+    "log.retention.ms",
+    "log.roll.ms",
+    "log.segment.bytes",
+    "log.segment.delete.delay.ms",
+    "message.max.bytes",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+)
+
+#: Name, type, default, documentation of what a running broker takes over.
+_DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
+    ("max.connections", _INT, "10000", "Connections of clients above which new ones are closed."),
+    ("producer.id.expiration.ms", _INT, "86400000", "Silence after which a producer is forgotten."),
+)
+
+#: Name, type, default, documentation of what a broker reads at its start.
+_READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
+    # Identity and addresses.
+    ("node.id", _INT, None, "The node's number, unique in the cluster."),
+    ("cluster.id", _STRING, None, "The cluster's uuid."),
+    ("listeners", _STRING, None, "Where the broker listens."),
+    ("advertised.listeners", _STRING, "", "What clients are told instead of listeners."),
+    ("log.dirs", _STRING, None, "The node's data directory."),
+    ("broker.rack", _STRING, "", "The rack that placement spreads replicas over."),
+    ("peer.address.overrides", _STRING, "", "Where this node finds peers, id=host:port,..."),
+    ("broker.heartbeat.interval.ms", _INT, "500", "Time between two heartbeats."),
+    ("controlled.shutdown.timeout.ms", _INT, "3000", "Patience for leaders to move at shutdown."),
+    (
+        "metadata.version.max",
+        _INT,
+        str(max(RELEASES)),
+        "The highest metadata.version that the node claims to support.",
+    ),
+    # The quorum, of which a broker is an observer.
+    ("controller.quorum.voters", ConfigType.LIST, "", "Static voters, id@host:port,..."),
+    ("controller.quorum.bootstrap.servers", ConfigType.LIST, "", "Where to find dynamic voters."),
+    ("controller.quorum.election.timeout.ms", _INT, "300", "Patience of a candidate."),
+    ("controller.quorum.fetch.timeout.ms", _INT, "900", "Silence after which a leader is lost."),
+    ("controller.quorum.request.timeout.ms", _INT, "800", "Patience for one answer."),
+    ("controller.quorum.fetch.wait.max.ms", _INT, "400", "How long a leader may hold a fetch."),
+    ("controller.quorum.retry.backoff.ms", _INT, "20", "Pause before a request is sent again."),
+    ("controller.quorum.leader.loss.grace.ms", _INT, "30", "Grace after a broken stream."),
+    ("controller.quorum.snapshot.chunk.bytes", _INT, "1048576", "Piece of a fetched snapshot."),
+    ("metadata.log.segment.bytes", _INT, "8388608", "Size of a metadata segment."),
+    (
+        "metadata.log.max.record.bytes.between.snapshots",
+        _LONG,
+        "20971520",
+        "Bytes of metadata records after which a snapshot is taken.",
+    ),
+    ("metadata.log.max.snapshot.interval.ms", _LONG, "3600000", "Age of a snapshot at most."),
+    ("metadata.max.retention.bytes", _LONG, "104857600", "Size that snapshots and log may have."),
+    ("metadata.max.retention.ms", _LONG, "604800000", "Age at which old snapshots go."),
+    # Replication.
+    ("replica.lag.time.max.ms", _LONG, "30000", "Lag after which a follower leaves the ISR."),
+    ("replica.fetch.max.bytes", _INT, "1048576", "Bytes of a partition in a follower's fetch."),
+    ("replica.fetch.min.bytes", _INT, "1", "Bytes that a follower's fetch waits for."),
+    ("replica.fetch.wait.max.ms", _INT, "500", "How long a follower's fetch waits for them."),
+    ("replica.fetch.response.max.bytes", _INT, "10485760", "Bytes of a follower's fetch."),
+    ("replica.fetch.backoff.ms", _INT, "100", "Pause of a partition that failed to fetch."),
+    ("replica.socket.timeout.ms", _INT, "3000", "Silence after which a leader's socket is closed."),
+    (
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        "5000",
+        "Time between two checkpoints of the high watermarks.",
+    ),
+    # Topics.
+    ("num.partitions", _INT, "1", "Partitions of a topic made without a count."),
+    ("default.replication.factor", _INT, "1", "Replicas of a topic made without a factor."),
+    ("auto.create.topics.enable", ConfigType.BOOLEAN, "true", "Whether Metadata makes topics."),
+    ("log.retention.check.interval.ms", _LONG, "300000", "Time between two looks at retention."),
+    (
+        "log.flush.offset.checkpoint.interval.ms",
+        _INT,
+        "60000",
+        "Time between two flushes of all logs.",
+    ),
+    # Sockets and requests.
+    ("socket.request.max.bytes", _INT, "104857600", "The largest request that is read."),
+    ("socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted."),
+    ("connections.max.idle.ms", _LONG, "600000", "Silence after which a connection is closed."),
+    ("fetch.max.bytes", _INT, "57671680", "Bytes of a fetch's answer at most."),
+    ("max.incremental.fetch.session.cache.slots", _INT, "1000", "Fetch sessions kept."),
+    ("request.timeout.ms", _INT, "30000", "How long a request may wait."),
+    (
+        "connection.requests.in.flight.max",
+        _INT,
+        "1000",
+        "Answers that a connection may have outstanding before it is not read from.",
+    ),
+    (
+        "connection.output.bytes.max",
+        _INT,
+        "67108864",
+        "Unread bytes of answers from which on a connection is not read from.",
+    ),
+)
+
+
+def _topic_defaults() -> list[ConfigKey]:
+    by_broker_name = {key.broker_name: key for key in TOPIC_CONFIGS.values()}
+    keys = []
+    for name in _TOPIC_DEFAULTS:
+        topic_key = by_broker_name[name]
+        is_controllers = name == "unclean.leader.election.enable"
+        keys.append(
+            dataclasses.replace(
+                topic_key,
+                name=name,
+                broker_name="",
+                documentation=f"Default of the topic config {topic_key.name}. "
+                f"{topic_key.documentation}",
+                update=Update.CLUSTER if is_controllers else Update.DYNAMIC,
+            )
+        )
+    return keys
+
+
+BROKER_CONFIGS: dict[str, ConfigKey] = {
+    key.name: key
+    for key in sorted(
+        (
+            *_topic_defaults(),
+            *(
+                ConfigKey(
+                    name=name,
+                    type=kind,
+                    default=default,
+                    documentation=text,
+                    low=0 if name == "max.connections" else 1,
+                    update=Update.DYNAMIC,
+                )
+                for name, kind, default, text in _DYNAMIC
+            ),
+            *(
+                ConfigKey(name=name, type=kind, default=default, documentation=text)
+                for name, kind, default, text in _READ_ONLY
+            ),
+        ),
+        key=lambda key: key.name,
+    )
+}

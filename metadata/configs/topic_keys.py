@@ -1,0 +1,247 @@
+"""The configs of topics, under Apache Kafka's names, types, defaults and bounds (4.1).
+
+`served` marks what this build does not obey yet: such a key can only be left at its default.
+"""
+
+from __future__ import annotations
+
+from metadata.configs.model import INT64_MAX, ConfigKey, ConfigType
+
+_NO_CLEANER = "as there is no log cleaner yet"
+_NO_THROTTLE = "as replication is not throttled per topic yet"
+_FOREVER = str(INT64_MAX)
+
+_CLEANING: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        name="cleanup.policy",
+        type=ConfigType.LIST,
+        default="delete",
+        values=("compact", "delete"),
+        served=("delete",),
+        unserved=_NO_CLEANER,
+        broker_name="log.cleanup.policy",
+        documentation="What becomes of old records: delete drops whole segments by age and size.",
+    ),
+    ConfigKey(
+        name="delete.retention.ms",
+        type=ConfigType.LONG,
+        default="86400000",
+        low=0,
+        served=("86400000",),
+        unserved=_NO_CLEANER,
+        broker_name="log.cleaner.delete.retention.ms",
+        documentation="How long compaction keeps a tombstone.",
+    ),
+    ConfigKey(
+        name="max.compaction.lag.ms",
+        type=ConfigType.LONG,
+        default=_FOREVER,
+        low=1,
+        served=(_FOREVER,),
+        unserved=_NO_CLEANER,
+        broker_name="log.cleaner.max.compaction.lag.ms",
+        documentation="How long a record may stay uncompacted at most.",
+    ),
+    ConfigKey(
+        name="min.cleanable.dirty.ratio",
+        type=ConfigType.DOUBLE,
+        default="0.5",
+        low=0,
+        high=1,
+        served=("0.5",),
+        unserved=_NO_CLEANER,
+        broker_name="log.cleaner.min.cleanable.ratio",
+        documentation="Share of uncompacted bytes from which on a log is compacted.",
+    ),
+    ConfigKey(
+        name="min.compaction.lag.ms",
+        type=ConfigType.LONG,
+        default="0",
+        low=0,
+        served=("0",),
+        unserved=_NO_CLEANER,
+        broker_name="log.cleaner.min.compaction.lag.ms",
+        documentation="How long a record stays uncompacted at least.",
+    ),
+)
+
+_RETENTION_AND_SEGMENTS: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        name="file.delete.delay.ms",
+        type=ConfigType.LONG,
+        default="60000",
+        low=0,
+        broker_name="log.segment.delete.delay.ms",
+        documentation="How long a deleted segment's files stay on disk, for readers under way.",
+    ),
+    ConfigKey(
+        name="flush.messages",
+        type=ConfigType.LONG,
+        default=_FOREVER,
+        low=1,
+        broker_name="log.flush.interval.messages",
+        documentation="Records after which the log is forced to disk; checked every second.",
+    ),
+    ConfigKey(
+        name="flush.ms",
+        type=ConfigType.LONG,
+        default=_FOREVER,
+        low=0,
+        served=(_FOREVER,),
+        unserved="as logs are forced to disk by records and by log.flush.offset.checkpoint"
+        ".interval.ms only",
+        broker_name="log.flush.interval.ms",
+        documentation="Time after which the log is forced to disk.",
+    ),
+    ConfigKey(
+        name="index.interval.bytes",
+        type=ConfigType.INT,
+        default="4096",
+        low=0,
+        broker_name="log.index.interval.bytes",
+        documentation="Bytes of a log between two entries of its offset index.",
+    ),
+    ConfigKey(
+        name="preallocate",
+        type=ConfigType.BOOLEAN,
+        default="false",
+        served=("false",),
+        unserved="as segment files grow as they are written",
+        broker_name="log.preallocate",
+        documentation="Whether a segment's file is made in its full size.",
+    ),
+    ConfigKey(
+        name="retention.bytes",
+        type=ConfigType.LONG,
+        default="-1",
+        broker_name="log.retention.bytes",
+        documentation="Size of a partition above which its oldest segments go; -1 for no limit.",
+    ),
+    ConfigKey(
+        name="retention.ms",
+        type=ConfigType.LONG,
+        default="604800000",
+        low=-1,
+        broker_name="log.retention.ms",
+        documentation="Age at which segments go; -1 for never.",
+    ),
+    ConfigKey(
+        name="segment.bytes",
+        type=ConfigType.INT,
+        default=str(1 << 30),
+        low=1 << 20,
+        broker_name="log.segment.bytes",
+        documentation="Size at which a new segment is begun; no batch may be larger.",
+    ),
+    ConfigKey(
+        name="segment.index.bytes",
+        type=ConfigType.INT,
+        default=str(10 << 20),
+        low=4,
+        broker_name="log.index.size.max.bytes",
+        documentation="Size of an index at which a new segment is begun; below 36 counts as 36.",
+    ),
+    ConfigKey(
+        name="segment.jitter.ms",
+        type=ConfigType.LONG,
+        default="0",
+        low=0,
+        served=("0",),
+        unserved="as segments are begun at segment.ms exactly",
+        broker_name="log.roll.jitter.ms",
+        documentation="Random part taken off segment.ms.",
+    ),
+    ConfigKey(
+        name="segment.ms",
+        type=ConfigType.LONG,
+        default="604800000",
+        low=1,
+        broker_name="log.roll.ms",
+        documentation="Age at which a new segment is begun even if the last one is not full.",
+    ),
+)
+
+_RECORDS: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        name="compression.type",
+        type=ConfigType.STRING,
+        default="producer",
+        values=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        served=("producer",),
+        unserved="as brokers keep batches as producers compressed them",
+        broker_name="compression.type",
+        documentation="How batches are compressed on disk; producer leaves them as they come.",
+    ),
+    ConfigKey(
+        name="max.message.bytes",
+        type=ConfigType.INT,
+        default="1048588",
+        low=0,
+        broker_name="message.max.bytes",
+        documentation="The largest batch of records that producers may send.",
+    ),
+    ConfigKey(
+        name="message.timestamp.after.max.ms",
+        type=ConfigType.LONG,
+        default="3600000",
+        low=0,
+        broker_name="log.message.timestamp.after.max.ms",
+        documentation="How far a record's timestamp may lie ahead of the broker's clock.",
+    ),
+    ConfigKey(
+        name="message.timestamp.before.max.ms",
+        type=ConfigType.LONG,
+        default=_FOREVER,
+        low=0,
+        served=(_FOREVER,),
+        unserved="as brokers do not look into batches",
+        broker_name="log.message.timestamp.before.max.ms",
+        documentation="How far a record's timestamp may lie behind the broker's clock.",
+    ),
+    ConfigKey(
+        name="message.timestamp.type",
+        type=ConfigType.STRING,
+        default="CreateTime",
+        values=("CreateTime", "LogAppendTime"),
+        broker_name="log.message.timestamp.type",
+        documentation="Whose clock stamps records: the producer's or the leader's.",
+    ),
+)
+
+_REPLICATION: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        name="min.insync.replicas",
+        type=ConfigType.INT,
+        default="1",
+        low=1,
+        broker_name="min.insync.replicas",
+        documentation="Members of the ISR without which acks=all is refused.",
+    ),
+    ConfigKey(
+        name="unclean.leader.election.enable",
+        type=ConfigType.BOOLEAN,
+        default="false",
+        broker_name="unclean.leader.election.enable",
+        documentation="Whether a replica outside the ISR may lead, at the price of lost records.",
+    ),
+    *(
+        ConfigKey(
+            name=f"{side}.replication.throttled.replicas",
+            type=ConfigType.LIST,
+            default="",
+            pattern=r"\*|[0-9]+:[0-9]+",
+            served=("",),
+            unserved=_NO_THROTTLE,
+            broker_name=f"{side}.replication.throttled.replicas",
+            documentation=f"Replicas whose replication is throttled on the {side}'s side.",
+        )
+        for side in ("leader", "follower")
+    ),
+)
+
+TOPIC_CONFIGS: dict[str, ConfigKey] = {
+    key.name: key
+    for key in sorted(
+        (*_CLEANING, *_RETENTION_AND_SEGMENTS, *_RECORDS, *_REPLICATION), key=lambda k: k.name
+    )
+}

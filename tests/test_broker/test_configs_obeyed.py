@@ -1,0 +1,232 @@
+"""Configs are obeyed by brokers and logs that are open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from broker.config import BrokerConfig
+from broker.dynamic_config import with_dynamic
+from metadata.config_keys import TOPIC_CONFIGS
+from metadata.records import Config
+from runtime.clock import wall_ms
+from storage.model import INDEX_BYTES_MIN
+from tests.test_broker.config_calls import (
+    BROKER,
+    DELETE,
+    SET,
+    TOPIC,
+    alter,
+    entry,
+    operate,
+    produce,
+    replace,
+)
+from tests.test_broker.harness import Harness
+from tests.test_broker.raw_client import RawClient
+
+CONFIG = BrokerConfig()
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    harness = Harness(tmp_path_factory.mktemp("configs"), count=2, config=CONFIG)
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def client(harness: Harness) -> Iterator[RawClient]:
+    client = RawClient(harness.cluster.brokers[1].port)
+    yield client
+    for name in ("", "1"):
+        assert replace(client, BROKER, name).error_code is KioError.none
+    client.close()
+
+
+_names = iter(range(1000))
+
+
+@pytest.fixture
+def topic(harness: Harness) -> str:
+    name = f"configs-{next(_names)}"
+    harness.call(lambda: harness.cluster.controller.create(name, [(1, 2)]))
+    return name
+
+
+#: Key, value, and where an open replica must show it.
+_TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
+    ("file.delete.delay.ms", "5", "log.config.file_delete_delay_ms", 5),
+    ("flush.messages", "5", "log.config.flush_messages", 5),
+    ("index.interval.bytes", "5", "log.config.index_interval_bytes", 5),
+    ("max.message.bytes", "500", "log.config.max_message_bytes", 500),
+    ("message.timestamp.after.max.ms", "5", "config.timestamp_after_max_ms", 5),
+    ("message.timestamp.type", "LogAppendTime", "config.is_log_append_time", True),
+    ("min.insync.replicas", "2", "core.min_insync_replicas", 2),
+    ("retention.bytes", "5", "log.config.retention_bytes", 5),
+    ("retention.ms", "5", "log.config.retention_ms", 5),
+    ("segment.bytes", "1048576", "log.config.segment_bytes", 1 << 20),
+    ("segment.index.bytes", "800", "log.config.index_bytes_max", 800),
+    ("segment.ms", "5", "log.config.segment_ms", 5),
+)
+
+
+def test_every_served_topic_config_is_among_those_tested() -> None:
+    served = {key.name for key in TOPIC_CONFIGS.values() if not key.is_fixed}
+    # Controllers obey this one.
+    assert served - {"unclean.leader.election.enable"} == {row[0] for row in _TAKEN_OVER}
+
+
+@pytest.mark.parametrize("level", ["topic", "broker", "all brokers"])
+@pytest.mark.parametrize(("key", "value", "path", "shown"), _TAKEN_OVER)
+def test_an_open_replica_takes_a_config_over_and_gives_it_up_again(
+    client: RawClient,
+    harness: Harness,
+    topic: str,
+    level: str,
+    key: str,
+    value: str,
+    path: str,
+    shown: Any,
+) -> None:
+    kind, name = {"topic": (TOPIC, topic), "broker": (BROKER, "1"), "all brokers": (BROKER, "")}[
+        level
+    ]
+    name_of_key = key if level == "topic" else TOPIC_CONFIGS[key].broker_name
+
+    def now(broker_id: int) -> Any:
+        found: Any = harness.cluster.replica(broker_id, topic)
+        for part in path.split("."):
+            found = getattr(found, part)
+        return found
+
+    before = [now(1), now(2)]
+    assert shown not in before
+    set_it = {"name": name_of_key, "config_operation": SET, "value": value}
+    assert operate(client, kind, name, set_it).error_code is KioError.none
+    assert now(1) == shown
+    assert now(2) == (before[1] if level == "broker" else shown)
+    delete_it = {"name": name_of_key, "config_operation": DELETE, "value": None}
+    operate(client, kind, name, delete_it)
+    assert [now(1), now(2)] == before
+
+
+def test_a_smaller_batch_limit_holds_at_once(client: RawClient, topic: str) -> None:
+    assert produce(client, topic, b"x" * 1000).error_code is KioError.none
+    alter(client, TOPIC, topic, max_message_bytes="500")
+    assert produce(client, topic, b"x" * 1000).error_code is KioError.message_too_large
+
+
+def test_more_replicas_in_sync_are_asked_for_at_once(client: RawClient, harness: Harness) -> None:
+    harness.call(lambda: harness.cluster.controller.create("lonely", [(1, 3)]))
+    assert produce(client, "lonely").error_code is KioError.none
+    alter(client, TOPIC, "lonely", min_insync_replicas="2")
+    assert produce(client, "lonely").error_code is KioError.not_enough_replicas
+    alter(client, TOPIC, "lonely", min_insync_replicas="1")
+    assert produce(client, "lonely").error_code is KioError.none
+
+
+def test_the_leaders_clock_stamps_records_at_once_and_bounds_them_no_more(
+    client: RawClient, topic: str
+) -> None:
+    ahead_ms = int(time.time() * 1000) + 3_000_000
+    assert produce(client, topic, timestamp_ms=ahead_ms).log_append_time is None
+    alter(client, TOPIC, topic, message_timestamp_after_max_ms="1000")
+    refused = produce(client, topic, timestamp_ms=ahead_ms)
+    assert refused.error_code is KioError.invalid_timestamp
+    alter(client, TOPIC, topic, message_timestamp_type="LogAppendTime")
+    assert produce(client, topic, timestamp_ms=ahead_ms).log_append_time is not None
+
+
+def test_segments_roll_and_go_by_the_new_settings(
+    client: RawClient, harness: Harness, topic: str
+) -> None:
+    log = harness.cluster.replica(1, topic).log
+    start_ms = wall_ms()
+    produce(client, topic, timestamp_ms=start_ms)
+    produce(client, topic, timestamp_ms=start_ms + 10)
+    assert log.segment_count == 1
+    alter(client, TOPIC, topic, segment_ms="1")
+    produce(client, topic, timestamp_ms=start_ms + 20)
+    assert log.segment_count == 2
+    alter(client, TOPIC, topic, retention_bytes="1", retention_ms="-1")
+    harness.call(lambda: log.apply_retention(now_ms=wall_ms(), high_watermark=log.end_offset))
+    assert log.start_offset > 0
+
+
+def test_the_index_of_the_active_segment_follows_the_new_interval(
+    client: RawClient, harness: Harness, topic: str
+) -> None:
+    log = harness.cluster.replica(1, topic).log
+    entries = []
+    for _ in range(3):
+        produce(client, topic)
+        entries.append(len(log._segments.items[-1].indexes[0]))
+    assert entries == [0, 0, 0]
+    alter(client, TOPIC, topic, index_interval_bytes="0")
+    produce(client, topic)
+    produce(client, topic)
+    assert len(log._segments.items[-1].indexes[0]) > 0
+
+
+def test_a_topic_made_later_begins_with_what_is_set_for_its_broker(
+    client: RawClient, harness: Harness
+) -> None:
+    alter(client, BROKER, "1", log_retention_ms="123", log_index_interval_bytes="9")
+    harness.call(lambda: harness.cluster.controller.create("later", [(1,)]))
+    log = harness.cluster.replica(1, "later").log
+    assert (log.config.retention_ms, log._segments._index_interval_bytes) == (123, 9)
+
+
+def test_the_least_index_that_kafka_allows_leaves_the_broker_alive(
+    client: RawClient, harness: Harness, topic: str
+) -> None:
+    assert alter(client, TOPIC, topic, segment_index_bytes="4").error_code is KioError.none
+    assert harness.cluster.replica(1, topic).log.config.index_bytes_max == INDEX_BYTES_MIN
+    assert produce(client, topic).error_code is KioError.none
+
+
+def test_producers_are_forgotten_by_the_new_time(client: RawClient, harness: Harness) -> None:
+    alter(client, BROKER, "", producer_id_expiration_ms="5")
+    for broker in harness.cluster.brokers.values():
+        for replica in broker.manager.all():
+            assert replica.log.config.producer_id_expiration_ms == 5
+
+
+def test_the_limit_of_connections_moves(client: RawClient, harness: Harness) -> None:
+    port = harness.cluster.brokers[1].port
+    alter(client, BROKER, "1", max_connections="1")
+    turned_away = RawClient(port)
+    assert turned_away.is_closed_by_peer()
+    turned_away.close()
+    assert entry(client, BROKER, "1", "max.connections").value == "1"
+    alter(client, BROKER, "1", max_connections="50")
+    let_in = RawClient(port)
+    assert entry(let_in, BROKER, "1", "max.connections").value == "50"
+    let_in.close()
+
+
+def test_what_cannot_be_obeyed_is_passed_over_and_the_level_below_holds(
+    client: RawClient, harness: Harness
+) -> None:
+    """Records of a newer version, or of one that lets more in."""
+    commit = harness.cluster.controller.commit
+    manager = harness.cluster.brokers[1].manager
+    harness.call(
+        lambda: commit(
+            Config(BROKER, "", "max.connections", "60"),
+            Config(BROKER, "1", "max.connections", "plenty"),
+            Config(BROKER, "1", "num.partitions", "9"),
+            Config(BROKER, "1", "unclean.leader.election.enable", "true"),
+            Config(BROKER, "1", "of.tomorrow", "1"),
+        )
+    )
+    assert manager.config.max_connections == 60
+    assert manager.config.num_partitions == 1
+    assert not manager.config.unclean_leader_election_enable
+    image = harness.cluster.controller.image
+    assert with_dynamic(CONFIG, image, 2).max_connections == 60

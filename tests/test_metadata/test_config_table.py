@@ -1,0 +1,163 @@
+"""The one table of config keys: what it holds agrees with Kafka's bounds and with our brokers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from broker.config import BrokerConfig
+from launch.properties import BROKER_CLASSES, NodeProperties
+from metadata.config_keys import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    VALUE_LENGTH_MAX,
+    broker_config_problem,
+    topic_config_problem,
+)
+from metadata.configs.model import ConfigKey, ConfigType, Update, parse
+from runtime.config import property_names
+from runtime.errors import ErrorCode
+
+
+def test_the_table_names_exactly_the_properties_that_a_broker_knows():
+    assert set(BROKER_CONFIGS) == set(property_names(*BROKER_CLASSES))
+
+
+def test_defaults_and_types_of_the_table_are_those_that_brokers_start_with():
+    for cls in BROKER_CLASSES:
+        for field in dataclasses.fields(cls):
+            key = BROKER_CONFIGS[field.name.replace("_", ".")]
+            if field.default is dataclasses.MISSING:
+                assert key.default is None, key.name
+                continue
+            text = str(field.default)
+            if isinstance(field.default, bool):
+                text = text.lower()
+                assert key.type is ConfigType.BOOLEAN
+            elif isinstance(field.default, int):
+                assert key.type in (ConfigType.INT, ConfigType.LONG), key.name
+            assert key.default == text, key.name
+
+
+@pytest.mark.parametrize("key", [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()])
+def test_every_default_is_sound_served_and_parses(key: ConfigKey):
+    assert key.documentation.endswith(".")
+    if key.default is not None:
+        assert key.problem(key.default) is None
+        assert parse(key, key.default) is not None
+    if key.served is not None:
+        assert key.default in key.served
+        assert key.unserved
+
+
+def test_what_a_broker_takes_over_while_it_runs_is_a_field_of_its_config():
+    fields = {field.name.replace("_", ".") for field in dataclasses.fields(BrokerConfig)}
+    dynamic = {k.name for k in BROKER_CONFIGS.values() if k.update is not Update.READ_ONLY}
+    assert dynamic <= fields
+    names = {field.name.replace("_", ".") for field in dataclasses.fields(NodeProperties)}
+    assert not dynamic & names
+
+
+def test_every_served_topic_config_falls_back_to_a_property_of_the_broker():
+    for key in TOPIC_CONFIGS.values():
+        if key.served is None or key.name in ("cleanup.policy", "compression.type"):
+            assert key.broker_name in BROKER_CONFIGS, key.name
+            assert BROKER_CONFIGS[key.broker_name].type is key.type
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-1"),
+        ("retention.ms", " 5 "),
+        ("retention.bytes", "-2"),
+        ("segment.bytes", "1048576"),
+        ("min.insync.replicas", "2"),
+        ("max.message.bytes", "0"),
+        ("unclean.leader.election.enable", "TRUE"),
+        ("message.timestamp.type", "LogAppendTime"),
+        ("cleanup.policy", " delete , delete"),
+        ("min.cleanable.dirty.ratio", "0.5"),
+        ("leader.replication.throttled.replicas", ""),
+    ],
+)
+def test_sound_values_of_topics(name, value):
+    assert topic_config_problem(name, value) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [
+        ("no.such.key", "1", "Unknown topic config name: no.such.key"),
+        ("retention.ms", "-2", "must lie between -1 and"),
+        ("retention.ms", "many", "whole number"),
+        ("retention.ms", "1_000", "whole number"),
+        ("retention.ms", "٣", "whole number"),
+        ("retention.ms", "", "whole number"),
+        ("retention.ms", str(1 << 63), "must lie between"),
+        ("segment.bytes", "1048575", "must lie between 1048576 and 2147483647"),
+        ("segment.bytes", str(1 << 31), "must lie between"),
+        ("min.insync.replicas", "0", "must lie between 1"),
+        ("unclean.leader.election.enable", "yes", "true or false"),
+        ("message.timestamp.type", "createtime", "must be one of CreateTime"),
+        ("cleanup.policy", "", "must be a list of compact, delete"),
+        ("cleanup.policy", "shred", "must be a list of compact, delete"),
+        ("cleanup.policy", "compact", "no log cleaner"),
+        ("cleanup.policy", "delete,compact", "no log cleaner"),
+        ("compression.type", "gzip", "not served"),
+        ("compression.type", "brotli", "must be one of"),
+        ("min.cleanable.dirty.ratio", "1.5", "must lie between 0 and 1"),
+        ("min.cleanable.dirty.ratio", "nan", "must be a number"),
+        ("preallocate", "true", "not served"),
+        ("leader.replication.throttled.replicas", "x", "partition:broker"),
+        ("leader.replication.throttled.replicas", "0:101", "not throttled"),
+        ("message.timestamp.type", "x" * (VALUE_LENGTH_MAX + 1), "32768 characters"),
+    ],
+)
+def test_values_that_topics_refuse(name, value, part):
+    problem = topic_config_problem(name, value)
+    assert problem is not None
+    assert problem.code is ErrorCode.INVALID_CONFIG
+    assert part in problem.message
+    assert name in problem.message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "resource", "part"),
+    [
+        ("no.such.key", "1", "", "Unknown broker config name"),
+        ("retention.ms", "1", "", "Unknown broker config name"),
+        ("num.partitions", "3", "", "read-only"),
+        ("listeners", "PLAINTEXT://x:1", "101", "read-only"),
+        ("max.connections", "-1", "101", "must lie between 0"),
+        ("producer.id.expiration.ms", "0", "", "must lie between 1"),
+        ("log.segment.bytes", "1", "", "must lie between 1048576"),
+        ("log.cleanup.policy", "compact", "", "no log cleaner"),
+        ("unclean.leader.election.enable", "true", "101", "controllers obey it"),
+    ],
+)
+def test_values_that_brokers_refuse_with_kafkas_other_code(name, value, resource, part):
+    problem = broker_config_problem(name, value, resource)
+    assert problem is not None
+    assert problem.code is ErrorCode.INVALID_REQUEST
+    assert part in problem.message
+    assert name in problem.message
+
+
+def test_unclean_election_is_for_all_brokers_or_for_a_topic():
+    assert broker_config_problem("unclean.leader.election.enable", "true", "") is None
+    assert topic_config_problem("unclean.leader.election.enable", "true") is None
+
+
+def test_a_passwords_value_stands_in_no_message():
+    key = ConfigKey(
+        name="ssl.key.password",
+        type=ConfigType.PASSWORD,
+        default=None,
+        documentation="A secret.",
+        served=(),
+        unserved="as there is no TLS",
+    )
+    assert key.is_sensitive
+    assert "hunter2" not in str(key.problem("hunter2"))

@@ -1,0 +1,271 @@
+"""Decisions about configs: operations, both forms of request, and a refusal of its own for each."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.config_keys import TOPIC_CONFIGS
+from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
+from metadata.configs.effective import topic_config_value
+from metadata.configs.model import ConfigKey, ConfigType
+from metadata.decide.configs import RECORDS_PER_REQUEST_MAX, alter_configs
+from metadata.delta import Delta
+from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from metadata.records import Config
+from runtime.errors import ErrorCode
+from tests.test_metadata.worlds import World
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+LIST_KEY = ConfigKey(
+    name="test.list",
+    type=ConfigType.LIST,
+    default="a,b",
+    documentation="For tests: no served key of topics is a list of free items.",
+)
+
+
+def op(name, kind, value=None):
+    return ConfigOperation(name=name, kind=kind, value=value)
+
+
+def change(*operations, topic="t", kind=RESOURCE_TOPIC):
+    return ConfigAlteration(resource_type=kind, resource_name=topic, operations=operations)
+
+
+def broker(name, *operations):
+    return change(*operations, topic=name, kind=RESOURCE_BROKER)
+
+
+def world_with_topic():
+    world = World()
+    world.create("t")
+    return world
+
+
+def alter(world, *resources, **fields):
+    return world.ask(AlterConfigs(resources=resources, **fields))
+
+
+def test_set_and_delete_change_their_own_keys_only():
+    world = world_with_topic()
+    alter(world, change(op("retention.ms", SET, "5"), op("segment.ms", SET, "7")))
+    (result,) = alter(world, change(op("retention.ms", DELETE)))
+    assert (result.error, result.resource_type, result.resource_name) == (ErrorCode.NONE, 2, "t")
+    assert dict(world.image.topic_configs("t")) == {"segment.ms": "7"}
+
+
+def test_a_replacement_removes_what_it_does_not_name():
+    world = world_with_topic()
+    alter(world, change(op("retention.ms", SET, "5"), op("segment.ms", SET, "7")))
+    alter(world, change(op("segment.ms", SET, "8")), is_replacement=True)
+    assert dict(world.image.topic_configs("t")) == {"segment.ms": "8"}
+    alter(world, change(), is_replacement=True)
+    assert not world.image.configs
+
+
+def test_a_change_that_changes_nothing_writes_nothing():
+    world = world_with_topic()
+    alter(world, change(op("retention.ms", SET, "5")))
+    written = len(world.records)
+    alter(world, change(op("retention.ms", SET, "5"), op("segment.ms", DELETE)))
+    assert len(world.records) == written
+
+
+def test_validate_only_answers_as_if_and_writes_nothing():
+    world = world_with_topic()
+    before = world.image
+    good, bad = alter(
+        world,
+        change(op("retention.ms", SET, "5")),
+        broker("", op("num.partitions", SET, "5")),
+        validate_only=True,
+    )
+    assert (good.error, bad.error) == (ErrorCode.NONE, ErrorCode.INVALID_REQUEST)
+    assert world.image is before
+
+
+def test_one_bad_key_refuses_its_resource_whole_and_no_other():
+    world = world_with_topic()
+    world.create("u")
+    bad, good = alter(
+        world,
+        change(op("retention.ms", SET, "5"), op("segment.ms", SET, "x")),
+        change(op("retention.ms", SET, "6"), topic="u"),
+    )
+    assert (bad.error, good.error) == (ErrorCode.INVALID_CONFIG, ErrorCode.NONE)
+    assert "segment.ms" in bad.message
+    assert not world.image.topic_configs("t")
+    assert dict(world.image.topic_configs("u")) == {"retention.ms": "6"}
+
+
+def test_brokers_and_their_common_default_are_resources_of_their_own():
+    world = World()
+    results = alter(
+        world,
+        broker("", op("max.connections", SET, "10")),
+        broker("101", op("max.connections", SET, "20")),
+    )
+    assert [r.error for r in results] == [ErrorCode.NONE] * 2
+    assert dict(world.image.configs[RESOURCE_BROKER, ""]) == {"max.connections": "10"}
+    assert dict(world.image.configs[RESOURCE_BROKER, "101"]) == {"max.connections": "20"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "error", "part"),
+    [
+        (change(topic=""), ErrorCode.INVALID_REQUEST, "Default topic"),
+        (change(topic="none"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "'none'"),
+        (broker("x"), ErrorCode.INVALID_REQUEST, "must be an integer"),
+        (broker("-1"), ErrorCode.INVALID_REQUEST, "must be an integer"),
+        (broker("0101"), ErrorCode.INVALID_REQUEST, "must be an integer"),
+        (broker("999"), ErrorCode.BROKER_ID_NOT_REGISTERED, "999"),
+        (change(kind=8), ErrorCode.INVALID_REQUEST, "broker loggers"),
+        (change(kind=16), ErrorCode.INVALID_REQUEST, "client metrics"),
+        (change(kind=32), ErrorCode.INVALID_REQUEST, "groups"),
+        (change(kind=77), ErrorCode.INVALID_REQUEST, "type 77"),
+        (
+            change(op("retention.ms", SET, "1"), op("retention.ms", DELETE)),
+            ErrorCode.INVALID_REQUEST,
+            "duplicate config keys: retention.ms",
+        ),
+        (change(op("retention.ms", 4, "1")), ErrorCode.INVALID_REQUEST, "unknown operation 4"),
+        (change(op("retention.ms", SET)), ErrorCode.INVALID_REQUEST, "Null value"),
+        (change(op("cleanup.policy", APPEND)), ErrorCode.INVALID_REQUEST, "Null value"),
+        (change(op("no.such", SET, "1")), ErrorCode.INVALID_CONFIG, "Unknown topic config"),
+        (change(op("no.such", APPEND, "1")), ErrorCode.INVALID_CONFIG, "Unknown topic config"),
+        (change(op("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
+        (change(op("retention.ms", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
+        (change(op("cleanup.policy", APPEND, "compact")), ErrorCode.INVALID_CONFIG, "cleaner"),
+        (change(op("cleanup.policy", SUBTRACT, "delete")), ErrorCode.INVALID_CONFIG, "a list of"),
+        (broker("101", op("node.id", SET, "1")), ErrorCode.INVALID_REQUEST, "read-only"),
+        (broker("", op("no.such", SUBTRACT, "1")), ErrorCode.INVALID_REQUEST, "Unknown broker"),
+    ],
+)
+def test_what_is_refused_gets_kafkas_code_a_sentence_and_leaves_no_trace(resource, error, part):
+    world = world_with_topic()
+    before = world.image
+    (result,) = alter(world, resource)
+    assert result.error is error
+    assert part in result.message
+    assert world.image is before
+
+
+def test_a_resource_that_stands_twice_is_refused_each_time():
+    world = world_with_topic()
+    results = alter(world, *[change(op("retention.ms", SET, str(i))) for i in range(2)])
+    assert [r.error for r in results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert not world.image.configs
+
+
+def test_a_key_that_this_build_does_not_know_can_still_be_taken_away():
+    world = world_with_topic()
+    delta = Config(RESOURCE_TOPIC, "t", "key.of.tomorrow", "1")
+    image = _replayed(world.image, delta)
+    request = AlterConfigs(resources=(change(op("key.of.tomorrow", DELETE)),))
+    decision = alter_configs(image, request)
+    assert decision.records == (Config(RESOURCE_TOPIC, "t", "key.of.tomorrow", None),)
+
+
+def test_a_request_has_a_limit_of_changes():
+    keys = {
+        f"test.{i}": ConfigKey(
+            name=f"test.{i}", type=ConfigType.STRING, default="", documentation="For tests."
+        )
+        for i in range(RECORDS_PER_REQUEST_MAX + 1)
+    }
+    world = world_with_topic()
+    world.create("u")
+    with mock.patch.dict(TOPIC_CONFIGS, keys):
+        resources = (
+            change(*(op(name, SET, "x") for name in keys)),
+            change(op("retention.ms", SET, "5"), topic="u"),
+        )
+        decision = alter_configs(world.image, AlterConfigs(resources=resources))
+    assert [r.error for r in decision.reply] == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+    assert len(decision.records) == 1
+
+
+def test_lists_begin_with_the_value_that_holds():
+    world = World()
+    world.create("t")
+    with mock.patch.dict(TOPIC_CONFIGS, {LIST_KEY.name: LIST_KEY}):
+        alter(world, change(op("test.list", APPEND, "c,a,c")))
+        assert world.image.topic_configs("t")["test.list"] == "a,b,c"
+        alter(world, change(op("test.list", SUBTRACT, "b, a")))
+        assert world.image.topic_configs("t")["test.list"] == "c"
+
+
+def test_the_value_that_holds_is_the_topics_then_that_of_all_brokers_then_kafkas():
+    world = world_with_topic()
+    name = "min.insync.replicas"
+    assert topic_config_value(world.image, "t", name) == "1"
+    alter(world, broker("", op(name, SET, "2")), broker("101", op(name, SET, "9")))
+    assert topic_config_value(world.image, "t", name) == "2", "not one broker's own"
+    alter(world, change(op(name, SET, "3")))
+    assert topic_config_value(world.image, "t", name) == "3"
+    assert topic_config_value(world.image, "t", "no.such") is None
+
+
+_VALUES = st.sampled_from(["1", "2", "x", "", "a", "a,b", "b, c ,a", "c"])
+_OPERATIONS = st.lists(
+    st.builds(
+        op,
+        st.sampled_from(["retention.ms", "segment.ms", "test.list", "no.such"]),
+        st.integers(0, 4),
+        st.none() | _VALUES,
+    ),
+    max_size=4,
+)
+
+
+@given(st.lists(st.tuples(_OPERATIONS, st.booleans()), max_size=6))
+def test_operations_come_to_what_a_slow_model_says(requests):
+    world = world_with_topic()
+    model: dict[str, str] = {}
+    with mock.patch.dict(TOPIC_CONFIGS, {LIST_KEY.name: LIST_KEY}):
+        for operations, is_replacement in requests:
+            (result,) = alter(world, change(*operations), is_replacement=is_replacement)
+            wanted = _model(model, operations, is_replacement)
+            assert (result.error is ErrorCode.NONE) == (wanted is not None)
+            model = model if wanted is None else wanted
+            assert dict(world.image.topic_configs("t")) == model
+
+
+def _model(current, operations, is_replacement):
+    """The configs after the operations, or None if one of them cannot be."""
+    names = [operation.name for operation in operations]
+    if len(set(names)) < len(names):
+        return None
+    after = {} if is_replacement else dict(current)
+    for operation in operations:
+        name, kind, value = operation.name, operation.kind, operation.value
+        if kind == 1:
+            after.pop(name, None)
+            continue
+        if kind == 4 or value is None or name == "no.such":
+            return None
+        if kind in (2, 3):
+            if name != "test.list":
+                return None
+            items = [i.strip() for i in current.get(name, "a,b").split(",") if i.strip()]
+            for item in [i.strip() for i in value.split(",") if i.strip()]:
+                if kind == 2 and item not in items:
+                    items.append(item)
+                if kind == 3:
+                    items = [i for i in items if i != item]
+            value = ",".join(items)
+        if name != "test.list" and not value.isdigit():
+            return None
+        after[name] = value
+    return after
+
+
+def _replayed(image, *records):
+    delta = Delta(image)
+    delta.replay_all(records)
+    return delta.apply(end_offset=image.end_offset + len(records), epoch=image.epoch)
