@@ -18,13 +18,19 @@ from metadata.config_requests import (
 from metadata.requests import (
     AlteredPartition,
     AlterPartition,
+    AlterReassignments,
     CreatedTopic,
+    CreatePartitions,
     CreateTopics,
     DeletedTopic,
     DeleteTopics,
     ElectedLeader,
     ElectLeaders,
+    GrownTopic,
+    ListReassignments,
+    OngoingReassignment,
     ProducerIdBlock,
+    ReassignedPartition,
     UnregisterBrokerRequest,
     UnregisteredBroker,
     UpdatedFeature,
@@ -63,8 +69,27 @@ class NoQuorum(Rejected):
     nodes: tuple[tuple[int, str, int], ...] = ()
 
 
+class Partitions(Protocol):
+    """What concerns partitions of topics that there are."""
+
+    async def create_partitions(
+        self, request: CreatePartitions, timeout_ms: int
+    ) -> tuple[GrownTopic, ...] | Rejected: ...
+
+    async def alter_reassignments(
+        self, request: AlterReassignments, timeout_ms: int
+    ) -> tuple[ReassignedPartition, ...] | Rejected: ...
+
+    async def list_reassignments(
+        self, request: ListReassignments, timeout_ms: int
+    ) -> tuple[OngoingReassignment, ...] | Rejected: ...
+
+
 class Controller(Protocol):
     """The active controller, wherever it is."""
+
+    @property
+    def partitions(self) -> Partitions: ...
 
     @property
     def broker_epoch(self) -> int:

@@ -7,6 +7,7 @@ life: when the process dies it breaks, and the controller fences the broker afte
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import grpc.aio
 
 from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
+from broker.partitions_link import PartitionsLink
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import controller_pb2 as pb
 from metadata import codec, configs_codec, features_codec, quorum_report
@@ -93,6 +95,7 @@ class ControllerLink:
         self._client = ControllerClient(addresses)
         self._registration = registration
         self._publisher = publisher
+        self.partitions = PartitionsLink(self._client, publisher)
         self._interval_s = heartbeat_interval_ms / 1000
         self._on_unfenced = on_unfenced
         self._broker_epoch = -1
@@ -104,6 +107,12 @@ class ControllerLink:
     @property
     def broker_epoch(self) -> int:
         return self._broker_epoch
+
+    def note_epoch_before(self, broker_epoch: int) -> None:
+        """The process before this one closed its logs in good order, under this epoch."""
+        self._registration = dataclasses.replace(
+            self._registration, broker_epoch_before=broker_epoch
+        )
 
     # Life.
 

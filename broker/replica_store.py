@@ -117,13 +117,14 @@ class ReplicaStore:
         replica.log.delete()
 
     def drop_unclaimed(self) -> None:
-        """Remove the directories that nobody claimed: their topics are gone."""
+        """Remove the directories that nobody claimed: their topics are gone, or were moved away
+        from here while this broker slept."""
         for name, topic_id in self.unclaimed.items():
             if topic_id is None:
                 # Nothing says that it is ours.
                 _log.warning("left alone: %s has no topic id and no topic", name)
                 continue
-            _log.info("remove %s: its topic is gone", name)
+            _log.info("remove %s: no replica of this broker", name)
             self._put_aside(f"{self.directory}/{name}")
         self.unclaimed.clear()
 

@@ -235,7 +235,12 @@ class ReplicaManager:
         self._broken.pop(key, None)
         replica = self._replicas.pop(key, None)
         if replica is not None:
-            replica.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            is_moved = self.image.partition(*key) is not None
+            replica.close(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if is_moved
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
             self.store.delete(replica)
 
     def _ensure(self, key: Key, topic: str) -> Replica | None:
@@ -311,7 +316,8 @@ class ReplicaManager:
         """Remove directories of topics that are gone, once the image is surely newer than them.
 
         An image that holds this process's own registration holds everything that any earlier
-        process of this broker can have seen; a directory of a topic not in it was deleted.
+        process of this broker can have seen; a directory of a topic not in it was deleted, one
+        of a partition that names other replicas was moved away.
         """
         if not self.store.unclaimed:
             return

@@ -108,6 +108,8 @@ class BrokerProcess:
         self._lock = DirectoryLock(config.directory)
         epoch_before = take_clean_shutdown(self._disk, config.directory)
         self._replicas.load(epoch_before is not None)
+        if epoch_before is not None:
+            self._link.note_epoch_before(epoch_before)
         raft_config, metadata_log = await open_log(self._disk, config, directory_id)
         raft = self._raft = RaftNode(
             raft_config,

@@ -10,6 +10,7 @@ from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
+from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from launch.identity import DirectoryLock, claim_directory, require_formatted
 from launch.metadata_log import open_log
@@ -19,6 +20,7 @@ from metadata.controller import Controller, ControllerConfig
 from metadata.features import limited
 from metadata.features_service import FeaturesServicer
 from metadata.loop import ControllerLoop
+from metadata.partitions_service import PartitionsServicer
 from metadata.records import Endpoint
 from metadata.registrar import Registrar
 from metadata.requests import RegisterControllerRequest
@@ -125,5 +127,8 @@ class ControllerProcess:
         )
         server.add_service(configs_grpc.add_ConfigsServicer_to_server, ConfigsServicer(loop))
         server.add_service(features_grpc.add_FeaturesServicer_to_server, FeaturesServicer(loop))
+        server.add_service(
+            partitions_grpc.add_PartitionsServicer_to_server, PartitionsServicer(loop)
+        )
         server.add_service(admin_grpc.add_AdminServicer_to_server, admin)
         await server.listen(f"{host}:{port}")

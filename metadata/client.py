@@ -19,6 +19,7 @@ from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as pb_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
+from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from metadata import quorum_report
 from runtime.clock import monotonic_ms
 from runtime.errors import ErrorCode, Rejected
@@ -125,6 +126,9 @@ class ControllerClient:
 
     def controller_stub(self, controller_id: int) -> Any:
         return pb_grpc.ControllerStub(self._channel(controller_id))
+
+    def partitions_stub(self, controller_id: int) -> Any:
+        return partitions_grpc.PartitionsStub(self._channel(controller_id))
 
     def admin_stub(self, controller_id: int) -> Any:
         return admin_grpc.AdminStub(self._channel(controller_id))

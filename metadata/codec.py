@@ -257,12 +257,16 @@ def encode_elect_leaders(request: r.ElectLeaders) -> admin_pb.ElectLeadersReques
         partitions=[
             admin_pb.TopicPartition(topic=topic, partition_id=partition_id)
             for topic, partition_id in request.partitions
-        ]
+        ],
+        election_type=request.election,
     )
 
 
 def decode_elect_leaders(message: admin_pb.ElectLeadersRequest) -> r.ElectLeaders:
-    return r.ElectLeaders(partitions=tuple((p.topic, p.partition_id) for p in message.partitions))
+    return r.ElectLeaders(
+        partitions=tuple((p.topic, p.partition_id) for p in message.partitions),
+        election=r.ElectionType(message.election_type),
+    )
 
 
 def encode_elected(leaders: Iterable[r.ElectedLeader]) -> list[admin_pb.ElectedLeader]:

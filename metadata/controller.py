@@ -21,11 +21,15 @@ from metadata.config_requests import (
 from metadata.decide import Context, Decision
 from metadata.decide.brokers import fence, heartbeat, register
 from metadata.decide.configs import alter_configs
-from metadata.decide.elections import elect_preferred
+from metadata.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
+from metadata.decide.electorate import Electorate, electorate
+from metadata.decide.eligible import with_elr_cleared
 from metadata.decide.features import bootstrap, register_controller, update_features
 from metadata.decide.isr import alter_partition
+from metadata.decide.partitions import create_partitions
 from metadata.decide.producer_ids import allocate_producer_ids
 from metadata.decide.quotas import alter_client_quotas
+from metadata.decide.reassignment import alter_reassignments, list_reassignments
 from metadata.decide.topics import create_topics, delete_topics
 from metadata.decide.unregister import unregister
 from metadata.delta import Delta
@@ -36,15 +40,21 @@ from metadata.requests import (
     AllocateProducerIds,
     AlteredPartition,
     AlterPartition,
+    AlterReassignments,
     CreatedTopic,
+    CreatePartitions,
     CreateTopics,
     DeletedTopic,
     DeleteTopics,
     ElectedLeader,
     ElectLeaders,
+    GrownTopic,
     Heartbeat,
     HeartbeatReply,
+    ListReassignments,
+    OngoingReassignment,
     ProducerIdBlock,
+    ReassignedPartition,
     RegisterBrokerRequest,
     RegisterControllerRequest,
     RegisteredBroker,
@@ -70,6 +80,9 @@ Request = (
     | UpdateFeatures
     | RegisterControllerRequest
     | UnregisterBrokerRequest
+    | CreatePartitions
+    | AlterReassignments
+    | ListReassignments
 )
 
 Reply = (
@@ -81,6 +94,9 @@ Reply = (
     | tuple[ElectedLeader, ...]
     | tuple[AlteredConfigs, ...]
     | tuple[AlteredQuota, ...]
+    | tuple[GrownTopic, ...]
+    | tuple[ReassignedPartition, ...]
+    | tuple[OngoingReassignment, ...]
     | ProducerIdBlock
     | tuple[UpdatedFeature, ...]
     | RegisteredController
@@ -96,12 +112,19 @@ class ControllerConfig:
     broker_session_timeout_ms: silence after which a broker is fenced.
     broker_stream_grace_ms: how long a broken heartbeat stream may stay away before the broker is
         fenced, long before its session times out (Kvorum's own).
+    unclean_leader_election_enable: for topics where neither they nor the cluster's dynamic
+        default say otherwise.
+    auto_leader_rebalance_enable: give leadership back to preferred leaders every
+        leader_imbalance_check_interval_seconds.
     """
 
     broker_session_timeout_ms: int = 2_000
     broker_stream_grace_ms: int = 100
     num_partitions: int = 1
     default_replication_factor: int = 1
+    unclean_leader_election_enable: bool = False
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
 
 
 class Controller:
@@ -182,9 +205,33 @@ class Controller:
     def decide(self, request: Request, now_ms: int) -> Decision[Reply]:
         """Decide a request on the speculative image, which moves on by the decision's records."""
         image = self._active_image()
-        decision = self._decide(image, request, now_ms)
+        decided = self._decide(image, request, now_ms)
+        decision = Decision(with_elr_cleared(image, decided.records), decided.reply)
         self._advance(decision.records)
         return decision
+
+    def sweep_leaders(self, at: Sweep | None) -> Decision[Sweep | None]:
+        """One chunk of the periodic walk over all partitions: elections that are due.
+
+        at: where the last chunk stopped, None to begin anew. The reply is where to go on.
+        """
+        image = self._active_image()
+        decision = sweep(
+            image,
+            begin_sweep(image) if at is None else at,
+            self._electorate(image),
+            with_preferred=self._config.auto_leader_rebalance_enable,
+        )
+        self._advance(decision.records)
+        return decision
+
+    @property
+    def leader_check_interval_ms(self) -> int:
+        return self._config.leader_imbalance_check_interval_seconds * 1000
+
+    @property
+    def _is_unclean_default(self) -> bool:
+        return self._config.unclean_leader_election_enable
 
     def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
         """Fence one broker whose session is over: (broker id, cause, records), None if none is.
@@ -194,7 +241,9 @@ class Controller:
         """
         for broker_id, cause in self.sessions.expired(now_ms):
             self.sessions.drop(broker_id)
-            records = fence(self._active_image(), broker_id)
+            records = fence(
+                self._active_image(), broker_id, is_unclean_default=self._is_unclean_default
+            )
             if records:
                 self._advance(records)
                 return broker_id, cause, records
@@ -203,7 +252,7 @@ class Controller:
     def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
         match request:
             case Heartbeat():
-                decision = heartbeat(image, request)
+                decision = heartbeat(image, request, is_unclean_default=self._is_unclean_default)
                 if isinstance(decision.reply, HeartbeatReply):
                     self.sessions.touch(
                         request.broker_id, request.broker_epoch, request.metadata_offset, now_ms
@@ -221,11 +270,17 @@ class Controller:
             case DeleteTopics():
                 return delete_topics(image, request)
             case AlterPartition():
-                return alter_partition(image, request)
+                return alter_partition(image, request, self._electorate(image))
             case AllocateProducerIds():
                 return allocate_producer_ids(image, request)
             case ElectLeaders():
-                return elect_preferred(image, request)
+                return elect_leaders(image, request, self._electorate(image))
+            case CreatePartitions():
+                return create_partitions(image, request, self._context())
+            case AlterReassignments():
+                return alter_reassignments(image, request, self._electorate(image))
+            case ListReassignments():
+                return list_reassignments(image, request)
             case AlterConfigs():
                 return alter_configs(image, request)
             case AlterClientQuotas():
@@ -234,12 +289,20 @@ class Controller:
                 return update_features(image, request, self._context())
             case UnregisterBrokerRequest():
                 has_session = self.sessions.is_alive(request.broker_id, now_ms)
-                gone = unregister(image, request, has_session=has_session)
+                gone = unregister(
+                    image,
+                    request,
+                    has_session=has_session,
+                    is_unclean_default=self._is_unclean_default,
+                )
                 if isinstance(gone.reply, UnregisteredBroker):
                     self.sessions.drop(request.broker_id)
                 return gone
             case RegisterControllerRequest():
                 return register_controller(image, request, self._context())
+
+    def _electorate(self, image: ClusterImage) -> Electorate:
+        return electorate(image, is_unclean_default=self._is_unclean_default)
 
     def _advance(self, records: Sequence[Record]) -> None:
         if not records:
@@ -261,4 +324,5 @@ class Controller:
             default_replication_factor=self._config.default_replication_factor,
             supported_features=self._supported_features,
             voter_ids=self.voter_ids,
+            is_unclean_default=self._is_unclean_default,
         )

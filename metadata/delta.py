@@ -187,10 +187,15 @@ class Delta:
             raise InvariantViolated(f"partition made twice: {record}")
         partitions[record.partition_id] = PartitionImage(
             record.replicas,
-            record.isr,
+            _shared(record.isr, record.replicas),
             record.leader,
             record.leader_epoch,
             record.partition_epoch,
+            record.adding_replicas,
+            record.removing_replicas,
+            record.leader_recovery_state,
+            record.elr,
+            record.last_known_elr,
         )
         self.changed_partitions[record.topic_id].add(record.partition_id)
 
@@ -199,12 +204,20 @@ class Delta:
         old: PartitionImage | None = partitions.get(record.partition_id)
         if old is None:  # not `required`: its text would be made for every record
             raise InvariantViolated(f"change of an unknown partition: {record}")
+        replicas = old.replicas if record.replicas is None else record.replicas
+        adding, removing = record.adding_replicas, record.removing_replicas
+        recovery = record.leader_recovery_state
         partitions[record.partition_id] = PartitionImage(
-            old.replicas if record.replicas is None else record.replicas,
-            old.isr if record.isr is None else record.isr,
+            replicas,
+            old.isr if record.isr is None else _shared(record.isr, replicas),
             old.leader if record.leader is None else record.leader,
             old.leader_epoch + (record.leader is not None),
             old.partition_epoch + 1,
+            old.adding_replicas if adding is None else adding,
+            old.removing_replicas if removing is None else removing,
+            old.leader_recovery_state if recovery is None else recovery,
+            old.elr if record.elr is None else record.elr,
+            old.last_known_elr if record.last_known_elr is None else record.last_known_elr,
         )
         self.changed_partitions[record.topic_id].add(record.partition_id)
 
@@ -284,6 +297,11 @@ class Delta:
             self._names[topic_id] = topic.name
             self.changed_partitions.setdefault(topic_id, set())
         return staged
+
+
+def _shared(isr: tuple[int, ...], replicas: tuple[int, ...]) -> tuple[int, ...]:
+    """The ISR; the very tuple of the replicas when all are in sync, which is the usual case."""
+    return replicas if isr == replicas else isr
 
 
 _REPLAY: dict[type, Any] = {

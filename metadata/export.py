@@ -52,6 +52,11 @@ def schemas() -> dict[str, Any]:
             ("leader", pa.int32()),
             ("leader_epoch", pa.int32()),
             ("partition_epoch", pa.int32()),
+            ("adding_replicas", ids),
+            ("removing_replicas", ids),
+            ("leader_recovery_state", pa.int32()),
+            ("elr", ids),
+            ("last_known_elr", ids),
         ],
         "topics": [
             ("topic_id", pa.string()),
@@ -166,6 +171,11 @@ def _partition_rows(image: ClusterImage) -> list[dict[str, Any]]:
             "leader": partition.leader,
             "leader_epoch": partition.leader_epoch,
             "partition_epoch": partition.partition_epoch,
+            "adding_replicas": list(partition.adding_replicas),
+            "removing_replicas": list(partition.removing_replicas),
+            "leader_recovery_state": partition.leader_recovery_state,
+            "elr": list(partition.elr),
+            "last_known_elr": list(partition.last_known_elr),
         }
         for topic in sorted(image.topics.values(), key=lambda t: t.name)
         for partition_id, partition in sorted(topic.partitions.items())

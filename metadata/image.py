@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from immutables import Map
 
 from metadata.features import FeatureRange
-from metadata.records import NO_LEADER, Endpoint, QuotaEntity
+from metadata.records import NO_LEADER, RECOVERED, Endpoint, QuotaEntity
 
 #: Kafka's numbers of config resources.
 RESOURCE_TOPIC = 2
@@ -21,17 +21,29 @@ RESOURCE_BROKER = 4
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition. Field meanings as in `records.Partition`."""
+    """One partition. Field meanings as in `records.Partition`.
+
+    There may be 100,000 of these: what is empty nearly everywhere is the one empty tuple.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
     partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +123,14 @@ class ClusterImage:
     def topic_configs(self, name: str) -> Map[str, str]:
         """Dynamic configs set on the topic itself."""
         return self.configs.get((RESOURCE_TOPIC, name), _NO_CONFIGS)
+
+    def default_config(self, name: str) -> str | None:
+        """The cluster-wide dynamic default of a broker config; None if it is not set."""
+        return self.configs.get((RESOURCE_BROKER, ""), _NO_CONFIGS).get(name)
+
+    def broker_configs(self, broker_id: int) -> Map[str, str]:
+        """Dynamic configs set on one broker."""
+        return self.configs.get((RESOURCE_BROKER, str(broker_id)), _NO_CONFIGS)
 
     def active_broker_ids(self) -> list[int]:
         """Ids of brokers that may lead, ascending."""

@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from metadata.controller import Controller, Reply, Request
+from metadata.decide.elections import Sweep
 from metadata.image import ClusterImage
+from metadata.leader_check import LeaderCheck
 from metadata.loader import advance
 from metadata.record_codec import encode_records
 from metadata.records import Record
@@ -66,6 +68,7 @@ class ControllerLoop:
         self._is_catching_up = False
         self._session_timer: asyncio.TimerHandle | None = None
         self._session_timer_ms = 0
+        self._leader_check = LeaderCheck(self._check_leaders)
 
     def attach(self, node: RaftNode) -> None:
         """Give the loop its node; once, before the node starts."""
@@ -163,6 +166,7 @@ class ControllerLoop:
         if self.controller.is_active:
             logger.info("node=%d renounces epoch=%d", self._node_id, self.controller.epoch)
             self.controller.renounce()
+            self._leader_check.stop()
             while self._parked:
                 parked = self._parked.popleft()
                 if parked.future is not None and not parked.future.done():
@@ -245,6 +249,21 @@ class ControllerLoop:
         self._append(self.controller.begin())
         logger.info("node=%d claims epoch=%d", self._node_id, change.epoch)
         self._arm_session_timer()
+        self._leader_check.start(self.controller.leader_check_interval_ms)
+
+    def _check_leaders(self, at: Sweep | None) -> Sweep | None:
+        if not self.controller.is_active:
+            return None
+        try:
+            self.controller.skip_to(self.node.next_offset)
+            decision = self.controller.sweep_leaders(at)
+            self._append(decision.records)
+        except Exception as error:  # noqa: BLE001 - as in `submit`: the node must exit
+            self._on_failure(error)
+            return None
+        if decision.records:
+            logger.info("elections=%d by the periodic check", len(decision.records))
+        return decision.reply
 
     def _append(self, records: Sequence[Record]) -> None:
         for start in range(0, len(records), RECORDS_PER_BATCH_MAX):

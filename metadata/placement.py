@@ -1,8 +1,10 @@
 """Where replicas of new partitions go: striped over brokers and racks (KRaft's striped placer).
 
-Each partition's replicas lie on distinct racks as far as there are racks; leaders and replicas
-are spread evenly; a fenced broker is used last and never leads. Randomness only picks starting
-points, so that small topics do not pile up on the first broker.
+Each partition's replicas lie on distinct racks as far as there are racks; a fenced broker is used
+last and never leads. Where racks are of one size, or there are none, leaders are even within one
+at any number of partitions, and replicas are even at every multiple of the active brokers; racks
+of different sizes come first, and their brokers get unequal shares (`python -m bench.placement`).
+Randomness only picks starting points, so that small topics do not pile up on the first broker.
 """
 
 from __future__ import annotations
@@ -48,8 +50,11 @@ def place(
             for rack in racks:
                 rack.shuffle(rng)
         placements.append(_place_one(racks, first_rack + index, replication_factor))
-        for rack in racks:
-            rack.rotate()
+        if (index + 1) % len(racks) == 0:
+            # Each rack has led once. Turned with every partition instead, a rack whose size shares
+            # a divisor with the number of racks would let only some of its brokers ever lead.
+            for rack in racks:
+                rack.rotate()
     return placements
 
 

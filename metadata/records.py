@@ -14,6 +14,10 @@ from metadata.features import FeatureRange
 
 NO_LEADER = -1
 
+RECOVERED = 0
+"""Leader recovery state: the leader was in sync, or has an ISR of its own again."""
+RECOVERING = 1
+"""The leader came by an unclean election; committed records may be missing."""
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Whom a quota binds, as in `ClientQuota.entity`."""
 
@@ -77,11 +81,13 @@ class Partition:
 
     replicas: broker ids, in order of preference for leadership; isr: those in sync;
     leader: broker id or NO_LEADER; leader_epoch rises with each leader, partition_epoch with
-    each change.
+    each change. adding_replicas, removing_replicas: set while a reassignment is under way
+    (KIP-455). leader_recovery_state: RECOVERED or RECOVERING. elr, last_known_elr: KIP-966.
+    Version 1 brought the last five fields.
     """
 
     TYPE: ClassVar[int] = 3
-    VERSION: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 1
 
     topic_id: bytes
     partition_id: int
@@ -90,6 +96,11 @@ class Partition:
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +124,22 @@ class PartitionChange:
     """What changed of a partition; None means unchanged.
 
     Replay raises partition_epoch by one always, and leader_epoch by one iff leader is given
-    (kraft.md section 10, replaying rules).
+    (kraft.md section 10, replaying rules). Version 1 brought the last five fields.
     """
 
     TYPE: ClassVar[int] = 5
-    VERSION: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 1
 
     topic_id: bytes
     partition_id: int
     isr: tuple[int, ...] | None = None
     leader: int | None = None
     replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    leader_recovery_state: int | None = None
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

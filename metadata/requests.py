@@ -6,6 +6,7 @@ An answer carries an error per item, so that one bad item never spoils a request
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -153,11 +154,19 @@ class ProducerIdBlock:
     length: int
 
 
+class ElectionType(enum.IntEnum):
+    """Kafka's numbers of the elections that may be asked for."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeaders:
-    """Preferred election for partitions (topic name, partition id); empty means all."""
+    """Elections for partitions (topic name, partition id); empty means all."""
 
     partitions: tuple[tuple[str, int], ...] = ()
+    election: ElectionType = ElectionType.PREFERRED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,3 +235,69 @@ class UnregisterBrokerRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisteredBroker:
     """Its registration is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorePartitions:
+    """A topic and the number of partitions that it shall have in all.
+
+    assignments: replicas of each new partition in turn; None lets the controller place them.
+    """
+
+    name: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitions:
+    topics: tuple[MorePartitions, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrownTopic:
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """Other replicas for a partition; None cancels the reassignment that is under way."""
+
+    topic: str
+    partition_id: int
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterReassignments:
+    reassignments: tuple[Reassignment, ...]
+    allow_replication_factor_change: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignedPartition:
+    topic: str
+    partition_id: int
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListReassignments:
+    """partitions: (topic name, partition id); None means all."""
+
+    partitions: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OngoingReassignment:
+    """A reassignment under way. replicas: targets first, then those to be removed."""
+
+    topic: str
+    partition_id: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]

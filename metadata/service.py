@@ -41,7 +41,7 @@ class ControllerServicer(pb_grpc.ControllerServicer):
         message = pb.RegisterBrokerReply(leader_id=self._loop.leader_id)
         if isinstance(reply, r.RegisteredBroker):
             message.broker_epoch = reply.broker_epoch
-        return _with_status(message, reply)
+        return with_status(message, reply)
 
     async def Heartbeat(
         self, request_iterator: AsyncIterator[pb.HeartbeatRequest], context: Any
@@ -56,7 +56,7 @@ class ControllerServicer(pb_grpc.ControllerServicer):
                     message.is_caught_up = reply.is_caught_up
                     message.is_fenced = reply.is_fenced
                     message.should_shut_down = reply.should_shut_down
-                yield _with_status(message, reply)
+                yield with_status(message, reply)
         finally:
             if sender is not None:
                 self._loop.stream_broke(*sender)
@@ -66,7 +66,7 @@ class ControllerServicer(pb_grpc.ControllerServicer):
         message = pb.AlterPartitionReply(leader_id=self._loop.leader_id)
         if isinstance(reply, tuple):
             message.partitions.extend(codec.encode_altered(reply))  # type: ignore[arg-type]
-        return _with_status(message, reply)
+        return with_status(message, reply)
 
     async def AllocateProducerIds(
         self, request: pb.AllocateProducerIdsRequest, context: Any
@@ -78,7 +78,7 @@ class ControllerServicer(pb_grpc.ControllerServicer):
         message = pb.AllocateProducerIdsReply(leader_id=self._loop.leader_id)
         if isinstance(reply, r.ProducerIdBlock):
             message.start, message.length = reply.start, reply.length
-        return _with_status(message, reply)
+        return with_status(message, reply)
 
 
 class AdminServicer(admin_grpc.AdminServicer):
@@ -97,7 +97,7 @@ class AdminServicer(admin_grpc.AdminServicer):
         if isinstance(reply, tuple):
             message.topics.extend(codec.encode_created(reply))  # type: ignore[arg-type]
             message.end_offset = self._loop.controller.committed.end_offset
-        return _with_status(message, reply)
+        return with_status(message, reply)
 
     async def DeleteTopics(self, request: admin_pb.DeleteTopicsRequest, context: Any) -> Any:
         reply = await self._loop.submit(codec.decode_delete_topics(request), COMMIT_TIMEOUT_MS)
@@ -105,7 +105,7 @@ class AdminServicer(admin_grpc.AdminServicer):
         if isinstance(reply, tuple):
             message.topics.extend(codec.encode_deleted(reply))  # type: ignore[arg-type]
             message.end_offset = self._loop.controller.committed.end_offset
-        return _with_status(message, reply)
+        return with_status(message, reply)
 
     async def ElectLeaders(self, request: admin_pb.ElectLeadersRequest, context: Any) -> Any:
         reply = await self._loop.submit(codec.decode_elect_leaders(request), COMMIT_TIMEOUT_MS)
@@ -113,7 +113,7 @@ class AdminServicer(admin_grpc.AdminServicer):
         if isinstance(reply, tuple):
             message.leaders.extend(codec.encode_elected(reply))  # type: ignore[arg-type]
             message.end_offset = self._loop.controller.committed.end_offset
-        return _with_status(message, reply)
+        return with_status(message, reply)
 
     async def UnregisterBroker(
         self, request: admin_pb.UnregisterBrokerRequest, context: Any
@@ -124,7 +124,7 @@ class AdminServicer(admin_grpc.AdminServicer):
             leader_id=self._loop.leader_id,
             end_offset=self._loop.controller.committed.end_offset,
         )
-        return _with_status(message, reply)
+        return with_status(message, reply)
 
     async def DescribeQuorum(self, request: admin_pb.DescribeQuorumRequest, context: Any) -> Any:
         node = self._loop.node
@@ -217,6 +217,7 @@ class AdminServicer(admin_grpc.AdminServicer):
             position += len(piece)
 
 
-def _with_status(message: Any, reply: Any) -> Any:
+def with_status(message: Any, reply: Any) -> Any:
+    """The message with the refusal in its status, if the reply is one."""
     message.status.CopyFrom(codec.encode_status(reply if isinstance(reply, Rejected) else None))
     return message

@@ -69,6 +69,11 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
                 partition.leader,
                 partition.leader_epoch,
                 partition.partition_epoch,
+                partition.adding_replicas,
+                partition.removing_replicas,
+                partition.leader_recovery_state,
+                partition.elr,
+                partition.last_known_elr,
             )
     for (resource_type, resource_name), configs in sorted(image.configs.items()):
         for name, value in sorted(configs.items()):

@@ -1,32 +1,36 @@
-"""ElectLeaders (43). Served: v0-2, preferred elections only; unclean ones are refused with 42."""
+"""ElectLeaders (43). Served: v0-2. Any broker takes it and forwards it to the controller.
+
+v0 knows preferred elections only. An unclean election is what an operator orders with it: it does
+not ask for unclean.leader.election.enable, and touches only partitions without a leader.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from broker.context import RequestContext
-from metadata.requests import ElectedLeader, ElectLeaders
+from metadata.requests import ElectedLeader, ElectionType, ElectLeaders
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
 API = Api(key=43, name="elect_leaders", min_version=0, max_version=2, first_flexible=2)
 
-PREFERRED = 0
-
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    if getattr(request, "election_type", PREFERRED) != PREFERRED:
-        return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": ()}
+    try:
+        election = ElectionType(getattr(request, "election_type", ElectionType.PREFERRED))
+    except ValueError:
+        return _failed(request, ErrorCode.INVALID_REQUEST)
     partitions: list[tuple[str, int]] = []
     for topic in request.topic_partitions or ():
         partitions += [(topic.topic, partition_id) for partition_id in topic.partitions]
     if request.topic_partitions is not None and not partitions:
         return {"error_code": ErrorCode.NONE, "replica_election_results": ()}
     reply = await context.services.controller.elect_leaders(
-        ElectLeaders(partitions=tuple(partitions))
+        ElectLeaders(partitions=tuple(partitions), election=election)
     )
     if isinstance(reply, Rejected):
-        return {"error_code": reply.code, "replica_election_results": ()}
+        return _failed(request, reply.code)
     by_topic: dict[str, list[ElectedLeader]] = {}
     for elected in reply:
         by_topic.setdefault(elected.topic, []).append(elected)
@@ -43,3 +47,18 @@ def _answer(elected: ElectedLeader) -> dict[str, Any]:
         "error_code": elected.error,
         "error_message": elected.message or None,
     }
+
+
+def _failed(request: Any, error: ErrorCode) -> dict[str, Any]:
+    """The whole request failed. v0 has no error of its own: there each partition says so."""
+    results = [
+        {
+            "topic": topic.topic,
+            "partition_result": [
+                {"partition_id": partition_id, "error_code": error, "error_message": None}
+                for partition_id in topic.partitions
+            ],
+        }
+        for topic in request.topic_partitions or ()
+    ]
+    return {"error_code": error, "replica_election_results": results}

@@ -123,7 +123,6 @@ def _topic(image: ClusterImage, topic: TopicImage) -> dict[str, Any]:
 
 def _partition(image: ClusterImage, partition_id: int, partition: PartitionImage) -> dict[str, Any]:
     has_leader = partition.leader != NO_LEADER
-    brokers = image.brokers
     return {
         "error_code": ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition_id,
@@ -131,12 +130,18 @@ def _partition(image: ClusterImage, partition_id: int, partition: PartitionImage
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": partition.replicas,
         "isr_nodes": partition.isr,
-        "offline_replicas": [
-            replica
-            for replica in partition.replicas
-            if (broker := brokers.get(replica)) is None or broker.is_fenced
-        ],
+        "offline_replicas": offline_replicas(image, partition),
     }
+
+
+def offline_replicas(image: ClusterImage, partition: PartitionImage) -> list[int]:
+    """Replicas on brokers that are fenced or gone."""
+    brokers = image.brokers
+    return [
+        replica
+        for replica in partition.replicas
+        if (broker := brokers.get(replica)) is None or broker.is_fenced
+    ]
 
 
 def _auto_create(services: Services, names: list[str]) -> None:

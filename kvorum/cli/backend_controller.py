@@ -35,7 +35,7 @@ class ControllerBackend:
     """Through any controller: requests to the leader, reads from whoever answers."""
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
-        self._client = ControllerClient(addresses, timeout_s)
+        self.client = ControllerClient(addresses, timeout_s)
 
     def topics(self, names: list[str] | None) -> list[Row]:
         image = self._image()
@@ -55,7 +55,7 @@ class ControllerBackend:
             configs=tuple(configs.items()),
         )
         message = encode_create_topics(CreateTopics(topics=(topic,)))
-        reply = self._client.call(lambda stub, timeout: stub.CreateTopics(message, timeout=timeout))
+        reply = self.client.call(lambda stub, timeout: stub.CreateTopics(message, timeout=timeout))
         check(reply.status.code, reply.status.message, f"topic {name}")
         made = decode_created(reply.topics)[0]
         check(made.error, made.message, f"topic {name}")
@@ -70,7 +70,7 @@ class ControllerBackend:
         message = encode_delete_topics(
             DeleteTopics(topics=tuple(TopicReference(name=name) for name in names))
         )
-        reply = self._client.call(lambda stub, timeout: stub.DeleteTopics(message, timeout=timeout))
+        reply = self.client.call(lambda stub, timeout: stub.DeleteTopics(message, timeout=timeout))
         check(reply.status.code, reply.status.message, "delete topics")
         return [
             {"topic": gone.name, "error": gone.error.name, "message": gone.message}
@@ -91,7 +91,7 @@ class ControllerBackend:
 
     def unregister_broker(self, broker_id: int) -> None:
         message = pb.UnregisterBrokerRequest(broker_id=broker_id)
-        reply = self._client.call(
+        reply = self.client.call(
             lambda stub, timeout: stub.UnregisterBroker(message, timeout=timeout)
         )
         check(reply.status.code, reply.status.message, f"broker {broker_id}")
@@ -120,7 +120,7 @@ class ControllerBackend:
             for name, level in levels.items()
         )
         message = encode_update(UpdateFeatures(updates=updates, validate_only=dry_run))
-        reply = self._client.call(
+        reply = self.client.call(
             lambda channel, timeout: FeaturesStub(channel).UpdateFeatures(message, timeout=timeout),
             on_channel=True,
         )
@@ -136,7 +136,7 @@ class ControllerBackend:
         ]
 
     def quorum(self) -> Row:
-        reply = self._client.describe()
+        reply = self.client.describe()
         return {
             "cluster_id": reply.cluster_id,
             "leader_id": reply.leader_id,
@@ -148,7 +148,7 @@ class ControllerBackend:
         }
 
     def _image(self) -> ClusterImage:
-        return image_of(self._client.read_metadata_log())
+        return image_of(self.client.read_metadata_log())
 
 
 def _topic_row(topic: TopicImage) -> dict[str, Any]:

@@ -106,24 +106,27 @@ def check(code: int, message: str | None, what: str) -> None:
 
 
 class KafkaBackend:
-    """Through any broker. Works against Apache Kafka as well."""
+    """Through any broker. Works against Apache Kafka as well.
+
+    timeout_ms: what the broker is given for a request that it forwards.
+    """
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         from kvorum.cli.kafka_client import KafkaConnection
 
-        self._connection = KafkaConnection(addresses, timeout_s)
+        self.connection = KafkaConnection(addresses, timeout_s)
         # The broker must give up, and say why, before this end does.
-        self._timeout_ms = int(timeout_s * 1000 * BROKER_SHARE)
+        self.timeout_ms = int(timeout_s * 1000 * BROKER_SHARE)
         self._has_warned = False
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def topics(self, names: list[str] | None) -> list[Row]:
         asked = None
         if names is not None:
             asked = [{"topic_id": None, "name": name} for name in names]
-        reply = self._connection.call(
+        reply = self.connection.call(
             "metadata",
             3,
             12,
@@ -164,11 +167,11 @@ class KafkaBackend:
             "assignments": [],
             "configs": [{"name": k, "value": v} for k, v in configs.items()],
         }
-        reply = self._connection.call(
+        reply = self.connection.call(
             "create_topics",
             19,
             7,
-            {"topics": [topic], "timeout": self._timeout_ms, "validate_only": False},
+            {"topics": [topic], "timeout": self.timeout_ms, "validate_only": False},
             flexible=True,
         )
         made = reply.topics[0]
@@ -181,13 +184,13 @@ class KafkaBackend:
         }
 
     def delete_topics(self, names: list[str]) -> list[Row]:
-        reply = self._connection.call(
+        reply = self.connection.call(
             "delete_topics",
             20,
             6,
             {
                 "topics": [{"name": name, "topic_id": None} for name in names],
-                "timeout": self._timeout_ms,
+                "timeout": self.timeout_ms,
             },
             flexible=True,
         )
@@ -204,7 +207,7 @@ class KafkaBackend:
         ]
 
     def brokers(self) -> list[Row]:
-        reply = self._connection.call(
+        reply = self.connection.call(
             "describe_cluster",
             60,
             2,
@@ -229,13 +232,13 @@ class KafkaBackend:
         ]
 
     def unregister_broker(self, broker_id: int) -> None:
-        reply = self._connection.call(
+        reply = self.connection.call(
             "unregister_broker", 64, 0, {"broker_id": broker_id}, flexible=True
         )
         check(reply.error_code, reply.error_message, f"broker {broker_id}")
 
     def features(self) -> list[Row]:
-        reply = self._connection.call(
+        reply = self.connection.call(
             "api_versions",
             18,
             4,
@@ -261,11 +264,11 @@ class KafkaBackend:
             {"feature": name, "max_version_level": level, "upgrade_type": kind}
             for name, level in levels.items()
         ]
-        reply = self._connection.call(
+        reply = self.connection.call(
             "update_features",
             57,
             1,
-            {"timeout": self._timeout_ms, "feature_updates": updates, "validate_only": dry_run},
+            {"timeout": self.timeout_ms, "feature_updates": updates, "validate_only": dry_run},
             flexible=True,
         )
         check(reply.error_code, reply.error_message, "update features")
@@ -284,7 +287,7 @@ class KafkaBackend:
         check(reply.error_code, reply.error_message, "no quorum")
         partition = reply.topics[0].partitions[0]
         check(partition.error_code, partition.error_message, "describe quorum")
-        cluster = self._connection.call(
+        cluster = self.connection.call(
             "describe_cluster",
             60,
             0,
@@ -314,7 +317,7 @@ class KafkaBackend:
         return [(n.listeners[0].host, n.listeners[0].port) for n in reply.nodes], no_quorum
 
     def _describe_quorum(self) -> Any:
-        return self._connection.call(
+        return self.connection.call(
             "describe_quorum",
             55,
             2,

@@ -178,7 +178,7 @@ class BrokerConfigs(KafkaBackend):
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
         request = alteration(kind, name, changes, dry_run=dry_run)
-        reply = self._connection.call(
+        reply = self.connection.call(
             "incremental_alter_configs",
             44,
             1,
@@ -203,7 +203,7 @@ class BrokerConfigs(KafkaBackend):
         return label(kind, name)
 
     def describe_quotas(self, entity: QuotaEntity, types: Sequence[str]) -> list[Row]:
-        reply = self._connection.call(
+        reply = self.connection.call(
             "describe_client_quotas",
             48,
             1,
@@ -227,7 +227,7 @@ class BrokerConfigs(KafkaBackend):
     def alter_quotas(
         self, entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
     ) -> str:
-        reply = self._connection.call(
+        reply = self.connection.call(
             "alter_client_quotas",
             49,
             1,
@@ -256,7 +256,7 @@ class BrokerConfigs(KafkaBackend):
         return ["", *live]
 
     def _describe(self, kind: str, name: str, *, is_all: bool) -> list[Row]:
-        connection = self._connection
+        connection = self.connection
         if kind == "broker" and name:
             connection = self._connection_to(name)
         try:
@@ -278,7 +278,7 @@ class BrokerConfigs(KafkaBackend):
                 flexible=True,
             )
         finally:
-            if connection is not self._connection:
+            if connection is not self.connection:
                 connection.close()
         result = reply.results[0]
         check(result.error_code, result.error_message, label(kind, name))

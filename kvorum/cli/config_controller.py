@@ -48,7 +48,7 @@ class ControllerConfigs(ControllerBackend):
         message = configs_codec.encode_alter_configs(
             alteration(kind, name, changes, dry_run=dry_run)
         )
-        reply = self._client.call(
+        reply = self.client.call(
             lambda channel, timeout: pb_grpc.ConfigsStub(channel).AlterConfigs(
                 message, timeout=timeout
             ),
@@ -73,7 +73,7 @@ class ControllerConfigs(ControllerBackend):
         message = configs_codec.encode_alter_quotas(
             quota_alteration(entity, quotas, dry_run=dry_run)
         )
-        reply = self._client.call(
+        reply = self.client.call(
             lambda channel, timeout: pb_grpc.ConfigsStub(channel).AlterClientQuotas(
                 message, timeout=timeout
             ),

@@ -15,6 +15,10 @@ _NOUNS = {
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
+    "partitions": (
+        "kvorum.cli.partitions:partitions",
+        "Add partitions, elect leaders, move replicas.",
+    ),
     "brokers": ("kvorum.cli.brokers:brokers", "List, describe, unregister brokers."),
     "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),

@@ -118,10 +118,12 @@ class TopicPartition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ...) -> None: ...
 
 class ElectLeadersRequest(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "election_type")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_TYPE_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[TopicPartition]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+    election_type: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., election_type: _Optional[int] = ...) -> None: ...
 
 class ElectedLeader(_message.Message):
     __slots__ = ("topic", "partition_id", "error", "message")

@@ -39,3 +39,4 @@ class Context:
     default_replication_factor: int = 1
     supported_features: tuple[FeatureRange, ...] = SUPPORTED
     voter_ids: tuple[int, ...] = ()
+    is_unclean_default: bool = False

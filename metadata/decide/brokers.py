@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from metadata.decide import Context, Decision
 from metadata.decide.elections import changes_with_broker, changes_without_broker
+from metadata.decide.electorate import electorate
 from metadata.decide.features import refusal
 from metadata.image import BrokerImage, ClusterImage
 from metadata.records import BrokerRegistrationChange, Record, RegisterBroker
@@ -44,9 +45,13 @@ def register(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"another process is registered as broker {request.broker_id} and is alive",
             )
-        # The process that was there before may still lead partitions in this image.
-        active = set(image.active_broker_ids()) - {request.broker_id}
-        records.extend(changes_without_broker(image, request.broker_id, active))
+        # The process that was there before may still lead partitions in this image. One that did
+        # not close its logs in good order may have lost what it held (KIP-966).
+        voters = electorate(
+            image, leaving=request.broker_id, is_unclean_default=context.is_unclean_default
+        )
+        is_lost = request.broker_epoch_before != known.broker_epoch
+        records.extend(changes_without_broker(image, request.broker_id, voters, is_lost=is_lost))
     broker_epoch = context.next_offset + len(records)
     records.append(
         RegisterBroker(
@@ -61,7 +66,9 @@ def register(
     return Decision(tuple(records), RegisteredBroker(broker_epoch=broker_epoch))
 
 
-def heartbeat(image: ClusterImage, request: Heartbeat) -> Decision[HeartbeatReply | Rejected]:
+def heartbeat(
+    image: ClusterImage, request: Heartbeat, *, is_unclean_default: bool = False
+) -> Decision[HeartbeatReply | Rejected]:
     """Answer a heartbeat: unfence a broker that has caught up, move leaders off one that goes."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
@@ -80,45 +87,52 @@ def heartbeat(image: ClusterImage, request: Heartbeat) -> Decision[HeartbeatRepl
     is_fenced = broker.is_fenced
     if request.want_shutdown:
         if not broker.is_fenced and not broker.in_controlled_shutdown:
-            records = _shut_down(image, broker)
+            records = _shut_down(image, broker, is_unclean_default)
         return Decision(
             records,
             HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=True),
         )
     if request.want_fence and not broker.is_fenced:
-        records, is_fenced = fence(image, broker.broker_id), True
+        records = fence(image, broker.broker_id, is_unclean_default=is_unclean_default)
+        is_fenced = True
     elif not request.want_fence and broker.is_fenced and is_caught_up:
-        records, is_fenced = _unfence(image, broker), False
+        records, is_fenced = _unfence(image, broker, is_unclean_default), False
     return Decision(records, HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced))
 
 
-def fence(image: ClusterImage, broker_id: int) -> tuple[Record, ...]:
+def fence(
+    image: ClusterImage, broker_id: int, *, is_unclean_default: bool = False
+) -> tuple[Record, ...]:
     """Records that fence a broker and give away what it led."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return ()
-    active = set(image.active_broker_ids()) - {broker_id}
+    voters = electorate(image, leaving=broker_id, is_unclean_default=is_unclean_default)
     return (
         BrokerRegistrationChange(broker_id, broker.broker_epoch, is_fenced=True),
-        *changes_without_broker(image, broker_id, active),
+        *changes_without_broker(image, broker_id, voters),
     )
 
 
-def _unfence(image: ClusterImage, broker: BrokerImage) -> tuple[Record, ...]:
-    active = set(image.active_broker_ids()) | {broker.broker_id}
+def _unfence(
+    image: ClusterImage, broker: BrokerImage, is_unclean_default: bool
+) -> tuple[Record, ...]:
+    voters = electorate(image, joining=broker.broker_id, is_unclean_default=is_unclean_default)
     return (
         BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, is_fenced=False),
-        *changes_with_broker(image, broker.broker_id, active),
+        *changes_with_broker(image, broker.broker_id, voters),
     )
 
 
-def _shut_down(image: ClusterImage, broker: BrokerImage) -> tuple[Record, ...]:
-    active = set(image.active_broker_ids()) - {broker.broker_id}
+def _shut_down(
+    image: ClusterImage, broker: BrokerImage, is_unclean_default: bool
+) -> tuple[Record, ...]:
+    voters = electorate(image, leaving=broker.broker_id, is_unclean_default=is_unclean_default)
     return (
         BrokerRegistrationChange(
             broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
         ),
-        *changes_without_broker(image, broker.broker_id, active),
+        *changes_without_broker(image, broker.broker_id, voters),
     )
 
 

@@ -1,76 +1,105 @@
 """Who leads a partition, and what changes when a broker goes or comes back.
 
-Online election (kraft.md section 13): keep the leader if it is acceptable; else the first active
-member of the ISR in the order of the assignment. The last member of an ISR is never removed: it
-alone is known to hold all that was acknowledged.
+Which replica is elected stands in `partition_change`; here, for which partitions that is asked:
+those of a broker that is fenced, shuts down, returns or was lost, those an operator names
+(ElectLeaders, KIP-460, KIP-183), and, chunk by chunk, all those whose preferred leader could lead
+and does not, or that an unclean election may by now bring back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from metadata.decide import Decision
+from metadata.decide.electorate import Electorate, Terms
+from metadata.decide.partition_change import Election, Wish, change, dropped
 from metadata.image import ClusterImage, PartitionImage
 from metadata.records import NO_LEADER, PartitionChange
-from metadata.requests import ElectedLeader, ElectLeaders
+from metadata.requests import ElectedLeader, ElectionType, ElectLeaders
 from runtime.errors import ErrorCode
 
+SWEEP_PARTITIONS_MAX = 5_000
+"""Partitions that one chunk of a sweep looks at: a few milliseconds of the loop's time."""
 
-def first_in_sync(partition: PartitionImage, isr: tuple[int, ...], active: set[int]) -> int:
-    """The first active member of `isr` in the order of the replicas, or NO_LEADER."""
-    for replica in partition.replicas:
-        if replica in isr and replica in active:
-            return replica
-    return NO_LEADER
+SWEEP_ELECTIONS_MAX = 1_000
+"""Elections in one chunk; Kafka's own limit a run. Each moves clients and followers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Where a walk over all partitions stands. topic_ids: those there were at its start."""
+
+    topic_ids: tuple[bytes, ...]
+    topic_index: int = 0
+    partition_id: int = 0
 
 
 def changes_without_broker(
-    image: ClusterImage, broker_id: int, active: set[int]
+    image: ClusterImage, broker_id: int, voters: Electorate, *, is_lost: bool = False
 ) -> Iterator[PartitionChange]:
-    """Changes that take a broker out of leadership and ISR; `active` must not hold it."""
+    """Changes that take a broker out of leadership and ISR; `voters` must not hold it.
+
+    is_lost: its disk may have lost what it held, so it is not an eligible leader any more either.
+    """
     for topic_id, topic in image.topics.items():
+        terms: Terms | None = None
         for partition_id, partition in topic.partitions.items():
-            if broker_id not in partition.isr and broker_id != partition.leader:
+            if (
+                broker_id not in partition.isr
+                and broker_id != partition.leader
+                and not (is_lost and broker_id in partition.elr)
+            ):
                 continue
-            change = _without(topic_id, partition_id, partition, broker_id, active)
-            if change is not None:
-                yield change
+            terms = terms or voters.terms(image, topic.name)
+            record = dropped((topic_id, partition_id), partition, broker_id, terms, is_lost=is_lost)
+            if record is not None:
+                yield record
 
 
 def changes_with_broker(
-    image: ClusterImage, broker_id: int, active: set[int]
+    image: ClusterImage, broker_id: int, voters: Electorate
 ) -> Iterator[PartitionChange]:
-    """Elections in partitions without leader that a returning ISR member makes possible."""
+    """Elections in partitions without leader that a returning replica makes possible."""
     for topic_id, topic in image.topics.items():
+        terms: Terms | None = None
         for partition_id, partition in topic.partitions.items():
-            if partition.leader == NO_LEADER and broker_id in partition.isr:
-                leader = first_in_sync(partition, partition.isr, active)
-                if leader != NO_LEADER:
-                    yield PartitionChange(topic_id, partition_id, leader=leader)
+            if partition.leader == NO_LEADER and broker_id in partition.replicas:
+                terms = terms or voters.terms(image, topic.name)
+                record = change((topic_id, partition_id), partition, Wish(), terms)
+                if record is not None:
+                    yield record
 
 
-def elect_preferred(
-    image: ClusterImage, request: ElectLeaders
+def elect_leaders(
+    image: ClusterImage, request: ElectLeaders, voters: Electorate
 ) -> Decision[tuple[ElectedLeader, ...]]:
-    """Give leadership to the first replica where it is in sync and active (ElectLeaders)."""
+    """Preferred or unclean elections, of the partitions named or of all."""
     records: list[PartitionChange] = []
     results: list[ElectedLeader] = []
-    active = set(image.active_broker_ids())
-    targets = request.partitions or tuple(
-        (topic.name, partition_id)
+    targets = dict.fromkeys(request.partitions) or {
+        (topic.name, partition_id): None
         for topic in image.topics.values()
         for partition_id in topic.partitions
-    )
+    }
     for name, partition_id in targets:
         topic = image.topic(name)
         partition = None if topic is None else topic.partitions.get(partition_id)
+        record = None
         if topic is None or partition is None:
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"
         else:
-            preferred = partition.replicas[0]
-            error, message = _preferred_problem(partition, preferred, active)
+            terms = voters.terms(image, name)
+            error, message = _problem(partition, request.election, terms)
             if error is ErrorCode.NONE:
-                records.append(PartitionChange(topic.topic_id, partition_id, leader=preferred))
+                record = change(
+                    (topic.topic_id, partition_id),
+                    partition,
+                    Wish(election=_ELECTIONS[request.election]),
+                    terms,
+                )
+        if record is not None:
+            records.append(record)
         # Asked for all, only what was done or failed is worth an answer (KIP-460).
         if request.partitions or error is not ErrorCode.ELECTION_NOT_NEEDED:
             results.append(
@@ -79,38 +108,74 @@ def elect_preferred(
     return Decision(tuple(records), tuple(results))
 
 
-def _preferred_problem(
-    partition: PartitionImage, preferred: int, active: set[int]
+def begin_sweep(image: ClusterImage) -> Sweep:
+    return Sweep(tuple(image.topics))
+
+
+def sweep(
+    image: ClusterImage, at: Sweep, voters: Electorate, *, with_preferred: bool
+) -> Decision[Sweep | None]:
+    """One chunk of the walk: its elections, and where to go on; None when it is over.
+
+    with_preferred: give leadership back to preferred leaders too (auto.leader.rebalance.enable).
+    Topics made since the walk began wait for the next one, those deleted are passed over.
+    """
+    records: list[PartitionChange] = []
+    looked_at = 0
+    topic_index, partition_id = at.topic_index, at.partition_id
+    while topic_index < len(at.topic_ids):
+        topic = image.topics.get(at.topic_ids[topic_index])
+        terms = None if topic is None else voters.terms(image, topic.name)
+        while topic is not None and terms is not None and partition_id in topic.partitions:
+            if looked_at == SWEEP_PARTITIONS_MAX or len(records) == SWEEP_ELECTIONS_MAX:
+                return Decision(tuple(records), Sweep(at.topic_ids, topic_index, partition_id))
+            partition = topic.partitions[partition_id]
+            record = None
+            if partition.leader == NO_LEADER:
+                record = change((topic.topic_id, partition_id), partition, Wish(), terms)
+            elif with_preferred and _can_prefer(partition, terms):
+                wish = Wish(election=Election.PREFERRED)
+                record = change((topic.topic_id, partition_id), partition, wish, terms)
+            if record is not None:
+                records.append(record)
+            looked_at += 1
+            partition_id += 1
+        topic_index, partition_id = topic_index + 1, 0
+    return Decision(tuple(records), None)
+
+
+_ELECTIONS = {
+    ElectionType.PREFERRED: Election.PREFERRED,
+    ElectionType.UNCLEAN: Election.UNCLEAN,
+}
+
+
+def _can_prefer(partition: PartitionImage, terms: Terms) -> bool:
+    preferred = partition.replicas[0]
+    return (
+        partition.leader != preferred and preferred in partition.isr and preferred in terms.active
+    )
+
+
+def _problem(
+    partition: PartitionImage, election: ElectionType, terms: Terms
 ) -> tuple[ErrorCode, str]:
+    """Why there is nothing to elect, in Kafka's order of checks."""
+    if election is ElectionType.UNCLEAN:
+        if partition.has_leader:
+            return ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads"
+        if not any(replica in terms.active for replica in partition.replicas):
+            return (
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                f"none of the replicas {list(partition.replicas)} is active; start one of them",
+            )
+        return ErrorCode.NONE, ""
+    preferred = partition.replicas[0]
     if partition.leader == preferred:
         return ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred} leads already"
-    if preferred not in active or preferred not in partition.isr:
+    if not _can_prefer(partition, terms):
         return (
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"broker {preferred} is fenced or out of sync",
         )
     return ErrorCode.NONE, ""
-
-
-def _without(
-    topic_id: bytes,
-    partition_id: int,
-    partition: PartitionImage,
-    broker_id: int,
-    active: set[int],
-) -> PartitionChange | None:
-    isr = tuple(replica for replica in partition.isr if replica != broker_id)
-    if not isr:
-        # The last one in sync stays in the ISR, and the partition waits for it.
-        if partition.leader == NO_LEADER:
-            return None
-        return PartitionChange(topic_id, partition_id, leader=NO_LEADER)
-    leader = partition.leader
-    if leader in (broker_id, NO_LEADER) or leader not in active:
-        leader = first_in_sync(partition, isr, active)
-    return PartitionChange(
-        topic_id,
-        partition_id,
-        isr=isr if isr != partition.isr else None,
-        leader=leader if leader != partition.leader else None,
-    )

@@ -7,16 +7,22 @@ error whoever sends it.
 from __future__ import annotations
 
 from metadata.decide import Decision
+from metadata.decide.electorate import Electorate
+from metadata.decide.partition_change import Wish, change, changed
 from metadata.image import ClusterImage, PartitionImage
-from metadata.records import PartitionChange, Record
+from metadata.records import Record
 from metadata.requests import AlteredPartition, AlterPartition, IsrProposal
 from runtime.errors import ErrorCode, Rejected
 
 
 def alter_partition(
-    image: ClusterImage, request: AlterPartition
+    image: ClusterImage, request: AlterPartition, voters: Electorate
 ) -> Decision[tuple[AlteredPartition, ...] | Rejected]:
-    """Accept or refuse each proposal on its own."""
+    """Accept or refuse each proposal on its own.
+
+    NEW_LEADER_ELECTED: the proposal was accepted, completed a reassignment and thereby cost the
+    sender its leadership.
+    """
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return Decision(
@@ -28,9 +34,14 @@ def alter_partition(
         )
     records: list[Record] = []
     results: list[AlteredPartition] = []
+    seen: set[tuple[bytes, int]] = set()
     for proposal in request.proposals:
-        partition = image.partition(proposal.topic_id, proposal.partition_id)
+        key = (proposal.topic_id, proposal.partition_id)
+        partition = image.partition(*key)
         error = _problem(image, request.broker_id, proposal, partition)
+        if error is ErrorCode.NONE and key in seen:
+            # The first of the two has moved the partition epoch on.
+            error = ErrorCode.INVALID_UPDATE_VERSION
         if error is not ErrorCode.NONE or partition is None:
             results.append(
                 AlteredPartition(
@@ -38,16 +49,24 @@ def alter_partition(
                 )
             )
             continue
+        seen.add(key)
         isr = tuple(broker_id for broker_id, _ in proposal.new_isr)
-        records.append(PartitionChange(proposal.topic_id, proposal.partition_id, isr=isr))
+        terms = voters.terms(image, image.topics[proposal.topic_id].name)
+        record = change(key, partition, Wish(isr=isr, is_recovered=True), terms)
+        after = partition
+        if record is not None:
+            records.append(record)
+            after = changed(partition, record)
+        lost_lead = after.leader != partition.leader
         results.append(
             AlteredPartition(
                 topic_id=proposal.topic_id,
                 partition_id=proposal.partition_id,
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                isr=isr,
-                partition_epoch=partition.partition_epoch + 1,
+                error=ErrorCode.NEW_LEADER_ELECTED if lost_lead else ErrorCode.NONE,
+                leader=after.leader,
+                leader_epoch=after.leader_epoch,
+                isr=after.isr,
+                partition_epoch=after.partition_epoch,
             )
         )
     return Decision(tuple(records), tuple(results))

@@ -146,7 +146,7 @@ def _placements(
                 "replicas given by hand leave no room for a partition count or a "
                 "replication factor; both must be -1",
             )
-        return _by_hand(image, topic.assignments)
+        return assignments_by_hand(image, topic.assignments)
     count = topic.num_partitions
     if count == -1:
         count = context.default_num_partitions
@@ -158,19 +158,36 @@ def _placements(
     factor = topic.replication_factor
     if factor == -1:
         factor = context.default_replication_factor
-    brokers = [
+    return place(
+        placeable_brokers(image),
+        partition_count=count,
+        replication_factor=factor,
+        rng=context.rng,
+    )
+
+
+def placeable_brokers(image: ClusterImage) -> list[UsableBroker]:
+    """The brokers that new replicas may be put on; those about to leave get none."""
+    return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_active)
         for broker in image.brokers.values()
         if not broker.in_controlled_shutdown
     ]
-    return place(brokers, partition_count=count, replication_factor=factor, rng=context.rng)
 
 
-def _by_hand(
-    image: ClusterImage, assignments: tuple[tuple[int, ...], ...]
+def assignments_by_hand(
+    image: ClusterImage,
+    assignments: tuple[tuple[int, ...], ...],
+    *,
+    first_id: int = 0,
+    size: int | None = None,
 ) -> list[tuple[int, ...]] | Rejected:
-    size = len(assignments[0])
-    for partition_id, replicas in enumerate(assignments):
+    """Replicas given by hand for partitions from `first_id` on, if they will do.
+
+    size: replicas that each must have; None takes it from the first.
+    """
+    size = len(assignments[0]) if size is None else size
+    for partition_id, replicas in enumerate(assignments, start=first_id):
         problem = ""
         if not replicas or len(set(replicas)) != len(replicas):
             problem = "is empty or names a broker twice"

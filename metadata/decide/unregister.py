@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from metadata.decide import Decision
 from metadata.decide.elections import changes_without_broker
+from metadata.decide.electorate import electorate
 from metadata.image import ClusterImage
 from metadata.records import UnregisterBroker
 from metadata.requests import UnregisterBrokerRequest, UnregisteredBroker
@@ -14,7 +15,11 @@ SHOWN_MAX = 3
 
 
 def unregister(
-    image: ClusterImage, request: UnregisterBrokerRequest, *, has_session: bool
+    image: ClusterImage,
+    request: UnregisterBrokerRequest,
+    *,
+    has_session: bool,
+    is_unclean_default: bool = False,
 ) -> Decision[UnregisteredBroker | Rejected]:
     """Forget a broker's registration. Its process, if it still runs, must register anew.
 
@@ -46,10 +51,11 @@ def unregister(
             f"{', '.join(sorted(only_here)[:SHOWN_MAX])}{more}: delete or move them first, or "
             "bring it back",
         )
-    active = set(image.active_broker_ids()) - {request.broker_id}
+    voters = electorate(image, leaving=request.broker_id, is_unclean_default=is_unclean_default)
     return Decision(
         (
-            *changes_without_broker(image, request.broker_id, active),
+            # What it holds is given up with it, so it is no eligible leader any more either.
+            *changes_without_broker(image, request.broker_id, voters, is_lost=True),
             UnregisterBroker(request.broker_id, broker.broker_epoch),
         ),
         UnregisteredBroker(),

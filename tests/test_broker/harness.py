@@ -28,8 +28,12 @@ from metadata.config_requests import (
     AlteredConfigs,
     AlteredQuota,
 )
+from metadata.decide import Context
 from metadata.decide.configs import alter_configs
+from metadata.decide.electorate import electorate
+from metadata.decide.partitions import create_partitions
 from metadata.decide.quotas import alter_client_quotas
+from metadata.decide.reassignment import alter_reassignments, list_reassignments
 from metadata.delta import Delta
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import (
@@ -114,8 +118,39 @@ class FakeController:
         return broker is not None and broker.is_active
 
 
+class PartitionsSide:
+    """The Partitions protocol: the real decisions on the hand-made image."""
+
+    def __init__(self, side):
+        self._side = side
+        self._controller = side._controller
+
+    async def create_partitions(self, request, timeout_ms):
+        context = Context(next_offset=0, rng=self._controller.rng, cluster_id="")
+        return await self._answer(create_partitions(self._controller.image, request, context))
+
+    async def alter_reassignments(self, request, timeout_ms):
+        image = self._controller.image
+        return await self._answer(alter_reassignments(image, request, electorate(image)))
+
+    async def list_reassignments(self, request, timeout_ms):
+        return await self._answer(list_reassignments(self._controller.image, request))
+
+    async def _answer(self, decision):
+        await asyncio.sleep(0)
+        if refused := self._side._refused():
+            return refused
+        if decision.records:
+            self._controller.commit(*decision.records)
+        return decision.reply
+
+
 class BrokerSide:
     """The Controller protocol as one broker sees it."""
+
+    @property
+    def partitions(self) -> PartitionsSide:
+        return PartitionsSide(self)
 
     def __init__(self, controller: FakeController, broker_id: int) -> None:
         self._controller = controller

@@ -295,13 +295,17 @@ def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -
     create(harness)
     assert produce(harness, 1, b"a") is KioError.none
     leader = harness.cluster.brokers[1].manager
-    states = [s for s in leader.sessions._sessions.values() if s.is_replica]
+
+    def states():
+        # Looked up each time: a follower may not have opened its session yet.
+        return [s for s in leader.sessions._sessions.values() if s.is_replica]
+
     wait_until(
-        lambda: len(states) == 2 and all(len(s.partitions) == 1001 for s in states),
+        lambda: len(states()) == 2 and all(len(s.partitions) == 1001 for s in states()),
         "both followers watch everything in one session",
     )
     wait_until(
-        lambda: harness.call(lambda: max(len(s.dirty) for s in states)) <= 1,
+        lambda: harness.call(lambda: max(len(s.dirty) for s in states())) <= 1,
         "only what changed is dirty",
     )
 

@@ -4,6 +4,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.placement import main
 from metadata.placement import UsableBroker, place
 from runtime.errors import ErrorCode, Rejected
 
@@ -63,6 +64,73 @@ def test_replicas_of_a_partition_lie_on_distinct_racks_while_there_are_racks(rac
     )
     for replicas in placed:
         assert len({replica % racks for replica in replicas}) == racks
+
+
+@given(
+    st.integers(0, 5),
+    st.integers(1, 10),
+    st.integers(1, 5),
+    st.integers(1, 130),
+    st.integers(0, 99),
+)
+def test_on_racks_of_one_size_leaders_are_even_within_one(racks, per, factor, partitions, seed):
+    count = max(racks, 1) * per
+    placed = place(
+        brokers(count, racks),
+        partition_count=partitions,
+        replication_factor=min(factor, count),
+        rng=random.Random(seed),
+    )
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders.get(i, 0) for i in range(count)) <= 1
+
+
+@given(st.integers(0, 5), st.integers(1, 10), st.integers(1, 5), st.integers(1, 3))
+def test_on_racks_of_one_size_whole_rounds_are_perfectly_even(racks, per, factor, rounds):
+    count = max(racks, 1) * per
+    placed = place(
+        brokers(count, racks),
+        partition_count=count * rounds,
+        replication_factor=min(factor, count),
+        rng=random.Random(1),
+    )
+    for counted in (
+        Counter(replicas[0] for replicas in placed),
+        Counter(replica for replicas in placed for replica in replicas),
+    ):
+        assert len({counted.get(i, 0) for i in range(count)}) == 1
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    st.integers(1, 5),
+    st.integers(1, 80),
+    st.sets(st.integers(0, 29)),
+    st.integers(0, 99),
+)
+def test_uneven_racks_with_fenced_brokers_still_part_the_replicas(
+    sizes, factor, partitions, fenced, seed
+):
+    rack_of = [rack for rack, size in enumerate(sizes) for _ in range(size)]
+    cluster = [UsableBroker(i, f"r{r}", i not in fenced) for i, r in enumerate(rack_of)]
+    factor = min(factor, len(cluster))
+    placed = place(
+        cluster, partition_count=partitions, replication_factor=factor, rng=random.Random(seed)
+    )
+    if not any(broker.is_active for broker in cluster):
+        assert isinstance(placed, Rejected)
+        return
+    for replicas in placed:
+        assert cluster[replicas[0]].is_active
+        assert len(set(replicas)) == factor
+        assert len({rack_of[r] for r in replicas}) == min(factor, len(sizes))
+
+
+def test_the_printed_figures_are_of_every_cluster(capsys):
+    main()
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.lstrip().startswith("even") for line in lines) == 22
+    assert all(line.split()[-1] == "0" for line in lines[3:]), "replicas share a rack"
 
 
 def test_a_fenced_broker_is_used_last():

@@ -1,6 +1,7 @@
 import itertools
 import random
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,11 +37,14 @@ SAMPLES = [
     UnregisterBroker(1, 7),
     Topic("t", b"t" * 16),
     Partition(b"t" * 16, 3, (1, 2), (1,), 1, 4, 5),
+    Partition(b"t" * 16, 3, (1, 2, 3), (1,), 1, 4, 5, (1,), (3,), 1, (2,), (3,)),
     Config(2, "t", "retention.ms", "1"),
     Config(2, "t", "retention.ms", None),
     PartitionChange(b"t" * 16, 3, isr=(1, 2)),
     PartitionChange(b"t" * 16, 3, leader=-1),
     PartitionChange(b"t" * 16, 3, replicas=(1,)),
+    PartitionChange(b"t" * 16, 3, adding_replicas=(1,), removing_replicas=(), elr=()),
+    PartitionChange(b"t" * 16, 3, leader_recovery_state=1, last_known_elr=(2,)),
     RemoveTopic(b"t" * 16),
     FeatureLevel("metadata.version", 3),
     ProducerIds(1, 7, 1000),
@@ -53,6 +57,14 @@ SAMPLES = [
 @pytest.mark.parametrize("record", SAMPLES, ids=lambda r: type(r).__name__)
 def test_every_record_survives_its_encoding(record):
     assert decode_record(encode_record(record)) == record
+
+
+def test_records_of_older_builds_are_read_with_nothing_under_way():
+    topic_id = b"t" * 16
+    partition = decode_record(msgpack.packb([3, 0, topic_id, 3, [1, 2], [1], 1, 4, 5]))
+    assert partition == Partition(topic_id, 3, (1, 2), (1,), 1, 4, 5)
+    change = decode_record(msgpack.packb([5, 0, topic_id, 3, [1, 2], None, None]))
+    assert change == PartitionChange(topic_id, 3, isr=(1, 2))
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,20 @@ from __future__ import annotations
 import random
 
 from metadata.controller import Controller, ControllerConfig
+from metadata.decide.eligible import with_elr_cleared
+from metadata.delta import Delta
 from metadata.records import Endpoint
 from metadata.requests import (
+    AlterPartition,
+    AlterReassignments,
     CreateTopics,
+    DeleteTopics,
     Heartbeat,
+    IsrProposal,
     NewTopic,
+    Reassignment,
     RegisterBrokerRequest,
+    TopicReference,
 )
 
 CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
@@ -40,13 +48,14 @@ class World:
         self.controller.note_committed(self.controller.speculative)
         return decision.reply
 
-    def register(self, broker_id, incarnation=1, cluster_id=CLUSTER_ID):
+    def register(self, broker_id, incarnation=1, cluster_id=CLUSTER_ID, **fields):
         return self.ask(
             RegisterBrokerRequest(
                 broker_id=broker_id,
                 cluster_id=cluster_id,
                 incarnation_id=bytes([incarnation]) * 16,
                 endpoints=(Endpoint("PLAINTEXT", "localhost", 9000 + broker_id),),
+                **fields,
             )
         )
 
@@ -76,3 +85,61 @@ class World:
 
     def partition(self, topic="t", partition_id=0):
         return self.image.topic(topic).partitions[partition_id]
+
+    def fence(self, broker_id):
+        """As the broker itself would ask for it."""
+        return self.heartbeat(broker_id, want_fence=True)
+
+    def restart(self, broker_id, *, is_clean):
+        """The process of a fenced broker comes back as another one, and catches up."""
+        before = self.epochs[broker_id] if is_clean else -1
+        incarnation = 2 + self.image.end_offset % 250
+        reply = self.register(broker_id, incarnation, broker_epoch_before=before)
+        self.epochs[broker_id] = reply.broker_epoch
+        return self.heartbeat(broker_id)
+
+    def proposal(self, isr, topic="t", partition_id=0, **changes):
+        """The leader's proposal of an ISR, from what the image says now."""
+        partition = self.partition(topic, partition_id)
+        fields = {
+            "topic_id": self.image.topic(topic).topic_id,
+            "partition_id": partition_id,
+            "leader_epoch": partition.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+            "new_isr": tuple((b, self.epochs.get(b, -1)) for b in isr),
+        }
+        return IsrProposal(**{**fields, **changes})
+
+    def propose(self, isr, topic="t", partition_id=0, *, sender=None, **changes):
+        """Have the leader propose an ISR; its answer."""
+        sender = self.partition(topic, partition_id).leader if sender is None else sender
+        proposals = (self.proposal(isr, topic, partition_id, **changes),)
+        reply = self.ask(
+            AlterPartition(broker_id=sender, broker_epoch=self.epochs[sender], proposals=proposals)
+        )
+        return reply[0] if isinstance(reply, tuple) else reply
+
+    def reassign(self, replicas, topic="t", partition_id=0, **fields):
+        """Begin (or with None cancel) a reassignment; the answer for that partition."""
+        wanted = Reassignment(
+            topic=topic,
+            partition_id=partition_id,
+            replicas=None if replicas is None else tuple(replicas),
+        )
+        return self.ask(AlterReassignments(reassignments=(wanted,), **fields))[0]
+
+    def delete(self, name):
+        return self.ask(DeleteTopics(topics=(TopicReference(name=name),)))[0]
+
+    def commit(self, *records):
+        """Records that no request leads to."""
+        delta = Delta(self.image)
+        delta.replay_all(records)
+        image = delta.apply(end_offset=self.image.end_offset + len(records), epoch=1)
+        self.records += records
+        self.controller.speculative = image
+        self.controller.note_committed(image)
+
+    def commit_decided(self, *records):
+        """As `commit`, by way of what the controller adds to any decision."""
+        self.commit(*with_elr_cleared(self.image, records))

@@ -1,0 +1,83 @@
+"""DescribeTopicPartitions (75, KIP-966). Served: v0.
+
+Topics come in the order of their names, at most 2,000 partitions an answer; the cursor says where
+the next one goes on. Like Metadata it tells what this broker knows. Missing: authorized operations
+(always the "not asked" value), as there are no ACLs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.api.metadata import offline_replicas
+from broker.context import RequestContext
+from broker.topic_names import name_refusal
+from metadata.image import ClusterImage, PartitionImage, TopicImage
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=75, name="describe_topic_partitions", min_version=0, max_version=0, first_flexible=0)
+
+PARTITIONS_PER_ANSWER_MAX = 2_000
+"""Kafka's max.request.partition.size.limit."""
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    image = context.services.image()
+    cursor = request.cursor
+    first_name, first_id = "", 0
+    if cursor is not None:
+        first_name, first_id = cursor.topic_name, max(cursor.partition_index, 0)
+    names = {topic.name for topic in request.topics} or set(image.topic_ids)
+    left = min(max(request.response_partition_limit, 1), PARTITIONS_PER_ANSWER_MAX)
+    topics: list[dict[str, Any]] = []
+    next_cursor = None
+    for name in sorted(n for n in names if n >= first_name):
+        topic = image.topic(name)
+        if topic is None:
+            # All topics being asked for, the cursor's own may have been deleted meanwhile.
+            if request.topics:
+                topics.append(_failed(name))
+            continue
+        start = first_id if name == first_name else 0
+        if left == 0:
+            next_cursor = {"topic_name": name, "partition_index": start}
+            break
+        ids = sorted(i for i in topic.partitions if i >= start)
+        topics.append(_topic(image, topic, ids[:left]))
+        if len(ids) > left:
+            next_cursor = {"topic_name": name, "partition_index": ids[left]}
+            break
+        left -= len(ids)
+    return {"topics": topics, "next_cursor": next_cursor}
+
+
+def _failed(name: str) -> dict[str, Any]:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name_refusal(name) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return {"error_code": error, "name": name, "topic_id": None, "partitions": ()}
+
+
+def _topic(image: ClusterImage, topic: TopicImage, ids: list[int]) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [_partition(image, i, topic.partitions[i]) for i in ids],
+    }
+
+
+def _partition(image: ClusterImage, partition_id: int, partition: PartitionImage) -> dict[str, Any]:
+    is_led = partition.has_leader
+    return {
+        "error_code": ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": partition_id,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "eligible_leader_replicas": partition.elr,
+        "last_known_elr": partition.last_known_elr,
+        "offline_replicas": offline_replicas(image, partition),
+    }

@@ -1,0 +1,45 @@
+"""ListPartitionReassignments (46, KIP-455). Served: v0. Answered by the controller, so that what
+was just begun through another broker is in it. Partitions that are not being reassigned, or are
+unknown, are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from metadata.requests import ListReassignments
+from runtime.errors import ErrorCode, Rejected
+from wire.kio_codec import milliseconds
+from wire.versions import Api
+
+API = Api(
+    key=46, name="list_partition_reassignments", min_version=0, max_version=0, first_flexible=0
+)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    partitions = None
+    if request.topics is not None:
+        partitions = tuple(
+            (topic.name, partition_id)
+            for topic in request.topics
+            for partition_id in topic.partition_indexes
+        )
+    reply = await context.services.controller.partitions.list_reassignments(
+        ListReassignments(partitions=partitions), max(milliseconds(request.timeout), 0)
+    )
+    if isinstance(reply, Rejected):
+        return {"error_code": reply.code, "error_message": reply.message, "topics": []}
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for ongoing in reply:
+        by_topic.setdefault(ongoing.topic, []).append(
+            {
+                "partition_index": ongoing.partition_id,
+                "replicas": ongoing.replicas,
+                "adding_replicas": ongoing.adding_replicas,
+                "removing_replicas": ongoing.removing_replicas,
+            }
+        )
+    topics = [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
+    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": topics}

@@ -1,0 +1,233 @@
+"""What `kvorum partitions` asks of a cluster, through a broker or through a controller.
+
+The same plain values either way, as in `backends`. A refusal of a whole request ends the command;
+what happened to each item is in its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from kvorum.cli.backend_controller import ControllerBackend
+from kvorum.cli.backends import Backend, KafkaBackend, Row, check
+from kvorum.rpc.partitions_pb2_grpc import PartitionsStub
+from runtime.errors import ErrorCode
+
+ITEMS_PER_REQUEST_MAX = 5_000
+"""Partitions in one request; half of what a controller takes."""
+
+Target = tuple[str, int]
+Assignments = tuple[tuple[int, ...], ...]
+PREFERRED, UNCLEAN = 0, 1
+
+
+class PartitionBackend(Protocol):
+    """Rows of outcomes have topic, partition, error (a name, NONE if it was done), message."""
+
+    def add(
+        self, topic: str, count: int, assignments: Assignments | None, *, validate_only: bool
+    ) -> None:
+        """Raises CommandFailed with the cluster's reason."""
+
+    def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
+        """None in place of replicas cancels."""
+
+    def reassignments(self) -> list[Row]:
+        """topic, partition, replicas, adding_replicas, removing_replicas."""
+
+    def elect(self, targets: Sequence[Target] | None, election: int) -> list[Row]:
+        """targets None: all partitions."""
+
+
+def partitions_of(backend: Backend) -> PartitionBackend:
+    """The same cluster, asked about partitions."""
+    if isinstance(backend, ControllerBackend):
+        return _ThroughController(backend)
+    if isinstance(backend, KafkaBackend):
+        return _ThroughBroker(backend)
+    raise TypeError(f"no partitions through a {type(backend).__name__}")
+
+
+class _ThroughBroker:
+    """Works against Apache Kafka as well."""
+
+    def __init__(self, backend: KafkaBackend) -> None:
+        self._call = backend.connection.call
+        self._timeout_ms = backend.timeout_ms
+
+    def add(
+        self, topic: str, count: int, assignments: Assignments | None, *, validate_only: bool
+    ) -> None:
+        rows = None
+        if assignments is not None:
+            rows = [{"broker_ids": replicas} for replicas in assignments]
+        values = {
+            "topics": [{"name": topic, "count": count, "assignments": rows}],
+            "timeout": self._timeout_ms,
+            "validate_only": validate_only,
+        }
+        reply = self._call("create_partitions", 37, 3, values, flexible=True)
+        check(reply.results[0].error_code, reply.results[0].error_message, f"topic {topic}")
+
+    def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
+        rows: list[Row] = []
+        for chunk in _chunks(wanted):
+            by_topic: dict[str, list[Row]] = {}
+            for topic, partition, replicas in chunk:
+                by_topic.setdefault(topic, []).append(
+                    {"partition_index": partition, "replicas": replicas}
+                )
+            values = {
+                "timeout": self._timeout_ms,
+                "topics": [{"name": n, "partitions": p} for n, p in by_topic.items()],
+            }
+            reply = self._call("alter_partition_reassignments", 45, 0, values, flexible=True)
+            check(reply.error_code, reply.error_message, "reassign partitions")
+            rows += [
+                _outcome(topic.name, p.partition_index, p.error_code, p.error_message)
+                for topic in reply.responses
+                for p in topic.partitions
+            ]
+        return rows
+
+    def reassignments(self) -> list[Row]:
+        values = {"timeout": self._timeout_ms, "topics": None}
+        reply = self._call("list_partition_reassignments", 46, 0, values, flexible=True)
+        check(reply.error_code, reply.error_message, "list reassignments")
+        return [
+            {
+                "topic": topic.name,
+                "partition": p.partition_index,
+                "replicas": list(p.replicas),
+                "adding_replicas": list(p.adding_replicas),
+                "removing_replicas": list(p.removing_replicas),
+            }
+            for topic in reply.topics
+            for p in topic.partitions
+        ]
+
+    def elect(self, targets: Sequence[Target] | None, election: int) -> list[Row]:
+        topics = None
+        if targets is not None:
+            by_topic: dict[str, list[int]] = {}
+            for topic, partition in targets:
+                by_topic.setdefault(topic, []).append(partition)
+            topics = [{"topic": n, "partitions": ids} for n, ids in by_topic.items()]
+        values = {
+            "election_type": election,
+            "topic_partitions": topics,
+            "timeout": self._timeout_ms,
+        }
+        reply = self._call("elect_leaders", 43, 2, values, flexible=True)
+        check(reply.error_code, None, "elect leaders")
+        return [
+            _outcome(result.topic, p.partition_id, p.error_code, p.error_message)
+            for result in reply.replica_election_results
+            for p in result.partition_result
+        ]
+
+
+class _ThroughController:
+    def __init__(self, backend: ControllerBackend) -> None:
+        self._client = backend.client
+
+    def add(
+        self, topic: str, count: int, assignments: Assignments | None, *, validate_only: bool
+    ) -> None:
+        from metadata.partitions_codec import decode_grown, encode_create_partitions
+        from metadata.requests import CreatePartitions, MorePartitions
+
+        wanted = MorePartitions(name=topic, count=count, assignments=assignments)
+        message = encode_create_partitions(
+            CreatePartitions(topics=(wanted,), validate_only=validate_only)
+        )
+        reply = self._client.call(
+            lambda channel, timeout: PartitionsStub(channel).CreatePartitions(
+                message, timeout=timeout
+            ),
+            on_channel=True,
+        )
+        check(reply.status.code, reply.status.message, f"topic {topic}")
+        grown = decode_grown(reply.topics)[0]
+        check(grown.error, grown.message, f"topic {topic}")
+
+    def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
+        from metadata.partitions_codec import decode_reassigned, encode_alter_reassignments
+        from metadata.requests import AlterReassignments, Reassignment
+
+        rows: list[Row] = []
+        for chunk in _chunks(wanted):
+            message = encode_alter_reassignments(
+                AlterReassignments(
+                    reassignments=tuple(
+                        Reassignment(topic=topic, partition_id=partition, replicas=replicas)
+                        for topic, partition, replicas in chunk
+                    )
+                )
+            )
+            rows += self._reassign_chunk(message, decode_reassigned)
+        return rows
+
+    def _reassign_chunk(self, message: Any, decode: Any) -> list[Row]:
+        reply = self._client.call(
+            lambda channel, timeout: PartitionsStub(channel).AlterReassignments(
+                message, timeout=timeout
+            ),
+            on_channel=True,
+        )
+        check(reply.status.code, reply.status.message, "reassign partitions")
+        return [
+            _outcome(p.topic, p.partition_id, p.error, p.message) for p in decode(reply.partitions)
+        ]
+
+    def reassignments(self) -> list[Row]:
+        from metadata.partitions_codec import decode_ongoing, encode_list_reassignments
+        from metadata.requests import ListReassignments
+
+        message = encode_list_reassignments(ListReassignments())
+        reply = self._client.call(
+            lambda channel, timeout: PartitionsStub(channel).ListReassignments(
+                message, timeout=timeout
+            ),
+            on_channel=True,
+        )
+        check(reply.status.code, reply.status.message, "list reassignments")
+        return [
+            {
+                "topic": ongoing.topic,
+                "partition": ongoing.partition_id,
+                "replicas": list(ongoing.replicas),
+                "adding_replicas": list(ongoing.adding_replicas),
+                "removing_replicas": list(ongoing.removing_replicas),
+            }
+            for ongoing in decode_ongoing(reply.reassignments)
+        ]
+
+    def elect(self, targets: Sequence[Target] | None, election: int) -> list[Row]:
+        from metadata.codec import decode_elected, encode_elect_leaders
+        from metadata.requests import ElectionType, ElectLeaders
+
+        message = encode_elect_leaders(
+            ElectLeaders(partitions=tuple(targets or ()), election=ElectionType(election))
+        )
+        reply = self._client.call(lambda stub, timeout: stub.ElectLeaders(message, timeout=timeout))
+        check(reply.status.code, reply.status.message, "elect leaders")
+        return [
+            _outcome(e.topic, e.partition_id, e.error, e.message)
+            for e in decode_elected(reply.leaders)
+        ]
+
+
+def _chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), ITEMS_PER_REQUEST_MAX):
+        yield items[start : start + ITEMS_PER_REQUEST_MAX]
+
+
+def _outcome(topic: str, partition: int, code: int, message: str | None) -> Row:
+    return {
+        "topic": topic,
+        "partition": partition,
+        "error": ErrorCode(code).name,
+        "message": message or "",
+    }

@@ -1,0 +1,282 @@
+"""`kvorum partitions`: add, elect, reassign."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from kvorum.cli.common import CommandFailed, cluster_options, show
+
+if TYPE_CHECKING:
+    from kvorum.cli.backends import Backend, Row
+    from kvorum.cli.partition_backends import PartitionBackend
+    from kvorum.cli.reassignment_file import Assignment
+
+_OUTCOME = ["topic", "partition", "error", "message"]
+_ONGOING = ["topic", "partition", "replicas", "adding_replicas", "removing_replicas"]
+_VERIFIED = ["topic", "partition", "state", "replicas", "target"]
+
+
+@click.group()
+def partitions() -> None:
+    """Add partitions, elect leaders, move replicas."""
+
+
+@partitions.command()
+@click.argument("topic")
+@click.option(
+    "--partitions",
+    "count",
+    type=click.IntRange(min=1),
+    required=True,
+    help="How many partitions the topic shall have in all.",
+)
+@click.option(
+    "--assignment",
+    metavar="ID:ID,ID:ID",
+    help="Replicas of each new partition; else the controller places them.",
+)
+@click.option("--validate-only", is_flag=True, help="Say whether it could be done.")
+@cluster_options
+def add(
+    topic: str, count: int, assignment: str | None, validate_only: bool, **options: Any
+) -> None:
+    """Give TOPIC more partitions; those that there are stay as they are."""
+    assignments = _assignments(assignment)
+    _, asked = _open(options)
+    asked.add(topic, count, assignments, validate_only=validate_only)
+    show(options["output"], {"topic": topic, "partitions": count, "validate_only": validate_only})
+
+
+@partitions.command()
+@click.argument("targets", nargs=-1, metavar="[TOPIC|TOPIC:PARTITION]...")
+@click.option("--all", "is_all", is_flag=True, help="All partitions of the cluster.")
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Where no replica in sync is left take one that is not: committed records may be lost.",
+)
+@cluster_options
+def elect(targets: tuple[str, ...], is_all: bool, unclean: bool, **options: Any) -> None:
+    """Give leadership to the preferred replica, the first of each partition's list."""
+    from kvorum.cli.partition_backends import PREFERRED, UNCLEAN
+
+    if is_all == bool(targets):
+        raise click.UsageError("name topics or partitions, or give --all")
+    backend, asked = _open(options)
+    chosen = None if is_all else _targets(backend, targets)
+    rows = asked.elect(chosen, UNCLEAN if unclean else PREFERRED)
+    show(options["output"], rows, _OUTCOME)
+    _fail_on_errors(rows, "not elected", besides=("ELECTION_NOT_NEEDED",))
+
+
+@partitions.command()
+@click.argument("file", type=click.File("r"), required=False)
+@click.option("--generate", "action", flag_value="generate", help="Propose; FILE names topics.")
+@click.option("--execute", "action", flag_value="execute", help="Begin what FILE says.")
+@click.option("--verify", "action", flag_value="verify", help="How far FILE has come.")
+@click.option("--cancel", "action", flag_value="cancel", help="Give up what FILE began.")
+@click.option("--list", "action", flag_value="list", help="What is under way; needs no FILE.")
+@click.option("--broker-list", metavar="ID,ID", help="For --generate: the brokers to use.")
+@click.option("--disable-rack-aware", is_flag=True, help="For --generate: forget the racks.")
+@click.option(
+    "--additional", is_flag=True, help="For --execute: although others are under way already."
+)
+@cluster_options
+def reassign(
+    file: TextIO | None,
+    action: str | None,
+    broker_list: str | None,
+    disable_rack_aware: bool,
+    additional: bool,
+    **options: Any,
+) -> None:
+    """Move partitions to other brokers, by a FILE of kafka-reassign-partitions (- is stdin)."""
+    if action is None:
+        raise click.UsageError("give one of --generate, --execute, --verify, --cancel, --list")
+    if (file is None) != (action == "list"):
+        raise click.UsageError(f"--{action} {'takes no' if action == 'list' else 'needs a'} FILE")
+    if (broker_list is None) == (action == "generate"):
+        raise click.UsageError("--generate needs --broker-list, and nothing else takes it")
+    chosen = [] if broker_list is None else _broker_ids(broker_list)
+    text = file.read() if file is not None else ""
+    backend, asked = _open(options)
+    output = options["output"]
+    match action:
+        case "list":
+            show(output, asked.reassignments(), _ONGOING)
+        case "generate":
+            _generate(output, backend, asked, text, chosen, with_racks=not disable_rack_aware)
+        case "execute":
+            _execute(output, backend, asked, text, is_additional=additional)
+        case "verify":
+            _verify(output, backend, asked, text)
+        case _:
+            _cancel(output, asked, text)
+
+
+def _generate(
+    output: str,
+    backend: Backend,
+    asked: PartitionBackend,
+    text: str,
+    chosen: list[int],
+    *,
+    with_racks: bool,
+) -> None:
+    import random
+
+    from kvorum.cli.reassignment_file import generate, read_topics, write_assignment
+    from metadata.placement import UsableBroker
+
+    current = _current(backend, asked, read_topics(text))
+    known = {row["broker_id"]: row for row in backend.brokers()}
+    unknown = [broker_id for broker_id in chosen if broker_id not in known]
+    if unknown:
+        raise CommandFailed(f"brokers {unknown} of --broker-list are not registered")
+    usable = [
+        UsableBroker(i, known[i]["rack"] if with_racks else None, not known[i]["is_fenced"])
+        for i in chosen
+    ]
+    proposed = generate(current, usable, random.Random())
+    if output == "json":
+        rows = {"current": current, "proposed": proposed}
+        show(output, {name: json.loads(write_assignment(a)) for name, a in rows.items()})
+        return
+    click.echo(f"Current partition replica assignment\n{write_assignment(current)}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{write_assignment(proposed)}")
+
+
+def _execute(
+    output: str, backend: Backend, asked: PartitionBackend, text: str, *, is_additional: bool
+) -> None:
+    from kvorum.cli.reassignment_file import read_assignment, write_assignment
+
+    wanted = read_assignment(text)
+    ongoing = asked.reassignments()
+    if ongoing and not is_additional:
+        raise CommandFailed(
+            f"{len(ongoing)} reassignments are under way; wait for them, cancel them, "
+            "or give --additional"
+        )
+    current = _current(backend, asked, list(dict.fromkeys(topic for topic, _ in wanted)))
+    before = write_assignment({key: current[key] for key in wanted if key in current})
+    rows = asked.reassign([(topic, i, replicas) for (topic, i), replicas in wanted.items()])
+    if output == "json":
+        show(output, {"before": json.loads(before), "partitions": rows})
+    else:
+        click.echo(f"Current partition replica assignment\n{before}\n")
+        click.echo("Save this to use as the FILE of a move back.\n")
+        show(output, rows, _OUTCOME)
+    _fail_on_errors(rows, "not begun")
+
+
+def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -> None:
+    from kvorum.cli.reassignment_file import read_assignment
+
+    wanted = read_assignment(text)
+    ongoing = {(row["topic"], row["partition"]) for row in asked.reassignments()}
+    # Asked after the list: what had ended by then shows its end here.
+    found = _replicas(backend, list(dict.fromkeys(topic for topic, _ in wanted)))
+    rows = []
+    for (topic, partition), target in sorted(wanted.items()):
+        replicas = found.get((topic, partition))
+        state = "failed"
+        if replicas == target and (topic, partition) not in ongoing:
+            state = "complete"
+        elif (topic, partition) in ongoing:
+            state = "in progress"
+        rows.append(
+            {
+                "topic": topic,
+                "partition": partition,
+                "state": state,
+                "replicas": None if replicas is None else list(replicas),
+                "target": list(target),
+            }
+        )
+    show(output, rows, _VERIFIED)
+    failed = [f"{row['topic']}-{row['partition']}" for row in rows if row["state"] == "failed"]
+    if failed:
+        raise CommandFailed(f"not moving, and not where FILE says: {', '.join(failed)}")
+
+
+def _cancel(output: str, asked: PartitionBackend, text: str) -> None:
+    from kvorum.cli.reassignment_file import read_assignment
+
+    ongoing = {(row["topic"], row["partition"]) for row in asked.reassignments()}
+    wanted = [key for key in read_assignment(text) if key in ongoing]
+    rows = asked.reassign([(topic, partition, None) for topic, partition in wanted])
+    show(output, rows, _OUTCOME)
+    _fail_on_errors(rows, "not cancelled", besides=("NO_REASSIGNMENT_IN_PROGRESS",))
+
+
+def _open(options: dict[str, Any]) -> tuple[Backend, PartitionBackend]:
+    from kvorum.cli.backends import open_backend
+    from kvorum.cli.partition_backends import partitions_of
+
+    backend = open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    return backend, partitions_of(backend)
+
+
+def _replicas(backend: Backend, topics: list[str]) -> Assignment:
+    return {
+        (topic["topic"], partition["partition"]): tuple(partition["replicas"])
+        for topic in backend.topics(topics)
+        for partition in topic["partitions"]
+    }
+
+
+def _current(backend: Backend, asked: PartitionBackend, topics: list[str]) -> Assignment:
+    """Where the partitions are; those being moved, where they were before."""
+    adding = {
+        (row["topic"], row["partition"]): row["adding_replicas"] for row in asked.reassignments()
+    }
+    return {
+        key: tuple(r for r in replicas if r not in adding.get(key, ()))
+        for key, replicas in _replicas(backend, topics).items()
+    }
+
+
+def _targets(backend: Backend, texts: Sequence[str]) -> list[tuple[str, int]]:
+    chosen: list[tuple[str, int]] = []
+    for text in texts:
+        topic, separator, number = text.rpartition(":")
+        if not separator:
+            chosen += sorted(_replicas(backend, [text]))
+        elif topic and number.isdigit():
+            chosen.append((topic, int(number)))
+        else:
+            raise click.UsageError(f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
+    return list(dict.fromkeys(chosen))
+
+
+def _assignments(text: str | None) -> tuple[tuple[int, ...], ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(tuple(int(i) for i in part.split(":")) for part in text.split(","))
+    except ValueError:
+        raise click.UsageError(f"--assignment {text!r} is not ID:ID,ID:ID") from None
+
+
+def _broker_ids(text: str) -> list[int]:
+    try:
+        return list(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise click.UsageError(f"--broker-list {text!r} is not ID,ID") from None
+
+
+def _fail_on_errors(rows: list[Row], what: str, besides: tuple[str, ...] = ()) -> None:
+    failed = [
+        f"{row['topic']}-{row['partition']}"
+        for row in rows
+        if row["error"] not in ("NONE", *besides)
+    ]
+    if failed:
+        raise CommandFailed(f"{what}: {', '.join(failed)}")

@@ -1,0 +1,116 @@
+"""The files of kafka-reassign-partitions: read, checked, written. Pure.
+
+Two shapes, both of version 1: `{"topics": [{"topic": "t"}]}` names topics to move, and
+`{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}` says where to.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvorum.cli.common import CommandFailed
+from metadata.placement import UsableBroker, place
+from runtime.errors import Rejected
+
+Assignment = dict[tuple[str, int], tuple[int, ...]]
+"""Replicas by (topic, partition)."""
+
+
+def read_topics(text: str) -> list[str]:
+    """The topics to move. Raises CommandFailed with what is wrong."""
+    rows = _rows(text, "topics")
+    names = [row.get("topic") if isinstance(row, Mapping) else None for row in rows]
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise CommandFailed('each of "topics" must be {"topic": NAME}')
+        if names.count(name) > 1:
+            raise CommandFailed(f"topic {name!r} stands twice in the file")
+    return [str(name) for name in names]
+
+
+def read_assignment(text: str) -> Assignment:
+    """Where to move partitions. Raises CommandFailed with what is wrong."""
+    found: Assignment = {}
+    for row in _rows(text, "partitions"):
+        key, replicas = _partition(row)
+        name = f"{key[0]}-{key[1]}"
+        if key in found:
+            raise CommandFailed(f"partition {name} stands twice in the file")
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise CommandFailed(f"the replicas {list(replicas)} of {name} are none or repeat")
+        if any(place != "any" for place in row.get("log_dirs") or ()):
+            raise CommandFailed(
+                f"log_dirs of {name}: a broker has one data directory, only 'any' is served"
+            )
+        found[key] = replicas
+    return found
+
+
+def write_assignment(assignment: Assignment) -> str:
+    """As kafka-reassign-partitions prints it, on one line."""
+    rows = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "replicas": list(replicas),
+            "log_dirs": ["any"] * len(replicas),
+        }
+        for (topic, partition), replicas in sorted(assignment.items())
+    ]
+    return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
+
+
+def generate(
+    current: Assignment, brokers: Sequence[UsableBroker], rng: random.Random
+) -> Assignment:
+    """All partitions placed anew on these brokers, each topic with the factor it has.
+
+    Raises CommandFailed when the brokers are too few.
+    """
+    proposed: Assignment = {}
+    for topic in dict.fromkeys(name for name, _ in sorted(current)):
+        ids = sorted(partition for name, partition in current if name == topic)
+        factor = len(current[topic, ids[0]])
+        placed = place(brokers, partition_count=len(ids), replication_factor=factor, rng=rng)
+        if isinstance(placed, Rejected):
+            raise CommandFailed(f"topic {topic}: {placed.message}")
+        proposed.update(
+            ((topic, partition), replicas) for partition, replicas in zip(ids, placed, strict=True)
+        )
+    return proposed
+
+
+def _rows(text: str, key: str) -> list[Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CommandFailed(f"the file is not JSON: {error}") from error
+    rows = document.get(key) if isinstance(document, Mapping) else None
+    if not isinstance(rows, list) or not rows:
+        raise CommandFailed(f'the file needs a list "{key}" that is not empty')
+    if document.get("version", 1) != 1:
+        raise CommandFailed(f"the file has version {document['version']}; only 1 is known")
+    return rows
+
+
+def _partition(row: Any) -> tuple[tuple[str, int], tuple[int, ...]]:
+    if isinstance(row, Mapping):
+        topic, partition, replicas = row.get("topic"), row.get("partition"), row.get("replicas")
+        if (
+            isinstance(topic, str)
+            and _is_int(partition)
+            and isinstance(replicas, list)
+            and all(_is_int(replica) for replica in replicas)
+        ):
+            return (topic, int(str(partition))), tuple(replicas)
+    raise CommandFailed(
+        f"{json.dumps(row)} is not "
+        '{"topic": NAME, "partition": NUMBER, "replicas": [BROKER ID, ...]}'
+    )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,92 @@
+"""Who may be elected, and on which terms a topic's elections are held.
+
+A topic's own config comes first, then the cluster's dynamic default in the image. For unclean
+elections the controllers' own property stands last. For min.insync.replicas it does not: an
+eligible leader replica is only worth its name if the leader stops its high watermark at the very
+number that the controller goes by, and only what is in the metadata log is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from metadata.image import ClusterImage
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+MIN_ISR_DEFAULT = 1
+_MINIMUM_MAX = (1 << 15) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What an election of one topic's partitions goes by.
+
+    active: brokers that may lead. min_isr: min.insync.replicas as configured, which may be more
+    than a partition has replicas.
+    """
+
+    active: Set[int]
+    min_isr: int = MIN_ISR_DEFAULT
+    is_unclean_allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electorate:
+    """The brokers that may lead, and what holds for topics that say nothing themselves."""
+
+    active: frozenset[int]
+    is_unclean_default: bool = False
+
+    def terms(self, image: ClusterImage, topic: str) -> Terms:
+        """The terms of the topic of this name."""
+        return Terms(
+            active=self.active,
+            min_isr=min_isr_of(image, topic),
+            is_unclean_allowed=_is_unclean_allowed(image, topic, self.is_unclean_default),
+        )
+
+
+def electorate(
+    image: ClusterImage,
+    *,
+    is_unclean_default: bool = False,
+    joining: int | None = None,
+    leaving: int | None = None,
+) -> Electorate:
+    """The electorate as the image has it, with one broker more or less."""
+    active = set(image.active_broker_ids())
+    if joining is not None:
+        active.add(joining)
+    active.discard(-1 if leaving is None else leaving)
+    return Electorate(active=frozenset(active), is_unclean_default=is_unclean_default)
+
+
+def min_isr_of(image: ClusterImage, topic: str) -> int:
+    """min.insync.replicas of a topic; 1, which switches its ELR off, if the image has none."""
+    text = image.topic_configs(topic).get(MIN_INSYNC_REPLICAS)
+    if text is not None:
+        return _minimum(text)
+    # A broker's own dynamic value beats the default there; the least that a leader may go by is
+    # all that every leader keeps.
+    return min(
+        _minimum(image.default_config(MIN_INSYNC_REPLICAS)),
+        *(
+            _minimum(configs[MIN_INSYNC_REPLICAS])
+            for broker_id in image.brokers
+            if MIN_INSYNC_REPLICAS in (configs := image.broker_configs(broker_id))
+        ),
+        _MINIMUM_MAX,
+    )
+
+
+def _minimum(text: str | None) -> int:
+    return int(text) if text is not None and text.isdigit() else MIN_ISR_DEFAULT
+
+
+def _is_unclean_allowed(image: ClusterImage, topic: str, default: bool) -> bool:
+    text = image.topic_configs(topic).get(UNCLEAN_ELECTION)
+    if text is None:
+        text = image.default_config(UNCLEAN_ELECTION)
+    return default if text is None else text == "true"
