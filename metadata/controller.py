@@ -33,7 +33,7 @@ from metadata.decide.reassignment import alter_reassignments, list_reassignments
 from metadata.decide.topics import create_topics, delete_topics
 from metadata.decide.unregister import unregister
 from metadata.delta import Delta
-from metadata.features import SUPPORTED, FeatureRange
+from metadata.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import Record
 from metadata.requests import (
@@ -172,6 +172,11 @@ class Controller:
             },
             now_ms,
         )
+
+    @property
+    def metadata_version(self) -> int:
+        """The level in force once what has been decided is committed."""
+        return level_of(self._active_image().features, METADATA_VERSION)
 
     def begin(self) -> tuple[Record, ...]:
         """Records of a new cluster, right behind the claim: its feature levels."""

@@ -266,8 +266,9 @@ class ControllerLoop:
         return decision.reply
 
     def _append(self, records: Sequence[Record]) -> None:
+        level = self.controller.metadata_version
         for start in range(0, len(records), RECORDS_PER_BATCH_MAX):
-            values = encode_records(records[start : start + RECORDS_PER_BATCH_MAX])
+            values = encode_records(records[start : start + RECORDS_PER_BATCH_MAX], level)
             batch = build_batch([(None, value) for value in values], timestamp_ms=wall_ms())
             self.node.propose(batch, len(values))
         if records:

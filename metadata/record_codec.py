@@ -13,30 +13,36 @@ from typing import Any
 
 import msgpack
 
-from metadata.features import FeatureRange
+from metadata.features import REASSIGNMENT_LEVEL, RELEASES, FeatureRange
 from metadata.records import (
     RECORD_CLASSES,
     Endpoint,
+    Partition,
+    PartitionChange,
     Record,
     RegisterBroker,
     RegisterController,
 )
-from runtime.errors import KvorumError
+from runtime.errors import InvariantViolated, KvorumError
+
+LATEST = max(RELEASES)
 
 
 class UnreadableRecord(KvorumError):
     """A record that this build cannot read; the message says which and what to do."""
 
 
-def encode_record(record: Record) -> bytes:
-    """The bytes of one record value."""
-    encoded: bytes = _PACK(_ENCODERS[type(record)](record))
+def encode_record(record: Record, metadata_version: int = LATEST) -> bytes:
+    """The bytes of one record value, in the version that a level of metadata.version allows."""
+    encoders = _ENCODERS if metadata_version >= REASSIGNMENT_LEVEL else _OLD_ENCODERS
+    encoded: bytes = _PACK(encoders[type(record)](record))
     return encoded
 
 
-def encode_records(records: Iterable[Record]) -> list[bytes]:
+def encode_records(records: Iterable[Record], metadata_version: int = LATEST) -> list[bytes]:
     """The bytes of each record, in order."""
-    return [_PACK(_ENCODERS[type(record)](record)) for record in records]
+    encoders = _ENCODERS if metadata_version >= REASSIGNMENT_LEVEL else _OLD_ENCODERS
+    return [_PACK(encoders[type(record)](record)) for record in records]
 
 
 def decode_record(value: bytes | memoryview) -> Record:
@@ -127,6 +133,20 @@ def _encode_register_controller(record: RegisterController) -> tuple[Any, ...]:
     )
 
 
+def _old_encoder(record_class: type[Record], field_count: int) -> Callable[[Any], tuple[Any, ...]]:
+    """Of version 0, which has the first field_count fields; the others must say nothing."""
+    encode_all = _ENCODERS[record_class]
+    silence = tuple(field.default for field in dataclasses.fields(record_class)[field_count:])
+
+    def encode(record: Any) -> tuple[Any, ...]:
+        values = encode_all(record)
+        if values[2 + field_count :] != silence:
+            raise InvariantViolated(f"version 0 of {record_class.__name__} cannot say {record}")
+        return (record.TYPE, 0, *values[2 : 2 + field_count])
+
+    return encode
+
+
 def _plain_encoder(record_class: type[Record]) -> Callable[[Any], tuple[Any, ...]]:
     names = [field.name for field in dataclasses.fields(record_class)]
     head = (record_class.TYPE, record_class.VERSION)
@@ -144,3 +164,9 @@ _ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 }
 _ENCODERS[RegisterBroker] = _encode_register_broker
 _ENCODERS[RegisterController] = _encode_register_controller
+#: Below REASSIGNMENT_LEVEL of metadata.version.
+_OLD_ENCODERS = {
+    **_ENCODERS,
+    Partition: _old_encoder(Partition, 7),
+    PartitionChange: _old_encoder(PartitionChange, 5),
+}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgpack
 
 from metadata.delta import Delta
+from metadata.features import METADATA_VERSION, level_of
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.record_codec import UnreadableRecord, decode_record, encode_record
 from metadata.records import (
@@ -117,8 +118,9 @@ def last_timestamp_ms(data: bytes) -> int:
 def payloads_of(image: ClusterImage) -> Iterator[bytes]:
     """Data frames: msgpack arrays of encoded records, RECORDS_PER_FRAME each."""
     frame: list[bytes] = []
+    level = level_of(image.features, METADATA_VERSION)
     for record in records_of(image):
-        frame.append(encode_record(record))
+        frame.append(encode_record(record, level))
         if len(frame) == RECORDS_PER_FRAME:
             yield msgpack.packb(frame)
             frame = []

@@ -11,6 +11,12 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
+from metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    METADATA_VERSION,
+    REASSIGNMENT_LEVEL,
+    level_of,
+)
 from metadata.image import ClusterImage
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
@@ -24,12 +30,15 @@ class Terms:
     """What an election of one topic's partitions goes by.
 
     active: brokers that may lead. min_isr: min.insync.replicas as configured, which may be more
-    than a partition has replicas.
+    than a partition has replicas. has_elr, has_recovery_state: whether the feature levels have
+    words for eligible leader replicas and for a leader that recovers.
     """
 
     active: Set[int]
     min_isr: int = MIN_ISR_DEFAULT
     is_unclean_allowed: bool = False
+    has_elr: bool = True
+    has_recovery_state: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,8 @@ class Electorate:
             active=self.active,
             min_isr=min_isr_of(image, topic),
             is_unclean_allowed=_is_unclean_allowed(image, topic, self.is_unclean_default),
+            has_elr=level_of(image.features, ELIGIBLE_LEADER_REPLICAS) > 0,
+            has_recovery_state=level_of(image.features, METADATA_VERSION) >= REASSIGNMENT_LEVEL,
         )
 
 

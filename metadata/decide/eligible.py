@@ -30,6 +30,15 @@ def with_elr_cleared(image: ClusterImage, records: Sequence[Record]) -> tuple[Re
     return (*cleared, *records)
 
 
+def elr_forgotten(image: ClusterImage) -> Iterator[PartitionChange]:
+    """Records that empty what is known of eligible replicas, as the feature is switched off: from
+    then on nobody keeps what they are worth."""
+    for topic in image.topics.values():
+        for partition_id, partition in topic.partitions.items():
+            if partition.elr or partition.last_known_elr:
+                yield PartitionChange(topic.topic_id, partition_id, elr=(), last_known_elr=())
+
+
 def _under(image: ClusterImage, record: Config) -> Iterator[TopicImage]:
     if record.resource_type != RESOURCE_TOPIC:
         # The cluster's default or one broker's own value: no telling which topics go by it.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from metadata.decide import Context, Decision
+from metadata.decide.eligible import elr_forgotten
 from metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
     METADATA_VERSION,
     UNSAID,
     FeatureRange,
@@ -16,7 +18,7 @@ from metadata.features import (
 )
 from metadata.image import ClusterImage
 from metadata.quotas import entity_text
-from metadata.records import FeatureLevel, Record, RegisterController
+from metadata.records import RECOVERED, FeatureLevel, Record, RegisterController
 from metadata.requests import (
     FeatureUpdate,
     RegisterControllerRequest,
@@ -59,7 +61,12 @@ def update_features(
         return Decision((), Rejected(ErrorCode.INVALID_UPDATE_VERSION, broken))
     if request.validate_only or any(one.error is not ErrorCode.NONE for one in outcome):
         return Decision((), tuple(outcome))
-    return Decision(tuple(_changes(image.features, levels)), tuple(outcome))
+    records: list[Record] = []
+    if level_of(image.features, ELIGIBLE_LEADER_REPLICAS) > level_of(
+        levels, ELIGIBLE_LEADER_REPLICAS
+    ):
+        records.extend(elr_forgotten(image))
+    return Decision((*records, *_changes(image.features, levels)), tuple(outcome))
 
 
 def register_controller(
@@ -166,6 +173,15 @@ def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected |
 
 def _lost_at_lowest(image: ClusterImage) -> Iterator[str]:
     """What of the metadata the lowest level of metadata.version cannot say."""
+    for topic in image.topics.values():
+        for partition_id, partition in topic.partitions.items():
+            name = f"{topic.name}-{partition_id}"
+            if partition.is_reassigning:
+                yield f"the reassignment of {name}"
+            if partition.leader_recovery_state != RECOVERED:
+                yield f"the recovery of {name}"
+            if partition.elr or partition.last_known_elr:
+                yield f"the eligible leader replicas of {name}"
     if image.client_quotas:
         entity = min(map(entity_text, image.client_quotas))
         yield f"client quotas, such as those of {entity}"

@@ -89,9 +89,9 @@ def change(key: Key, partition: PartitionImage, wish: Wish, terms: Terms) -> Par
             # A new epoch for the same leader keeps replicas that are out from fetching on.
             new_leader = leader
     recovery = None
-    if outcome.is_unclean or wish.is_recovered:
+    if terms.has_recovery_state and (outcome.is_unclean or wish.is_recovered):
         recovery = RECOVERING if outcome.is_unclean else RECOVERED
-    last_known = _last_known(partition, outcome, shape)
+    last_known = _last_known(partition, outcome, shape) if terms.has_elr else ()
     # Tens of thousands of these are made at once when a broker dies: told by fields what there is
     # nothing of, not by comparing with an empty record.
     fields: tuple[Any, ...] = (
@@ -209,7 +209,7 @@ def _eligible(
     partition: PartitionImage, shape: _Shape, isr: Replicas, wish: Wish, terms: Terms
 ) -> Replicas:
     """The eligible leader replicas beside this ISR, in the order of the replicas."""
-    if len(isr) >= min(terms.min_isr, len(shape.replicas)):
+    if not terms.has_elr or len(isr) >= min(terms.min_isr, len(shape.replicas)):
         return ()
     holders = (set(partition.isr) | set(partition.elr)) - wish.lost
     return tuple(r for r in shape.replicas if r in holders and r not in isr)

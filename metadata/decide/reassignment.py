@@ -15,6 +15,7 @@ from __future__ import annotations
 from metadata.decide import Decision
 from metadata.decide.electorate import Electorate
 from metadata.decide.partition_change import Replicas, Wish, change
+from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from metadata.image import ClusterImage, PartitionImage, TopicImage
 from metadata.records import PartitionChange
 from metadata.requests import (
@@ -35,8 +36,15 @@ REPLICAS_MAX = 1_000
 
 def alter_reassignments(
     image: ClusterImage, request: AlterReassignments, voters: Electorate
-) -> Decision[tuple[ReassignedPartition, ...]]:
+) -> Decision[tuple[ReassignedPartition, ...] | Rejected]:
     """Begin, replace or cancel the reassignment of each partition on its own."""
+    level = level_of(image.features, METADATA_VERSION)
+    if level < REASSIGNMENT_LEVEL:
+        message = (
+            f"reassignments need {METADATA_VERSION} {REASSIGNMENT_LEVEL}, it is {level}; "
+            "upgrade it with `kvorum features upgrade`"
+        )
+        return Decision((), Rejected(ErrorCode.UNSUPPORTED_VERSION, message))
     records: list[PartitionChange] = []
     results: list[ReassignedPartition] = []
     seen: set[tuple[str, int]] = set()

@@ -35,11 +35,13 @@ from metadata.decide.partitions import create_partitions
 from metadata.decide.quotas import alter_client_quotas
 from metadata.decide.reassignment import alter_reassignments, list_reassignments
 from metadata.delta import Delta
+from metadata.features import SUPPORTED
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import (
     BrokerRegistrationChange,
     Config,
     Endpoint,
+    FeatureLevel,
     Partition,
     PartitionChange,
     Record,
@@ -88,6 +90,7 @@ class FakeController:
         self.is_answering = True
         self.refuse_alter_with: ErrorCode | None = None
         self.alter_requests: list[AlterPartition] = []
+        self.commit(*(FeatureLevel(f.name, f.max_level) for f in SUPPORTED))
 
     def commit(self, *records: Record) -> None:
         delta = Delta(self.image)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from metadata.config_requests import AlterClientQuotas, QuotaAlteration, QuotaOperation
 from metadata.delta import Delta
-from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL
+from metadata.features import ELIGIBLE_LEADER_REPLICAS as ELIGIBLE
+from metadata.features import METADATA_VERSION, limited
 from metadata.image import EMPTY_IMAGE
 from metadata.quotas import (
     MATCH_ANY,
@@ -21,7 +22,7 @@ from metadata.quotas import (
     matching,
 )
 from metadata.record_codec import decode_record, encode_record
-from metadata.records import ClientQuota, FeatureLevel
+from metadata.records import ClientQuota
 from metadata.requests import FeatureUpdate, UpdateFeatures, UpdateKind
 from metadata.snapshot_job import records_of
 from metadata.tree import content
@@ -38,13 +39,7 @@ RATE = "producer_byte_rate"
 
 def quota_world():
     """A world at the level of metadata.version that has quotas."""
-    world = World(brokers=())
-    delta = Delta(world.image)
-    delta.replay(FeatureLevel(METADATA_VERSION, REASSIGNMENT_LEVEL))
-    image = delta.apply(end_offset=world.image.end_offset + 1, epoch=1)
-    world.controller.speculative = image
-    world.controller.note_committed(image)
-    return world
+    return World(brokers=())
 
 
 def alter(world, *entries, validate_only=False):
@@ -147,7 +142,7 @@ def test_quotas_survive_their_records_and_a_snapshot():
 
 
 def test_an_older_metadata_version_has_no_quotas():
-    world = World()
+    world = World(brokers=(), supported=limited(26))
     results = alter(world, (ALICE, {RATE: 1.0}), (APP, {RATE: 1.0}))
     assert [r.error for r in results] == [ErrorCode.UNSUPPORTED_VERSION] * 2
     assert "metadata.version 27, it is 26" in results[0].message
@@ -159,14 +154,15 @@ def test_a_downgrade_that_would_lose_quotas_is_refused():
     alter(world, (ALICE, {RATE: 1.0}))
     downgrade = UpdateFeatures(
         updates=(
+            FeatureUpdate(name=ELIGIBLE, max_level=0, kind=UpdateKind.SAFE_DOWNGRADE),
             FeatureUpdate(name=METADATA_VERSION, max_level=26, kind=UpdateKind.SAFE_DOWNGRADE),
         )
     )
-    (refused,) = world.ask(downgrade)
+    _, refused = world.ask(downgrade)
     assert refused.error is ErrorCode.INVALID_UPDATE_VERSION
     assert "client quotas, such as those of user=alice" in refused.message
     alter(world, (ALICE, {RATE: None}))
-    (done,) = world.ask(downgrade)
+    _, done = world.ask(downgrade)
     assert done.error is ErrorCode.NONE
     assert world.image.features[METADATA_VERSION] == 26
 

@@ -7,6 +7,7 @@ import random
 from metadata.controller import Controller, ControllerConfig
 from metadata.decide.eligible import with_elr_cleared
 from metadata.delta import Delta
+from metadata.features import SUPPORTED
 from metadata.records import Endpoint
 from metadata.requests import (
     AlterPartition,
@@ -27,13 +28,17 @@ CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
 class World:
     """An active controller whose decisions are committed at once."""
 
-    def __init__(self, brokers=(101, 102, 103), *, seed=0, config=None):
+    def __init__(self, brokers=(101, 102, 103), *, seed=0, config=None, supported=SUPPORTED):
         self.now_ms = 0
         self.controller = Controller(
-            config or ControllerConfig(), cluster_id=CLUSTER_ID, rng=random.Random(seed)
+            config or ControllerConfig(),
+            cluster_id=CLUSTER_ID,
+            rng=random.Random(seed),
+            supported_features=supported,
         )
         self.controller.claim(1, 0, 0)
-        self.records = []
+        self.records = list(self.controller.begin())
+        self.controller.note_committed(self.controller.speculative)
         self.epochs = {}
         for broker_id in brokers:
             self.join(broker_id)
@@ -55,6 +60,7 @@ class World:
                 cluster_id=cluster_id,
                 incarnation_id=bytes([incarnation]) * 16,
                 endpoints=(Endpoint("PLAINTEXT", "localhost", 9000 + broker_id),),
+                features=SUPPORTED,
                 **fields,
             )
         )
