@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Mutant:
     """`old`, which occurs exactly once in the file at `path`, becomes `new`.
 
-    rule: what the code then no longer does, in words of the protocol.
+    rule: what the code then no longer does, in words of the protocol. tests: folders whose tests
+    must object, or else, has_simulator, the simulator.
     """
 
     name: str
@@ -17,6 +18,8 @@ class Mutant:
     path: str
     old: str
     new: str
+    tests: tuple[str, ...] = ("tests/test_raft", "tests/scripts", "tests/test_snapshots")
+    has_simulator: bool = True
 
     def apply(self, text: str) -> str:
         """The broken file. Raises ValueError if the rule is not where it was."""

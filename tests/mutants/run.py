@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutants.all import MUTANTS
 from tests.mutants.model import Mutant
-from tests.mutants.quorum import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 ALLOWED_S = 60.0
@@ -30,7 +30,6 @@ FOLDERS = (
     *("runtime", "storage", "snapshots", "raft", "wire", "metadata", "broker", "launch"),
     *("chaos", "kvorum", "tests", "docs"),
 )
-TESTS = ("tests/test_raft", "tests/scripts", "tests/test_snapshots")
 SEEDS = 100_000
 _IGNORED = shutil.ignore_patterns("__pycache__", "live", "clients", "*.pyc")
 
@@ -64,10 +63,12 @@ def main(arguments: list[str] | None = None) -> int:
         # One copy first: the tree may be edited while this runs.
         base = Path(folder) / "base"
         _copy_tree(base)
-        clean = _judge(Mutant("none", "nothing is broken", "raft/quorum.py", "", ""), base)
-        if clean.killer:
-            sys.stdout.write(f"the tree without a mutant fails already: {clean.killer}\n")
-            return 1
+        for number, tests in enumerate(sorted({mutant.tests for mutant in chosen})):
+            nothing = Mutant(f"none-{number}", "nothing is broken", "", "", "", tests=tests)
+            clean = _judge(nothing, base)
+            if clean.killer:
+                sys.stdout.write(f"the tree without a mutant fails already: {clean.killer}\n")
+                return 1
         verdicts = []
         for verdict in pool.map(lambda mutant: _judge(mutant, base), chosen):
             verdicts.append(verdict)
@@ -92,7 +93,7 @@ def _judge(mutant: Mutant, base: Path) -> Verdict:
         if mutant.old:
             path = tree / mutant.path
             path.write_text(mutant.apply(path.read_text()))
-        killer = _objection(tree, began, is_clean=not mutant.old)
+        killer = _objection(mutant, tree, began)
     finally:
         shutil.rmtree(tree)
     return Verdict(mutant, killer, time.monotonic() - began)
@@ -105,15 +106,19 @@ def _copy_tree(tree: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", tree)
 
 
-def _objection(tree: Path, began: float, *, is_clean: bool) -> str:
+def _objection(mutant: Mutant, tree: Path, began: float) -> str:
     """The first complaint; a run that outlives the time allowed makes none."""
+    is_clean = not mutant.old
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     tests = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
     # It compares the tree with the list of mutants and would object to each of them.
     tests += ["--ignore", "tests/test_raft/test_mutants_apply.py"]
     simulator = [sys.executable, "-m", "kvorum", "chaos", "sim", "--seed", "0", "--jobs", "1"]
     simulator += ["--count", "3" if is_clean else str(SEEDS)]
-    for name, command in (("tests", [*tests, *TESTS]), ("simulator", simulator)):
+    steps = [("tests", [*tests, *mutant.tests])]
+    if mutant.has_simulator:
+        steps.append(("simulator", simulator))
+    for name, command in steps:
         left_s = ALLOWED_S - (time.monotonic() - began)
         if left_s <= 0:
             return ""

@@ -1,0 +1,8 @@
+"""Every mutant that `make mutants` runs."""
+
+from __future__ import annotations
+
+from tests.mutants import decisions, quorum
+from tests.mutants.model import Mutant
+
+MUTANTS: tuple[Mutant, ...] = (*quorum.MUTANTS, *decisions.MUTANTS)

@@ -1,0 +1,342 @@
+"""Rules of the controller's decisions, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+import functools
+
+from tests.mutants.model import Mutant
+
+BROKERS = "metadata/decide/brokers.py"
+CHANGE = "metadata/decide/partition_change.py"
+CONFIGS = "metadata/decide/configs.py"
+CONTROLLER = "metadata/controller.py"
+DELTA = "metadata/delta.py"
+ELECTIONS = "metadata/decide/elections.py"
+ELECTORATE = "metadata/decide/electorate.py"
+FEATURES = "metadata/decide/features.py"
+GROWTH = "metadata/decide/partitions.py"
+ISR = "metadata/decide/isr.py"
+PRODUCERS = "metadata/decide/producer_ids.py"
+QUOTAS = "metadata/decide/quotas.py"
+REASSIGNMENT = "metadata/decide/reassignment.py"
+SESSIONS = "metadata/sessions.py"
+TOPICS = "metadata/decide/topics.py"
+UNREGISTER = "metadata/decide/unregister.py"
+ELIGIBLE = "metadata/decide/eligible.py"
+
+_mutant = functools.partial(Mutant, tests=("tests/test_metadata",), has_simulator=False)
+
+MUTANTS = (
+    # Brokers.
+    _mutant(
+        "second-process-takes-the-place",
+        "a living broker keeps its place",
+        BROKERS,
+        "        if has_session and known.is_active:\n",
+        "        if False and known.is_active:\n",
+    ),
+    _mutant(
+        "same-incarnation-registers-anew",
+        "a retry keeps its epoch",
+        BROKERS,
+        "        if known.incarnation_id == request.incarnation_id:\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "unfenced-before-it-has-caught-up",
+        "a broker is unfenced once it has published its own registration",
+        BROKERS,
+        "    is_caught_up = request.metadata_offset > broker.broker_epoch\n",
+        "    is_caught_up = True\n",
+    ),
+    _mutant(
+        "stale-heartbeat-counts",
+        "a heartbeat of an earlier process is refused",
+        BROKERS,
+        "    if broker.broker_epoch != request.broker_epoch:\n",
+        "    if False:\n",
+    ),
+    _mutant(
+        "registration-forgets-what-it-led",
+        "a process that takes over an id leads nothing of what was before it",
+        BROKERS,
+        "        records.extend(changes_without_broker(",
+        "        list(changes_without_broker(",
+    ),
+    _mutant(
+        "unclean-restart-stays-eligible",
+        "who lost its logs is no eligible leader (KIP-966)",
+        BROKERS,
+        "        is_lost = request.broker_epoch_before != known.broker_epoch\n",
+        "        is_lost = False\n",
+    ),
+    _mutant(
+        "shutdown-keeps-leaders",
+        "a broker that leaves in good order gives its leaderships away first",
+        BROKERS,
+        "            broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True\n        ),\n"
+        "        *changes_without_broker(image, broker.broker_id, voters),\n",
+        "            broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True\n        ),\n",
+    ),
+    _mutant(
+        "living-broker-unregistered",
+        "a living broker is not unregistered",
+        UNREGISTER,
+        "    if has_session and broker.is_active:\n",
+        "    if False:\n",
+    ),
+    _mutant(
+        "last-copy-unregistered",
+        "the last broker in sync is not unregistered",
+        UNREGISTER,
+        "        if partition.isr == (request.broker_id,)\n",
+        "        if partition.isr == ()\n",
+    ),
+    # Sessions.
+    _mutant(
+        "session-of-another-epoch-breaks",
+        "the end of an older stream is none of a newer session's business",
+        SESSIONS,
+        "        if session is not None and session.broker_epoch == broker_epoch:\n",
+        "        if session is not None:\n",
+    ),
+    _mutant(
+        "own-stall-fences-brokers",
+        "a controller that stood still proves nothing about brokers",
+        SESSIONS,
+        "        if late_ms > STALL_MS:\n",
+        "        if False:\n",
+    ),
+    # Elections and ISR.
+    _mutant(
+        "fenced-broker-elected",
+        "only an active broker leads",
+        CHANGE,
+        "        if replica in active and replica in members:\n",
+        "        if replica in members:\n",
+    ),
+    _mutant(
+        "isr-becomes-empty",
+        "the last member stays in the ISR",
+        CHANGE,
+        "    if not isr:\n        isr = partition.isr\n",
+        "    if False:\n        isr = partition.isr\n",
+    ),
+    _mutant(
+        "unclean-without-leave",
+        "unclean elections only where they are allowed or ordered",
+        CHANGE,
+        "    if terms.is_unclean_allowed or wish.election is Election.UNCLEAN:\n",
+        "    if True:\n",
+    ),
+    _mutant(
+        "unclean-is-not-told",
+        "a leader by an unclean election is told that it recovers",
+        CHANGE,
+        "        recovery = RECOVERING if outcome.is_unclean else RECOVERED\n",
+        "        recovery = RECOVERED\n",
+    ),
+    _mutant(
+        "lost-replica-stays-eligible",
+        "who may have lost its log leaves the ELR",
+        CHANGE,
+        "    holders = (set(partition.isr) | set(partition.elr)) - wish.lost\n",
+        "    holders = set(partition.isr) | set(partition.elr)\n",
+    ),
+    _mutant(
+        "elr-above-the-minimum",
+        "an ISR of the minimum needs no eligible replicas, and ends them",
+        CHANGE,
+        "    if not terms.has_elr or len(isr) >= min(terms.min_isr, len(shape.replicas)):\n",
+        "    if not terms.has_elr:\n",
+    ),
+    _mutant(
+        "new-minimum-keeps-the-elr",
+        "another min.insync.replicas ends the ELRs under it",
+        ELIGIBLE,
+        "    return (*cleared, *records)\n",
+        "    return tuple(records)\n",
+    ),
+    _mutant(
+        "leader-order-is-the-isrs",
+        "the first member of the ISR in the order of the replicas leads",
+        CHANGE,
+        "    in_sync = _first(shape.replicas, active, isr)\n",
+        "    in_sync = _first(isr, active, isr)\n",
+    ),
+    _mutant(
+        "stale-leader-epoch-accepted",
+        "a proposal of an earlier leader is refused",
+        ISR,
+        "    if epochs[0] < partition.leader_epoch:\n",
+        "    if False:\n",
+    ),
+    _mutant(
+        "stale-partition-epoch-accepted",
+        "a proposal that rests on an older ISR is refused",
+        ISR,
+        "    if epochs[1] < partition.partition_epoch:\n",
+        "    if False:\n",
+    ),
+    _mutant(
+        "restarted-replica-joins",
+        "a replica that restarted since does not join on its predecessor's word (KIP-903)",
+        ISR,
+        "        if broker_epoch != -1 and broker_epoch != broker.broker_epoch:\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "fenced-replica-joins",
+        "no fenced broker joins an ISR",
+        ISR,
+        "        if broker is None or not broker.is_active:\n",
+        "        if broker is None:\n",
+    ),
+    _mutant(
+        "follower-proposes",
+        "only the leader proposes",
+        ISR,
+        "    if broker_id != partition.leader:\n",
+        "    if False:\n",
+    ),
+    _mutant(
+        "sweep-forgets-the-rest",
+        "the periodic walk goes on where its chunk ended",
+        ELECTIONS,
+        "                return Decision(tuple(records), "
+        "Sweep(at.topic_ids, topic_index, partition_id))\n",
+        "                return Decision(tuple(records), None)\n",
+    ),
+    # Reassignment.
+    _mutant(
+        "move-completes-too-early",
+        "a move is complete when all targets are in sync",
+        CHANGE,
+        "    if not set(target) <= set(isr) or not any(r in terms.active for r in isr):\n",
+        "    if not any(r in terms.active for r in isr):\n",
+    ),
+    _mutant(
+        "cancel-keeps-the-targets",
+        "a cancelled move goes back to the original replicas",
+        REASSIGNMENT,
+        "        target = origin\n",
+        "        target = partition.replicas\n",
+    ),
+    _mutant(
+        "move-to-unknown-brokers",
+        "targets are registered brokers",
+        REASSIGNMENT,
+        "    elif unknown := [r for r in target if r not in image.brokers]:\n",
+        "    elif unknown := [r for r in target if r is None]:\n",
+    ),
+    _mutant(
+        "growth-during-a-move",
+        "no partitions are added while a move is under way",
+        GROWTH,
+        "    if any(partition.is_reassigning for partition in topic.partitions.values()):\n",
+        "    if False:\n",
+    ),
+    # Topics.
+    _mutant(
+        "fenced-replica-in-the-first-isr",
+        "a fenced replica is not in the first ISR",
+        TOPICS,
+        "        isr = tuple(replica for replica in replicas if replica in active)\n",
+        "        isr = tuple(replicas)\n",
+    ),
+    _mutant(
+        "validate-only-makes-topics",
+        "validate-only makes nothing",
+        TOPICS,
+        "        if not request.validate_only:\n",
+        "        if True:\n",
+    ),
+    _mutant(
+        "topic-made-twice",
+        "a name stands for one topic",
+        TOPICS,
+        "    if name in image.topic_ids:\n",
+        "    if False:\n",
+    ),
+    _mutant(
+        "configs-outlive-their-topic",
+        "a topic's configs go with it",
+        DELTA,
+        "        if key in self._configs:\n            del self._configs[key]\n",
+        "        if False:\n            del self._configs[key]\n",
+    ),
+    _mutant(
+        "leader-epoch-stays",
+        "a new leader is a new leader epoch",
+        DELTA,
+        "            old.leader_epoch + (record.leader is not None),\n",
+        "            old.leader_epoch,\n",
+    ),
+    # Producer ids, configs, quotas, features.
+    _mutant(
+        "block-handed-out-twice",
+        "a block of producer ids is one broker's alone",
+        PRODUCERS,
+        "start + BLOCK_LENGTH),),\n",
+        "start),),\n",
+    ),
+    _mutant(
+        "config-of-a-topic-that-is-not",
+        "configs are of topics that there are",
+        CONFIGS,
+        "        if image.topic(name) is None:\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "replacement-keeps-the-rest",
+        "AlterConfigs replaces all that a resource has",
+        CONFIGS,
+        "    wanted = {} if is_replacement else dict(current)\n",
+        "    wanted = dict(current)\n",
+    ),
+    _mutant(
+        "quotas-below-their-level",
+        "no quota is written at a level that has no words for it",
+        QUOTAS,
+        "    if level < REASSIGNMENT_LEVEL:\n",
+        "    if False:\n",
+    ),
+    _mutant(
+        "level-that-a-broker-cannot-read",
+        "a level is in the range of every node",
+        FEATURES,
+        "        elif not known.min_level <= level <= known.max_level:\n",
+        "        elif False:\n",
+    ),
+    _mutant(
+        "unfit-node-joins",
+        "a node that cannot read the levels in force does not join",
+        FEATURES,
+        "    if problem is None:\n        return None\n    return Rejected(\n"
+        "        ErrorCode.UNSUPPORTED_VERSION,",
+        "    if True:\n        return None\n    return Rejected(\n"
+        "        ErrorCode.UNSUPPORTED_VERSION,",
+    ),
+    _mutant(
+        "half-an-update",
+        "feature updates come true together or not at all",
+        FEATURES,
+        "    if request.validate_only or any(one.error is not ErrorCode.NONE for one in outcome):\n",
+        "    if request.validate_only:\n",
+    ),
+    _mutant(
+        "downgrade-loses-metadata",
+        "no downgrade below what the metadata needs",
+        FEATURES,
+        "    if lost is None:\n        return None\n",
+        "    if True:\n        return None\n",
+    ),
+    # The controller.
+    _mutant(
+        "renounced-decisions-stay",
+        "what was decided and not committed is forgotten with the leadership",
+        CONTROLLER,
+        "        self.speculative = None\n\n    def note_committed",
+        "        pass\n\n    def note_committed",
+    ),
+)
