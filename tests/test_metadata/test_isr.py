@@ -115,3 +115,13 @@ def test_preferred_election_brings_the_first_replica_back(world):
     (again,) = world.ask(ElectLeaders(partitions=(("t", 0),)))
     assert again.error is ErrorCode.ELECTION_NOT_NEEDED
     assert world.ask(ElectLeaders()) == ()
+
+
+def test_only_the_leader_proposes():
+    world = World()
+    world.create("t")
+    partition = world.partition()
+    follower = next(r for r in partition.replicas if r != partition.leader)
+    refused = world.propose([partition.leader], sender=follower)
+    assert refused.error is ErrorCode.INVALID_REQUEST
+    assert world.partition() == partition
