@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analytics import failover, metadata
+from analytics.exports import UnreadableExport, check_exports
 from analytics.plots import draw_all
 from analytics.schemas import SCHEMAS, find_inputs
 
@@ -76,8 +77,9 @@ def run_job(
     """Compute every table that the inputs allow. Returns the content of summary.json.
 
     master: None leaves the choice to spark-submit. Raises FileNotFoundError when no input folder
-    holds a known file.
+    holds a known file, UnreadableExport for an export of another schema.
     """
+    check_exports(list(inputs))
     found = find_inputs(list(inputs))
     if not any(found.values()):
         names = ", ".join(f"{name}.parquet" for name in SCHEMAS)
@@ -216,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary = run_job(
             options.input, options.output, master=master, driver_memory=options.driver_memory
         )
-    except FileNotFoundError as error:
+    except (FileNotFoundError, UnreadableExport) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     for name, count in summary["tables"].items():

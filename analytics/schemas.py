@@ -90,6 +90,11 @@ SCHEMAS: Mapping[str, StructType] = {
         leader=_INT,
         leader_epoch=_INT,
         partition_epoch=_INT,
+        adding_replicas=_INTS,
+        removing_replicas=_INTS,
+        leader_recovery_state=_INT,
+        elr=_INTS,
+        last_known_elr=_INTS,
     ),
     "topics": _schema(topic_id=_TEXT, topic=_TEXT, partitions=_INT, replication_factor=_INT),
     "brokers": _schema(
@@ -104,7 +109,7 @@ SCHEMAS: Mapping[str, StructType] = {
 }
 
 #: Folders within a run folder in which a file is looked for.
-_PLACES = ("", "metadata")
+PLACES = ("", "metadata")
 
 
 def find_inputs(folders: list[str]) -> dict[str, dict[str, str]]:
@@ -120,7 +125,7 @@ def find_inputs(folders: list[str]) -> dict[str, dict[str, str]]:
             number += 1
         taken.add(run)
         for name in SCHEMAS:
-            for place in _PLACES:
+            for place in PLACES:
                 path = base / place / f"{name}.parquet"
                 if path.exists():
                     found[name][run] = str(path)

@@ -1,209 +1,258 @@
-"""The metadata log and its image as Parquet, with an explicit, versioned schema.
+"""A history of the metadata as tables on disk: Parquet or JSON lines, and schema.json.
 
-Files: metadata_records, topics, partitions, brokers (.parquet). docs/formats.md describes each
-column; the Spark job declares the same schema for itself, and a test holds the two together.
-pyarrow is imported only here and only when something is exported.
+Rows are made one after the other and written in portions: an export needs the memory of the
+history and of one portion. pyarrow is imported only here and only when something is exported.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from typing import Any
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Protocol
 
+from metadata.export_schema import (
+    BROKERS,
+    CLIENT_QUOTAS,
+    CONFIGS,
+    CONTROLLERS,
+    FEATURES,
+    IMAGE,
+    METADATA_RECORDS,
+    PARTITIONS,
+    SCHEMA_FILE,
+    TABLES,
+    TOPICS,
+    Table,
+    arrow_schema,
+    document,
+)
+from metadata.history import MetadataHistory
 from metadata.image import ClusterImage
-from metadata.loader import committed_records
-from metadata.record_codec import record_to_dict
-from metadata.records import Record
-from metadata.snapshot_view import MetadataCopy, base_image, image_of
+from metadata.record_rows import record_rows
+from metadata.tree import REPEATING, Folder, key_text, leaves, root
 from runtime.ids import uuid_text
 
-SCHEMA_VERSION = 1
+ROWS_PER_FILE_MAX = 1_000_000
+"""A table with more rows becomes a folder of files, which readers take up in parallel."""
+
+_ROWS_PER_WRITE = 20_000
+"""Rows in memory at once, and a row group of a Parquet file."""
+
+Row = dict[str, Any]
 
 
-def schemas() -> dict[str, Any]:
-    """File name (without ending) to pyarrow schema."""
-    import pyarrow as pa
+class TableWriter(Protocol):
+    """Writes one table into a folder; the path that it became, and its rows."""
 
-    ids = pa.list_(pa.int32())
-    tables = {
-        "metadata_records": [
-            ("offset", pa.int64()),
-            ("epoch", pa.int32()),
-            ("timestamp_ms", pa.int64()),
-            ("record_type", pa.string()),
-            ("record_version", pa.int32()),
-            ("topic_id", pa.string()),
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("broker_id", pa.int32()),
-            ("leader", pa.int32()),
-            ("isr", ids),
-            ("leader_epoch", pa.int32()),
-            ("partition_epoch", pa.int32()),
-            ("payload_json", pa.string()),
-        ],
-        "partitions": [
-            ("topic_id", pa.string()),
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("replicas", ids),
-            ("isr", ids),
-            ("leader", pa.int32()),
-            ("leader_epoch", pa.int32()),
-            ("partition_epoch", pa.int32()),
-            ("adding_replicas", ids),
-            ("removing_replicas", ids),
-            ("leader_recovery_state", pa.int32()),
-            ("elr", ids),
-            ("last_known_elr", ids),
-        ],
-        "topics": [
-            ("topic_id", pa.string()),
-            ("topic", pa.string()),
-            ("partitions", pa.int32()),
-            ("replication_factor", pa.int32()),
-        ],
-        "brokers": [
-            ("broker_id", pa.int32()),
-            ("broker_epoch", pa.int64()),
-            ("host", pa.string()),
-            ("port", pa.int32()),
-            ("rack", pa.string()),
-            ("is_fenced", pa.bool_()),
-            ("incarnation_id", pa.string()),
-        ],
-    }
-    metadata = {"kvorum.schema.version": str(SCHEMA_VERSION)}
-    return {name: pa.schema(fields, metadata=metadata) for name, fields in tables.items()}
+    def __call__(
+        self, table: Table, rows: Iterator[Row], folder: str, rows_per_file_max: int
+    ) -> tuple[str, int]: ...
 
 
-def export_metadata(copy: MetadataCopy, directory: str) -> dict[str, int]:
-    """Write the Parquet files of a copy of the metadata; rows by file name.
+def export_history(
+    history: MetadataHistory,
+    folder: str,
+    *,
+    at_offset: int | None = None,
+    form: str = "parquet",
+    rows_per_file_max: int = ROWS_PER_FILE_MAX,
+) -> dict[str, int]:
+    """Write every table of the history below at_offset; path to rows, in the order of TABLES.
 
-    The records table begins where the copy's snapshot ends; the others are whole.
+    Tables of an earlier export into the folder are replaced one by one, schema.json last. form: a
+    key of WRITERS. The records table begins at first_offset of the history. Raises OffsetNotHeld,
+    CorruptData, OSError, ImportError without pyarrow.
     """
+    image = history.image_at(at_offset)
+    stop = history.end_offset if at_offset is None else at_offset
+    os.makedirs(folder, exist_ok=True)
+    write = WRITERS[form]
+    written: dict[str, int] = {}
+    files: dict[str, Row] = {}
+    for table in TABLES:
+        if table is METADATA_RECORDS:
+            rows = record_rows(history, stop)
+        else:
+            rows = iter(_IMAGE_ROWS[table.name](image))
+        path, count = write(table, rows, folder, rows_per_file_max)
+        written[path] = count
+        files[table.name] = {"path": os.path.basename(path), "rows": count}
+    described = document() | {
+        "source": history.name,
+        "records_from_offset": min(history.first_offset, stop),
+        "end_offset": stop,
+        "epoch": image.epoch,
+        "files": files,
+    }
+    _replace_text(os.path.join(folder, SCHEMA_FILE), json.dumps(described, indent=1))
+    return written
+
+
+# --- writers ----------------------------------------------------------------------------------
+
+
+def _write_parquet(
+    table: Table, rows: Iterator[Row], folder: str, rows_per_file_max: int
+) -> tuple[str, int]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    os.makedirs(directory, exist_ok=True)
-    image = image_of(copy)
-    rows = {
-        "metadata_records": _record_rows(copy),
-        "partitions": _partition_rows(image),
-        "topics": _topic_rows(image),
-        "brokers": _broker_rows(image),
-    }
-    for name, schema in schemas().items():
-        table = pa.Table.from_pylist(rows[name], schema=schema)
-        pq.write_table(table, os.path.join(directory, f"{name}.parquet"))
-    return {name: len(table) for name, table in rows.items()}
-
-
-def _record_rows(copy: MetadataCopy) -> list[dict[str, Any]]:
-    names = {topic.topic_id: topic.name for topic in base_image(copy).topics.values()}
-    epochs: dict[tuple[bytes, int], list[int]] = {}
-    rows = []
-    for offset, epoch, timestamp_ms, record in committed_records(copy.records):
-        row: dict[str, Any] = {
-            "offset": offset,
-            "epoch": epoch,
-            "timestamp_ms": timestamp_ms,
-            "record_type": "LeaderChange",
-            "record_version": 0,
-            "payload_json": "{}",
-        }
-        if record is not None:
-            row |= _fields_of(record, names, epochs)
-        rows.append(row)
-    return rows
-
-
-def _fields_of(
-    record: Record, names: dict[bytes, str], epochs: dict[tuple[bytes, int], list[int]]
-) -> dict[str, Any]:
-    fields = record_to_dict(record)
-    topic_id: bytes | None = fields.get("topic_id")
-    if topic_id is not None and "name" in fields:
-        names[topic_id] = fields["name"]
-    row: dict[str, Any] = {
-        "record_type": type(record).__name__,
-        "record_version": record.VERSION,
-        "topic_id": None if topic_id is None else uuid_text(topic_id),
-        "topic": None if topic_id is None else names.get(topic_id),
-        "partition": fields.get("partition_id"),
-        "broker_id": fields.get("broker_id"),
-        "leader": fields.get("leader"),
-        "isr": None if fields.get("isr") is None else list(fields["isr"]),
-        "payload_json": json.dumps(fields, default=_json_value, sort_keys=True),
-    }
-    if topic_id is not None and row["partition"] is not None:
-        row["leader_epoch"], row["partition_epoch"] = _epochs_after(fields, epochs)
-    return row
-
-
-def _epochs_after(
-    fields: dict[str, Any], epochs: dict[tuple[bytes, int], list[int]]
-) -> tuple[int, int]:
-    """Leader and partition epoch once the record has acted (kraft.md, replaying rules)."""
-    key = (fields["topic_id"], fields["partition_id"])
-    if "leader_epoch" in fields:
-        epochs[key] = [fields["leader_epoch"], fields["partition_epoch"]]
+    schema = arrow_schema(table)
+    target = os.path.join(folder, f"{table.name}.parquet")
+    # Readers pass over names that begin with a dot or an underscore.
+    scratch = os.path.join(folder, f".{table.name}.parquet.part")
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch)
+    count, parts = 0, 0
+    ahead: list[Row] = []  # a row of the next file, by which it is known that there is one
+    while parts == 0 or ahead:
+        of_file = chain(ahead, islice(rows, rows_per_file_max - len(ahead)))
+        with pq.ParquetWriter(os.path.join(scratch, f"part-{parts:05d}.parquet"), schema) as file:
+            while portion := list(islice(of_file, _ROWS_PER_WRITE)):
+                file.write_table(pa.Table.from_pylist(portion, schema=schema))
+                count += len(portion)
+        parts += 1
+        ahead = list(islice(rows, 1))
+    _remove(target)
+    if parts == 1:
+        os.replace(os.path.join(scratch, "part-00000.parquet"), target)
+        os.rmdir(scratch)
     else:
-        held = epochs.setdefault(key, [0, 0])
-        held[0] += fields["leader"] is not None
-        held[1] += 1
-    return epochs[key][0], epochs[key][1]
+        os.replace(scratch, target)
+    return target, count
 
 
-def _json_value(value: Any) -> str:
-    return uuid_text(value) if len(value) == 16 else value.hex()
+def _write_json_lines(
+    table: Table, rows: Iterator[Row], folder: str, rows_per_file_max: int
+) -> tuple[str, int]:
+    # One file whatever its size: lines are cut into parts by whoever reads them.
+    names = [column.name for column in table.columns]
+    target = os.path.join(folder, f"{table.name}.jsonl")
+    part = f"{target}.part"
+    count = 0
+    with open(part, "w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps({name: row.get(name) for name in names}) + "\n")
+            count += 1
+    os.replace(part, target)
+    return target, count
 
 
-def _partition_rows(image: ClusterImage) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic_id": uuid_text(topic.topic_id),
-            "topic": topic.name,
-            "partition": partition_id,
-            "replicas": list(partition.replicas),
-            "isr": list(partition.isr),
-            "leader": partition.leader,
-            "leader_epoch": partition.leader_epoch,
-            "partition_epoch": partition.partition_epoch,
-            "adding_replicas": list(partition.adding_replicas),
-            "removing_replicas": list(partition.removing_replicas),
-            "leader_recovery_state": partition.leader_recovery_state,
-            "elr": list(partition.elr),
-            "last_known_elr": list(partition.last_known_elr),
-        }
-        for topic in sorted(image.topics.values(), key=lambda t: t.name)
-        for partition_id, partition in sorted(topic.partitions.items())
-    ]
+WRITERS: dict[str, TableWriter] = {"parquet": _write_parquet, "jsonl": _write_json_lines}
 
 
-def _topic_rows(image: ClusterImage) -> list[dict[str, Any]]:
-    return [
-        {
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.exists(path):
+        os.unlink(path)
+
+
+def _replace_text(path: str, text: str) -> None:
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(f"{path}.part", path)
+
+
+# --- rows of the image ------------------------------------------------------------------------
+
+
+def _partition_rows(image: ClusterImage) -> Iterator[Row]:
+    names = [column.name for column in PARTITIONS.columns if column.name not in _PARTITION_KEYS]
+    for topic in sorted(image.topics.values(), key=lambda t: t.name):
+        for partition_id, partition in sorted(topic.partitions.items()):
+            row = {name: _plain(getattr(partition, name, None)) for name in names}
+            row |= {
+                "topic_id": uuid_text(topic.topic_id),
+                "topic": topic.name,
+                "partition": partition_id,
+            }
+            yield row
+
+
+_PARTITION_KEYS = frozenset({"topic_id", "topic", "partition"})
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _topic_rows(image: ClusterImage) -> Iterator[Row]:
+    for topic in sorted(image.topics.values(), key=lambda t: t.name):
+        factors = (len(partition.replicas) for partition in topic.partitions.values())
+        yield {
             "topic_id": uuid_text(topic.topic_id),
             "topic": topic.name,
             "partitions": len(topic.partitions),
-            "replication_factor": len(topic.partitions[0].replicas),
+            "replication_factor": max(factors, default=0),
         }
-        for topic in sorted(image.topics.values(), key=lambda t: t.name)
-    ]
 
 
-def _broker_rows(image: ClusterImage) -> list[dict[str, Any]]:
-    return [
-        {
-            "broker_id": broker.broker_id,
+def _listener(node: Any) -> Row:
+    first = node.endpoints[0] if node.endpoints else None
+    return {"host": getattr(first, "host", None), "port": getattr(first, "port", None)}
+
+
+def _broker_rows(image: ClusterImage) -> Iterator[Row]:
+    for broker_id, broker in sorted(image.brokers.items()):
+        yield _listener(broker) | {
+            "broker_id": broker_id,
             "broker_epoch": broker.broker_epoch,
-            "host": broker.endpoint.host,
-            "port": broker.endpoint.port,
             "rack": broker.rack,
             "is_fenced": broker.is_fenced,
             "incarnation_id": uuid_text(broker.incarnation_id),
         }
-        for _, broker in sorted(image.brokers.items())
-    ]
+
+
+def _controller_rows(image: ClusterImage) -> Iterator[Row]:
+    for controller_id, controller in sorted(image.controllers.items()):
+        yield _listener(controller) | {
+            "controller_id": controller_id,
+            "incarnation_id": uuid_text(controller.incarnation_id),
+        }
+
+
+def _config_rows(image: ClusterImage) -> Iterator[Row]:
+    for (kind, resource), values in sorted(image.configs.items(), key=lambda item: item[0]):
+        for name, value in sorted(values.items()):
+            yield {
+                "resource_type": kind,
+                "resource_name": resource,
+                "name": name,
+                "value": value,
+            }
+
+
+def _feature_rows(image: ClusterImage) -> Iterable[Row]:
+    return ({"feature": name, "level": level} for name, level in sorted(image.features.items()))
+
+
+def _quota_rows(image: ClusterImage) -> Iterator[Row]:
+    # Images of builds without quotas have no such field.
+    quotas = getattr(image, "client_quotas", {})
+    for entity, values in sorted(quotas.items(), key=lambda item: key_text(item[0])):
+        for key, value in sorted(values.items()):
+            yield {"entity": key_text(entity), "key": key, "value": value}
+
+
+def _leaf_rows(image: ClusterImage) -> Iterator[Row]:
+    for name, node in root(image).build().items():
+        if name in REPEATING and isinstance(node, Folder) and name != "provenance":
+            continue
+        for path, value in leaves(node, f"/{name}"):
+            yield {"path": path, "value_json": json.dumps(value)}
+
+
+_IMAGE_ROWS: dict[str, Callable[[ClusterImage], Iterable[Row]]] = {
+    PARTITIONS.name: _partition_rows,
+    TOPICS.name: _topic_rows,
+    BROKERS.name: _broker_rows,
+    CONTROLLERS.name: _controller_rows,
+    CONFIGS.name: _config_rows,
+    FEATURES.name: _feature_rows,
+    CLIENT_QUOTAS.name: _quota_rows,
+    IMAGE.name: _leaf_rows,
+}

@@ -225,6 +225,20 @@ class SnapshotDecoder:
         return CorruptData(self.path, self._frame_position, reason)
 
 
+def decode_file(data: bytes, path: str) -> tuple[SnapshotHeader, list[bytes]]:
+    """Header and data payloads of a whole file that is in memory, every byte checked.
+
+    path: what it is called in the CorruptData that is raised.
+    """
+    decoder = SnapshotDecoder(path)
+    payloads = []
+    while decoder.needs_more(len(data)):
+        payload = decoder.accept(data[decoder.position : decoder.position + decoder.wanted])
+        if payload is not None:
+            payloads.append(payload)
+    return decoder.finish(), payloads
+
+
 async def read_header(disk: AsyncDisk, path: str) -> SnapshotHeader:
     """Only the header of a file, checked; says nothing about the rest.
 

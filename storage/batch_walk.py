@@ -164,7 +164,7 @@ class BatchWalk:
                 needed = _batch_bytes_at(chunk, at)
                 if needed > len(chunk) and position + len(chunk) < size:
                     chunk = file.pread(min(needed, size - position), position)
-            header, reason = _check_batch(chunk, at, segment.base_offset, segment.end_offset)
+            header, reason = check_batch(chunk, at, segment.base_offset, segment.end_offset)
             if header is None:
                 _refuse_unless_torn(
                     segment, position, size, reason, self._recovery_point, has_proof
@@ -214,10 +214,13 @@ def _batch_bytes_at(chunk: bytes, at: int) -> int:
     return max(HEADER_BYTES, int(length) + LENGTH_OVERHEAD)
 
 
-def _check_batch(
+def check_batch(
     data: bytes, at: int, base_offset: int, expected_offset: int
 ) -> tuple[BatchHeader | None, str]:
-    """The header at `at` if the batch there is whole and sound, else None and the reason."""
+    """The header at `at` if the batch there is whole and sound, else None and the reason.
+
+    base_offset: of the segment; expected_offset: the least that the batch may begin with.
+    """
     left = len(data) - at
     if left < HEADER_BYTES:
         return None, f"{left} bytes are no batch header"
@@ -244,20 +247,23 @@ def _refuse_unless_torn(
         raise CorruptData(path, position, f"{reason}; below the recovery point {recovery_point}")
     if has_proof:
         raise CorruptData(path, position, f"{reason}; the segment had been fsynced whole")
-    behind = _find_batch(segment, position + 1, size)
+    start = position + 1
+    rest = segment.file.pread(size - start, start)
+    behind = find_batch(rest, segment.base_offset, segment.end_offset)
     if behind is not None:
-        raise CorruptData(path, position, f"{reason}; a valid batch follows at byte {behind}")
+        raise CorruptData(
+            path, position, f"{reason}; a valid batch follows at byte {start + behind}"
+        )
 
 
-def _find_batch(segment: Segment, start: int, size: int) -> int | None:
-    """Byte of the first sound batch at or after `start`, wherever it may begin; None if none."""
-    data = segment.file.pread(size - start, start)
+def find_batch(data: bytes, base_offset: int, expected_offset: int) -> int | None:
+    """Byte of the first sound batch in `data`, wherever it may begin; None if none."""
     at = data.find(MAGIC, _MAGIC_POSITION)
     while at >= 0:
         candidate = at - _MAGIC_POSITION
-        header, _ = _check_batch(data, candidate, segment.base_offset, segment.end_offset)
+        header, _ = check_batch(data, candidate, base_offset, expected_offset)
         if header is not None:
-            return start + candidate
+            return candidate
         at = data.find(MAGIC, at + 1)
     return None
 

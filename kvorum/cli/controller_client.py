@@ -87,8 +87,8 @@ class ControllerClient:
                 return reply
             time.sleep(RETRY_PAUSE_S)
 
-    def read_metadata_log(self) -> MetadataCopy:
-        """All committed metadata.
+    def read_metadata_log(self, from_offset: int = 0) -> MetadataCopy:
+        """All committed metadata from an offset on; all of it if the log does not reach back.
 
         Of the leader, so that what was just acknowledged is among them. Without one it is what
         some controller has committed, the most that any has; stderr says so and how old it is.
@@ -105,7 +105,7 @@ class ControllerClient:
         try:
             chunks = list(
                 self._stub(address).ReadMetadataLog(
-                    pb.ReadMetadataLogRequest(from_offset=0), timeout=self._timeout_s
+                    pb.ReadMetadataLogRequest(from_offset=from_offset), timeout=self._timeout_s
                 )
             )
         except grpc.RpcError as error:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
+from runtime.errors import required
 
 CLIENT_ID = b"kvorum-cli"
 ANSWER_SLACK_S = 1.0
@@ -18,20 +19,36 @@ ANSWER_SLACK_S = 1.0
 says more than our own silence would."""
 
 
+#: ApiVersions v0; of its answer only that it comes is of interest.
+_VERSIONS = struct.pack(">hhih", 18, 0, 0, len(CLIENT_ID)) + CLIENT_ID
+
+ALIVE_WITHIN_S = 1.0
+"""A broker that does not even tell its versions for so long hangs; the next one is asked."""
+
+
 class KafkaConnection:
-    """Opens to the first reachable address. Raises CommandFailed (unreachable) if none is."""
+    """Opens to the first address where a broker answers; the last one need only be reachable.
+
+    Raises CommandFailed (unreachable) if none is. A broker that hangs is passed over before it is
+    asked for anything: a change that was sent to it might still come true.
+    """
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         problems = []
         self._timeout_s = timeout_s
+        self._socket: socket.socket | None = None
         self._correlation_id = 0
-        for host, port in addresses:
+        for at, (host, port) in enumerate(addresses):
             try:
                 self._socket = socket.create_connection((host, port), timeout=timeout_s)
-                self._socket.settimeout(timeout_s + ANSWER_SLACK_S)
                 self._address = f"{host}:{port}"
+                if at + 1 < len(addresses):
+                    self._socket.settimeout(min(ALIVE_WITHIN_S, timeout_s))
+                    self._send(_VERSIONS)
+                self._socket.settimeout(timeout_s + ANSWER_SLACK_S)
                 return
             except OSError as error:
+                self.close()
                 problems.append(f"{host}:{port} ({error.strerror or error})")
         raise CommandFailed(f"no broker reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
 
@@ -61,9 +78,7 @@ class KafkaConnection:
             head += b"\x00"  # no tagged fields in the header
         body = bytes(encode_request(name, version, values))
         try:
-            self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-            (size,) = struct.unpack(">i", self._receive(4))
-            answer = self._receive(size)
+            answer = self._send(head + body)
         except TimeoutError as error:
             waited_s = self._timeout_s + ANSWER_SLACK_S
             raise CommandFailed(
@@ -80,12 +95,21 @@ class KafkaConnection:
         return entity
 
     def close(self) -> None:
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
-    def _receive(self, size: int) -> bytes:
+    def _send(self, request: bytes) -> bytes:
+        """The answer to a request. Raises OSError."""
+        connection = required(self._socket, "the connection is closed")
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", self._receive(connection, 4))
+        return self._receive(connection, size)
+
+    def _receive(self, connection: socket.socket, size: int) -> bytes:
         parts = bytearray()
         while len(parts) < size:
-            part = self._socket.recv(size - len(parts))
+            part = connection.recv(size - len(parts))
             if not part:
                 raise ConnectionError("it closed the connection")
             parts += part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -78,6 +79,11 @@ def main() -> None:
     except CommandFailed as error:
         click.echo(f"kvorum: {error}", err=True)
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever reads has seen enough (`| head`). What is left in the buffer goes nowhere, lest
+        # the flush at the exit fails once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"kvorum: {where}{error.strerror or error}", err=True)

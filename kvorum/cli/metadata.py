@@ -1,4 +1,4 @@
-"""`kvorum metadata`: the cluster metadata as a tree, and its export."""
+"""`kvorum metadata`: the cluster metadata as a tree, its history, its export. Reads only."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, show
+from kvorum.cli.common import CommandFailed, show, warn
+from kvorum.cli.metadata_source import (
+    LIVE_WORD,
+    in_a_sentence,
+    open_source,
+    place_options,
+    read_history,
+    read_image,
+    source_of_path,
+    source_options,
+)
 
 if TYPE_CHECKING:
-    from metadata.snapshot_view import MetadataCopy
+    from metadata.image import ClusterImage
 
 
 @click.group()
 def metadata() -> None:
-    """Look into the cluster metadata (ls, cat), export it."""
-
-
-_FROM_SNAPSHOT = click.option(
-    "--snapshot",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Read this checkpoint file instead of a cluster.",
-)
+    """Look into the cluster metadata: live, in a checkpoint file, or in a node's folder."""
 
 
 @metadata.command()
 @click.argument("path", default="/")
-@_FROM_SNAPSHOT
-@cluster_options
+@source_options
 def ls(path: str, **options: Any) -> None:
     """Names below PATH: /brokers, /topics, /configs, /features, ..."""
-    from metadata.tree import NoSuchPath, children
+    from metadata.tree import children
 
-    try:
-        names = children(_image(options), path)
-    except NoSuchPath as error:
-        raise CommandFailed(str(error)) from error
+    with in_a_sentence():
+        names = children(read_image(options), path)
     if options["output"] == "json":
         show("json", names)
     else:
@@ -47,16 +47,100 @@ def ls(path: str, **options: Any) -> None:
 
 @metadata.command()
 @click.argument("path")
-@_FROM_SNAPSHOT
-@cluster_options
+@source_options
 def cat(path: str, **options: Any) -> None:
     """All that lies at or below PATH, as JSON."""
-    from metadata.tree import NoSuchPath, content
+    from metadata.tree import content
 
-    try:
-        click.echo(json.dumps(content(_image(options), path), indent=2))
-    except NoSuchPath as error:
-        raise CommandFailed(str(error)) from error
+    with in_a_sentence():
+        found = content(read_image(options), path)
+    click.echo(json.dumps(found, indent=2))
+
+
+@metadata.command()
+@click.argument("path", default="/")
+@click.option(
+    "--depth", type=click.IntRange(min=1), help="Levels to open; all of them if not given."
+)
+@source_options
+def tree(path: str, depth: int | None, **options: Any) -> None:
+    """PATH and all below it, a line each."""
+    from metadata.inspect import tree_content, tree_lines
+    from metadata.tree import resolve, root
+
+    with in_a_sentence():
+        node = resolve(root(read_image(options)), path)
+    if options["output"] == "json":
+        show("json", tree_content(node, depth))
+        return
+    for line in tree_lines(node, depth):
+        click.echo(line)
+
+
+@metadata.command()
+@click.argument("pattern")
+@click.option("--start", default="/", help="Look only below this path.")
+@click.option("--value", metavar="TEXT", help="Only values that have TEXT in them.")
+@source_options
+def find(pattern: str, start: str, value: str | None, **options: Any) -> None:
+    """Paths that match PATTERN.
+
+    A PATTERN without a slash is a name at any depth; else it is a path in which *, ? and [...]
+    stand for characters of a name, ** for any number of names. Quote it against your shell.
+    """
+    from metadata.inspect import find as find_in
+    from metadata.inspect import found_line
+    from metadata.tree import root
+
+    with in_a_sentence():
+        found = list(find_in(root(read_image(options)), pattern, start=start, value_text=value))
+    if options["output"] == "json":
+        show("json", [{"path": p, "is_folder": f, "value": v} for p, v, f in found])
+        return
+    for path, leaf, is_folder in found:
+        click.echo(found_line(path, leaf, is_folder=is_folder))
+
+
+@metadata.command()
+@click.argument("before")
+@click.argument("after")
+@place_options
+def diff(before: str, after: str, **options: Any) -> None:
+    """What differs between BEFORE and AFTER.
+
+    Each is an offset of the source that the options name, or a source with its offset: a
+    checkpoint file or a node's folder, `live` for the cluster, with @N behind it as of offset N.
+    """
+    from dataclasses import asdict
+
+    from metadata.inspect import difference, difference_line
+    from metadata.tree import root
+
+    with in_a_sentence():
+        old, new = _two_images(before, after, options)
+        differences = list(difference(root(old), root(new)))
+    if options["output"] == "json":
+        show("json", [asdict(each) for each in differences])
+        return
+    for each in differences:
+        click.echo(difference_line(each))
+
+
+@metadata.command()
+@click.option("--from", "start", type=click.IntRange(min=0), help="First offset.")
+@click.option("--to", "stop", type=click.IntRange(min=0), help="First offset not shown.")
+@place_options
+def dump(start: int | None, stop: int | None, **options: Any) -> None:
+    """Records of the metadata log, a JSON line each."""
+    from metadata.record_rows import json_line
+
+    with in_a_sentence():
+        history = read_history(options)
+        first = history.log_start_offset if start is None else start
+        last = history.end_offset if stop is None else stop
+        history.check_log_range(first, last)
+        for entry in history.entries(first, last):
+            click.echo(json_line(entry))
 
 
 @metadata.command()
@@ -64,54 +148,41 @@ def cat(path: str, **options: Any) -> None:
     "--out",
     required=True,
     type=click.Path(file_okay=False),
-    help="Folder for the Parquet files; made if missing.",
+    help="Folder for the tables; made if missing.",
 )
-@cluster_options
-def export(out: str, **options: Any) -> None:
-    """Write metadata log and image as Parquet files."""
-    from metadata.export import export_metadata
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "jsonl"]),
+    default="parquet",
+    show_default=True,
+    help="Form of the tables.",
+)
+@click.option(
+    "--rows-per-file",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="A Parquet table with more rows becomes a folder of files.",
+)
+@source_options
+def export(out: str, form: str, rows_per_file: int, **options: Any) -> None:
+    """Write metadata log and image as tables, with schema.json beside them."""
+    from metadata.export import export_history
 
-    try:
-        rows = export_metadata(_copy(options), out)
-    except ImportError as error:
-        raise CommandFailed("the export needs pyarrow: pip install 'kvorum[export]'") from error
-    table = [{"file": f"{out}/{name}.parquet", "rows": count} for name, count in rows.items()]
+    with in_a_sentence():
+        try:
+            rows = export_history(
+                read_history(options),
+                out,
+                at_offset=options["at_offset"],
+                form=form,
+                rows_per_file_max=rows_per_file,
+            )
+        except ImportError as error:
+            raise CommandFailed("the export needs pyarrow: pip install 'kvorum[export]'") from error
+    table = [{"file": path, "rows": count} for path, count in rows.items()]
     show(options["output"], table, ["file", "rows"])
-
-
-def _image(options: dict[str, Any]) -> Any:
-    if options.get("snapshot"):
-        return _image_in(options["snapshot"])
-    from metadata.snapshot_view import image_of
-
-    return image_of(_copy(options))
-
-
-def _image_in(path: str) -> Any:
-    import asyncio
-
-    from metadata.record_codec import UnreadableRecord
-    from metadata.snapshot_job import image_of_snapshot
-    from runtime.async_disk import OsAsyncDisk
-    from runtime.errors import CorruptData
-    from snapshots.store import read_snapshot
-
-    try:
-        return image_of_snapshot(asyncio.run(read_snapshot(OsAsyncDisk(), path)))
-    except CorruptData as error:
-        raise CommandFailed(str(error)) from error
-    except UnreadableRecord as error:
-        raise CommandFailed(f"{path}: {error}") from error
-
-
-def _copy(options: dict[str, Any]) -> MetadataCopy:
-    """The committed metadata. A broker names the controllers; one of them sends it."""
-    from kvorum.cli.backends import open_controllers
-
-    controllers = open_controllers(
-        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
-    )
-    return controllers.read_metadata_log()
 
 
 @metadata.command()
@@ -121,20 +192,70 @@ def _copy(options: dict[str, Any]) -> MetadataCopy:
     type=click.Path(file_okay=False),
     help="Folder for the snapshot file; made if missing.",
 )
-@cluster_options
+@source_options
 def snapshot(out: str, **options: Any) -> None:
     """Write the metadata as a checkpoint file, named by offset and epoch."""
     import asyncio
 
     from metadata.snapshot_job import header_of, payloads_of
-    from metadata.snapshot_view import image_of, timestamp_of
     from runtime.async_disk import OsAsyncDisk
     from snapshots.store import SnapshotStore
 
-    copy = _copy(options)
-    image = image_of(copy)
+    with in_a_sentence():
+        history = read_history(options)
+        image = history.image_at(options["at_offset"])
+        timestamp_ms = history.timestamp_at(options["at_offset"])
     os.makedirs(out, exist_ok=True)
-    header = header_of(image, timestamp_ms=timestamp_of(copy))
+    header = header_of(image, timestamp_ms=timestamp_ms)
     store = SnapshotStore(OsAsyncDisk(), out)
     path = store.path(asyncio.run(store.write(header, payloads_of(image))))
     show(options["output"], {"file": path, "end_offset": image.end_offset, "epoch": image.epoch})
+
+
+@metadata.command()
+@source_options
+def shell(**options: Any) -> None:
+    """Walk through the metadata: `help` says how. Without a terminal, stdin is a script."""
+    from kvorum.cli.metadata_shell import run_shell
+
+    with in_a_sentence():
+        run_shell(open_source(options), at_offset=options["at_offset"])
+
+
+def _two_images(
+    before: str, after: str, options: dict[str, Any]
+) -> tuple[ClusterImage, ClusterImage]:
+    """Both sides of a diff; a source that both name is read once."""
+    from metadata.history import MetadataHistory
+
+    held: dict[str, MetadataHistory] = {}
+
+    def image(side: str) -> ClusterImage:
+        place, offset = _side(side)
+        if place not in held:
+            if place == "":
+                source = open_source(options)
+            elif place == LIVE_WORD:
+                source = open_source(options | {"snapshot": None, "directory": None})
+            else:
+                source = source_of_path(place)
+            held[place] = source.read()
+            for note in held[place].notes:
+                warn(note)
+        return held[place].image_at(offset)
+
+    return image(before), image(after)
+
+
+def _side(text: str) -> tuple[str, int | None]:
+    """(path, LIVE_WORD, or "" for the source of the options; offset or None for the end)."""
+    if text.isascii() and text.isdigit():
+        return "", int(text)
+    place, at, number = text.rpartition("@")
+    if at and number.isascii() and number.isdigit() and not os.path.exists(text):
+        offset: int | None = int(number)
+    else:
+        place, offset = text, None
+    if place != LIVE_WORD and not os.path.exists(place):
+        raise click.UsageError(f"{text!r} is no offset, no path that exists, and not {LIVE_WORD}")
+    return place, offset

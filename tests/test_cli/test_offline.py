@@ -85,6 +85,9 @@ def test_wrong_use_exits_with_2_and_speaks_on_stderr(monkeypatch, capsys, argume
         ["quorum", "status"],
         ["metadata", "ls"],
         ["metadata", "cat", "/"],
+        ["metadata", "diff", "1", "live"],
+        ["metadata", "dump"],
+        ["metadata", "shell"],
     ],
 )
 def test_nobody_there_exits_with_3_and_one_line(monkeypatch, capsys, option, command):
@@ -105,6 +108,23 @@ def test_silent_broker_exits_with_3(monkeypatch, capsys):
         )
     assert (code, out) == (3, "")
     assert "did not answer within 0.2 s" in err
+
+
+def test_a_broker_that_hangs_is_passed_over_before_it_is_asked_for_anything(monkeypatch, capsys):
+    monkeypatch.setattr("kvorum.cli.kafka_client.ANSWER_SLACK_S", 0.0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
+        one, other = (f"127.0.0.1:{server.getsockname()[1]}" for server in (first, second))
+        code, _, err = run(
+            monkeypatch, capsys, "topics", "create", "t", "-b", f"{one},{other}", "--timeout", "0.2"
+        )
+        assert code == 3
+        assert f"broker {other} did not answer" in err
+        with first.accept()[0] as connection:
+            asked = connection.recv(1_000)
+    assert asked[4:6] == b"\x00\x12", "it was asked for its versions only"
 
 
 def test_option_wins_over_environment_and_environment_over_default(monkeypatch):

@@ -1,0 +1,65 @@
+"""The schema.json that an export of the metadata has beside it, held against what the job reads.
+
+The exporter and the job import nothing of each other; this file is their contract. A run folder
+without one (older exports, histories alone) is read as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.types import ArrayType, DataType
+
+from analytics.schemas import PLACES, SCHEMAS
+
+SCHEMA_FILE = "schema.json"
+SCHEMA_VERSION_MAX = 2
+"""Of a newer one nobody knows here which columns have changed their meaning."""
+
+_NAMES = {"integer": "int32", "long": "int64", "string": "string", "boolean": "bool",
+          "double": "double"}  # fmt: skip
+
+
+class UnreadableExport(Exception):
+    """An export that the job must not read; the message names file and column."""
+
+
+def check_exports(folders: list[str]) -> None:
+    """Raise UnreadableExport for the first input whose schema.json is not the job's."""
+    for folder in folders:
+        for place in PLACES:
+            path = Path(folder) / place / SCHEMA_FILE
+            if path.is_file():
+                _check(path)
+
+
+def _check(path: Path) -> None:
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = int(document["version"])
+        tables = {
+            name: {column["name"]: column["type"] for column in table["columns"]}
+            for name, table in document["tables"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableExport(f"{path}: not the schema of an export: {error!r}") from error
+    if version > SCHEMA_VERSION_MAX:
+        raise UnreadableExport(
+            f"{path}: schema version {version} is newer than {SCHEMA_VERSION_MAX}; run a newer job"
+        )
+    for name, columns in tables.items():
+        for field in SCHEMAS[name].fields if name in SCHEMAS else ():
+            written, read = columns.get(field.name), type_name(field.dataType)
+            if written is not None and written != read:
+                raise UnreadableExport(
+                    f"{path}: column {name}.{field.name} is {written}, this job reads {read}"
+                )
+
+
+def type_name(kind: DataType) -> str:
+    """A Spark type in the words of schema.json."""
+    if isinstance(kind, ArrayType):
+        return f"list<{type_name(kind.elementType)}>"
+    return _NAMES.get(kind.typeName(), kind.typeName())
