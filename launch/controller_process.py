@@ -12,7 +12,12 @@ from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
 from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
-from launch.identity import DirectoryLock, claim_directory, require_formatted
+from launch.identity import (
+    DirectoryLock,
+    check_log_folder,
+    claim_directory,
+    require_formatted,
+)
 from launch.metadata_log import open_log
 from launch.properties import CONTROLLER, NodeConfig
 from metadata.configs_service import ConfigsServicer
@@ -67,6 +72,7 @@ class ControllerProcess:
             cluster_id=config.cluster_id,
             rng=self._rng,
         )
+        check_log_folder(self._disk, config.directory)
         self._lock = DirectoryLock(config.directory)
         loop = ControllerLoop(
             Controller(

@@ -12,15 +12,16 @@ import random
 
 from runtime.disk import Disk
 from runtime.errors import ConfigError
-from runtime.ids import new_uuid, uuid_from_text, uuid_text
+from runtime.ids import UUID_ZERO, new_uuid, uuid_from_text, uuid_text
 from storage.checkpoints import read_meta_properties, write_meta_properties
 
 LOCK_NAME = ".lock"
 METADATA_LOG = "__cluster_metadata-0"
-_RESTORE = (
-    "restore the file from a copy, or treat the disk as lost: empty the directory and give the "
-    "node a new identity (kvorum init --again for a controller with dynamic voters)"
+_ANEW = (
+    "treat the disk as lost: empty the directory and give the node a new identity (kvorum init "
+    "--again for a controller with dynamic voters)"
 )
+_RESTORE = f"restore the file from a copy, or {_ANEW}"
 _PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
 
 
@@ -75,6 +76,14 @@ def claim_directory(
     if owned is not None:
         return owned
     directory_id = new_uuid(rng)
+    try:
+        # Before the identity: from then on a missing folder is a lost log (`check_log_folder`).
+        disk.make_dirs(f"{directory}/{METADATA_LOG}")
+        disk.sync_dir(directory)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to data directory {directory}: {error.strerror}"
+        ) from error
     properties = {
         "version": "1",
         "cluster.id": cluster_id,
@@ -110,6 +119,19 @@ def require_formatted(
     return owned
 
 
+def check_log_folder(disk: Disk, directory: str) -> None:
+    """Raise ConfigError if a controller's metadata log was taken away from under its identity.
+
+    Without it the node has forgotten what it voted and what it acknowledged, and its directory id
+    would still let it vote.
+    """
+    if not disk.exists(f"{directory}/{METADATA_LOG}"):
+        raise ConfigError(
+            f"{directory} has lost {METADATA_LOG}, and with it what this node voted: this disk "
+            f"must not vote any more; restore it from a copy, or {_ANEW}"
+        )
+
+
 def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) -> bytes | None:
     """The directory id if the directory is this node's, None if it is nobody's. Changes nothing.
 
@@ -122,6 +144,8 @@ def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) ->
         raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
     if known is None:
         strangers = [name for name in names if name not in (LOCK_NAME, "logs")]
+        if METADATA_LOG in strangers and not disk.list_dir(f"{directory}/{METADATA_LOG}"):
+            strangers.remove(METADATA_LOG)  # a crash between the two steps of claim_directory
         if METADATA_LOG in strangers:
             raise ConfigError(
                 f"{directory} holds a metadata log but no meta.properties, which says whose it is; "
@@ -157,6 +181,9 @@ def _check(directory: str, known: dict[str, str], *, node_id: int, cluster_id: s
             f"node.id={node_id}"
         )
     try:
-        return uuid_from_text(known.get("directory.id", ""))
+        directory_id = uuid_from_text(known.get("directory.id", ""))
     except ValueError as error:
-        raise ConfigError(f"{directory}/meta.properties: directory.id: {error}") from error
+        raise ConfigError(f"{path}: directory.id: {error}; {_RESTORE}") from error
+    if directory_id == UUID_ZERO:
+        raise ConfigError(f"{path}: directory.id of zeros names no disk; {_RESTORE}")
+    return directory_id

@@ -13,7 +13,7 @@ from raft.snapshot_files import SnapshotFiles
 from runtime.async_disk import OsAsyncDisk
 from runtime.clock import wall_ms
 from runtime.disk import Disk
-from runtime.errors import ConfigError, CorruptData
+from runtime.errors import ConfigError, CorruptData, NewerFormat
 from snapshots.store import SnapshotStore
 
 logger = logging.getLogger("kvorum.raft")
@@ -39,6 +39,8 @@ async def open_log(
     is_dynamic = config.raft.is_dynamic
     try:
         opened = await open_metadata_log(disk, path, files, is_dynamic=is_dynamic, now_ms=wall_ms())
+    except NewerFormat as error:
+        raise ConfigError(f"{error}; run that build") from error
     except CorruptData as error:
         raise ConfigError(f"{error}; {_way_out(config)}") from error
     if opened.replica_log.log.torn_tail is not None:

@@ -6,6 +6,7 @@ log by a snapshot is settled here, without a guess about anything that was ackno
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from raft.model import OffsetAndEpoch
@@ -15,7 +16,10 @@ from raft.vote_store import FILE_NAME, VoteStore
 from raft.voters import NO_VOTERS, VoterSet
 from runtime.disk import Disk
 from runtime.errors import CorruptData
+from storage.epochs import CHECKPOINT_NAME, read_epochs
 from storage.log import Log, LogConfig
+
+logger = logging.getLogger("kvorum.raft")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,9 @@ def recover_log(
         max_message_bytes=1 << 30,
         file_delete_delay_ms=0,
     )
+    written = _written_epochs(disk, directory)
     log = Log.open(disk, directory, config, now_ms=now_ms)
+    _check_nothing_is_gone(log, written)
     first_offset = log.start_offset
     # 1. ReplaceLog cut the old log, 2. crash before the older snapshots went: they have no log
     # behind them and say nothing that the newest does not say.
@@ -95,6 +101,31 @@ def recover_log(
         base_voters=base_voters,
     )
     return replica_log, (good[-1] if good else None)
+
+
+def _written_epochs(disk: Disk, directory: str) -> list[tuple[int, int]]:
+    """(epoch, start offset) pairs as the checkpoint has them; none if it cannot say."""
+    path = f"{directory}/{CHECKPOINT_NAME}"
+    if not disk.exists(path):
+        return []
+    try:
+        return list(read_epochs(disk, path).entries)
+    except CorruptData as error:
+        logger.warning("%s; it is made anew from the batches", error)
+        return []
+
+
+def _check_nothing_is_gone(log: Log, written: list[tuple[int, int]]) -> None:
+    """An epoch comes into the checkpoint after its first record was fsynced, and leaves it before
+    that record is cut. One that the log does not reach was lost: by hand, or by the disk."""
+    for epoch, start_offset in written:
+        if start_offset > log.end_offset or log.end_offset == 0:
+            raise CorruptData(
+                log.directory,
+                0,
+                f"the log ends at offset {log.end_offset}, but epoch {epoch} began at "
+                f"{start_offset} on this disk: files of the log are gone",
+            )
 
 
 async def open_metadata_log(

@@ -12,8 +12,8 @@ import json
 
 from raft.model import VoteState
 from runtime.disk import Disk
-from runtime.errors import CorruptData
-from runtime.ids import UUID_ZERO, uuid_from_text, uuid_text
+from runtime.errors import CorruptData, NewerFormat
+from runtime.ids import NO_NODE, UUID_ZERO, uuid_from_text, uuid_text
 
 FILE_NAME = "quorum-state"
 
@@ -49,13 +49,18 @@ class VoteStore:
         try:
             fields = json.loads(raw)
             version = fields["data_version"]
+            if isinstance(version, int) and version > 1:
+                raise NewerFormat(
+                    self._path, 0, f"data_version {version} is of a newer build; this reads 0 and 1"
+                )
             if version not in (0, 1):
                 raise ValueError(f"data_version {version}; this build reads 0 and 1")
             directory_id = UUID_ZERO
             if version == 1:
                 directory_id = uuid_from_text(fields["votedDirectoryId"])
-            if int(fields["leaderEpoch"]) < 0:
-                raise ValueError(f"leaderEpoch {fields['leaderEpoch']}")
+            for name, least in (("leaderEpoch", 0), ("leaderId", NO_NODE), ("votedId", NO_NODE)):
+                if int(fields[name]) < least:
+                    raise ValueError(f"{name} {fields[name]}")
             return VoteState(
                 epoch=int(fields["leaderEpoch"]),
                 leader_id=int(fields["leaderId"]),

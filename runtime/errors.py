@@ -155,6 +155,10 @@ class CorruptData(KvorumError):
         self.reason = reason
 
 
+class NewerFormat(CorruptData):
+    """A file that may be whole, but that a newer build wrote: this one cannot read it."""
+
+
 class InvariantViolated(KvorumError):
     """A bug of ours. Nobody may catch it and go on; the process exits and recovers from disk."""
 

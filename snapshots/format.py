@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 from crc32c import crc32c
 
-from runtime.errors import CorruptData
+from runtime.errors import CorruptData, NewerFormat
 
 if TYPE_CHECKING:
     from runtime.async_disk import AsyncDisk
@@ -48,7 +48,7 @@ FOOTER = 3
 Voter = tuple[int, str, str, int]
 
 
-class UnsupportedVersion(CorruptData):
+class UnsupportedVersion(NewerFormat):
     """A file that may be whole, but that this build cannot read: it was written by a newer one."""
 
 

@@ -64,9 +64,8 @@ class Log:
         self.config = config
         self.epochs: LeaderEpochCache = loaded.epochs
         self.producers: ProducerStateTable = loaded.producers
-        #: What the start cut off, for the owner's log; None after a whole one.
+        #: What an unclean start cut off, and the last gap in the offsets that it came upon.
         self.torn_tail = loaded.torn_tail
-        #: The last gap in the offsets that a walk over all batches found; None after a clean stop.
         self.last_gap = loaded.last_gap
         self._segments = SegmentList(
             disk, directory, loaded.segments, index_interval_bytes=config.index_interval_bytes
@@ -383,6 +382,9 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         segments.stop_derived_files(offset)
+        # First: what the checkpoint names and the log lacks was lost (`raft.metadata_log`).
+        self.epochs.truncate_from_end(offset)
+        self._write_epochs()
         # Newest first: a crash on the way leaves a shorter log and no hole.
         while segments.bases[-1] > offset:
             segments.drop_last()
@@ -404,10 +406,12 @@ class Log:
         """Drop everything; the log is empty with start and end at `offset`. Durable on return."""
         segments = self._segments
         segments.stop_derived_files(0)
+        self.epochs.clear()
+        if self._disk.exists(self.directory):
+            self._write_epochs()
         while segments.items:
             segments.drop_last()
         remove_snapshots_above(self._disk, self.directory, -1)
-        self.epochs.clear()
         self.producers.clear()
         self._start_offset = self._end_offset = self._durable_end_offset = offset
         if offset > 0:
@@ -415,7 +419,6 @@ class Log:
             segments.add(offset, now_ms=now_ms)
         if self._disk.exists(self.directory):
             segments.sync_directories()
-            self._write_epochs()
 
     def advance_start_offset(self, offset: int) -> bool:
         """Raise `start_offset`; segments below go at the next retention run. False if not above.

@@ -74,17 +74,25 @@ def change(
     )
     deadline = time.monotonic() + options["timeout"]
     progress = _Progress()
+    has_begun = False
     seen_by = time.monotonic() + NEW_LEADER_S
     while True:
-        leader = client.describe()
+        try:
+            leader = client.describe()
+        except CommandFailed as error:
+            # Not at the first question: without a leader a command says so at once.
+            is_passing = has_begun and error.exit_code == EXIT_NO_QUORUM
+            if not is_passing or time.monotonic() > deadline:
+                raise
+            continue
         try:
             request = make_request(leader)
         except NotFollowing:
-            if time.monotonic() > seen_by:
+            if time.monotonic() > (deadline if has_begun else seen_by):
                 raise
             time.sleep(ASK_AGAIN_S)
             continue
-        seen_by = deadline
+        has_begun = True
         if progress.show(leader, request):
             deadline = time.monotonic() + options["timeout"]
         left_s = max(deadline - time.monotonic(), ASK_AGAIN_S)

@@ -97,11 +97,12 @@ def test_directory_id_that_is_none_is_refused(dynamic: HandMade) -> None:
     [
         (b"", "not a quorum-state file"),
         (b'{"leaderId":1,"leaderEpo', "not a quorum-state file"),
-        (b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"data_version":9}', "data_version 9"),
+        (b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"data_version":9}', "is of a newer build"),
+        (b'{"leaderId":1,"leaderEpoch":3,"votedId":-7,"data_version":0}', "votedId -7"),
         (b'{"leaderId":1,"leaderEpoch":-4,"votedId":-1,"data_version":0}', "leaderEpoch -4"),
         (b'{"leaderId":-1,"leaderEpoch":0,"votedId":-1,"data_version":0}', "says epoch 0"),
     ],
-    ids=["empty", "truncated", "newer", "negative", "older"],
+    ids=["empty", "truncated", "newer", "odd", "negative", "older"],
 )
 def test_quorum_state_that_cannot_be_trusted_stops_the_node(
     static: HandMade, content: bytes, said: str
@@ -203,3 +204,20 @@ def test_a_directory_without_its_identity_names_the_way_out(dynamic: HandMade) -
 def test_static_voters_name_an_address_each(static: HandMade) -> None:
     static.change("controller-1", controller_quorum_voters="1@@127.0.0.1:9093")
     assert "'@127.0.0.1:9093' is not host:port" in static.refusal("controller-1")
+
+
+def test_a_metadata_log_taken_away_from_under_its_identity_is_refused(dynamic: HandMade) -> None:
+    lead_once(dynamic)
+    log = dynamic.data("controller-1") / "__cluster_metadata-0"
+    (segment,) = log.glob("*.log")
+    segment.unlink()
+    assert "files of the log are gone" in dynamic.refusal("controller-1")
+    shutil.rmtree(log)
+    assert "this disk must not vote any more" in dynamic.refusal("controller-1")
+
+
+def test_an_added_controller_starts_with_the_folder_that_init_made(dynamic: HandMade) -> None:
+    done = run_kvorum("init", str(dynamic.conf), "--add", "controller")
+    assert done.returncode == 0, done.stderr
+    dynamic.start("controller-1", "controller-2")
+    dynamic.wait_caught_up(2, "Observer")

@@ -272,6 +272,20 @@ def test_a_segment_missing_below_the_oldest_snapshot_is_missed_by_nobody():
     assert (tail.start_offset, tail.end_offset) == (9, 10)
 
 
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+def test_a_log_whose_files_are_gone_is_refused(how):
+    place = with_ten_records()
+    for name in list(place.disk.list_dir(FOLDER)):
+        if name.endswith(".log"):
+            if how == "removed":
+                place.disk.remove(f"{FOLDER}/{name}")
+            else:
+                place.disk.open(f"{FOLDER}/{name}").truncate(0)
+    place.disk.sync_dir(FOLDER)
+    with pytest.raises(CorruptData, match=r"files of the log are gone|what was between is missing"):
+        place.restart()
+
+
 def test_a_log_without_its_state_file_is_refused():
     # The file is written before the first record: without it the node has forgotten its votes.
     place = with_ten_records()
