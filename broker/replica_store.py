@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from broker.replica import Replica
+from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.checkpoints import (
@@ -28,9 +29,6 @@ from storage.checkpoints import (
 from storage.log import Log, LogConfig
 
 _log = logging.getLogger(__name__)
-
-METADATA_LOG_FOLDER = "__cluster_metadata-0"
-"""Lies beside the replicas, looks like one, and is the metadata log's own."""
 
 DELETE_SUFFIX = "-delete"
 UNCLEAN_LOGS = "unclean-logs"
@@ -77,7 +75,7 @@ class ReplicaStore:
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
                 self._to_remove.append(path)
-            elif _is_replica_name(name) and name != METADATA_LOG_FOLDER:
+            elif _is_replica_name(name) and name != FOLDER_NAME:
                 self.unclaimed[name] = self._read_topic_id(path)
 
     def open(

@@ -10,13 +10,13 @@ import fcntl
 import os
 import random
 
+from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
 from runtime.errors import ConfigError
 from runtime.ids import UUID_ZERO, new_uuid, uuid_from_text, uuid_text
 from storage.checkpoints import read_meta_properties, write_meta_properties
 
 LOCK_NAME = ".lock"
-METADATA_LOG = "__cluster_metadata-0"
 _ANEW = (
     "treat the disk as lost: empty the directory and give the node a new identity (kvorum init "
     "--again for a controller with dynamic voters)"
@@ -78,7 +78,7 @@ def claim_directory(
     directory_id = new_uuid(rng)
     try:
         # Before the identity: from then on a missing folder is a lost log (`check_log_folder`).
-        disk.make_dirs(f"{directory}/{METADATA_LOG}")
+        disk.make_dirs(f"{directory}/{FOLDER_NAME}")
         disk.sync_dir(directory)
     except OSError as error:
         raise ConfigError(
@@ -125,9 +125,9 @@ def check_log_folder(disk: Disk, directory: str) -> None:
     Without it the node has forgotten what it voted and what it acknowledged, and its directory id
     would still let it vote.
     """
-    if not disk.exists(f"{directory}/{METADATA_LOG}"):
+    if not disk.exists(f"{directory}/{FOLDER_NAME}"):
         raise ConfigError(
-            f"{directory} has lost {METADATA_LOG}, and with it what this node voted: this disk "
+            f"{directory} has lost {FOLDER_NAME}, and with it what this node voted: this disk "
             f"must not vote any more; restore it from a copy, or {_ANEW}"
         )
 
@@ -144,9 +144,9 @@ def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) ->
         raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
     if known is None:
         strangers = [name for name in names if name not in (LOCK_NAME, "logs")]
-        if METADATA_LOG in strangers and not disk.list_dir(f"{directory}/{METADATA_LOG}"):
-            strangers.remove(METADATA_LOG)  # a crash between the two steps of claim_directory
-        if METADATA_LOG in strangers:
+        if FOLDER_NAME in strangers and not disk.list_dir(f"{directory}/{FOLDER_NAME}"):
+            strangers.remove(FOLDER_NAME)  # a crash between the two steps of claim_directory
+        if FOLDER_NAME in strangers:
             raise ConfigError(
                 f"{directory} holds a metadata log but no meta.properties, which says whose it is; "
                 f"{_RESTORE}"

@@ -200,11 +200,8 @@ async def _format_voters(nodes: list[NewNode], cluster_id: str, rng: random.Rand
         kraft_version=1,
         voters=header_voters(voters),
     )
-    disk = OsDisk()
     for node in nodes:
         path = metadata_directory(node.directory)
-        disk.make_dirs(path)
-        disk.sync_dir(node.directory)
         await SnapshotStore(OsAsyncDisk(), path).write(header, [])
 
 

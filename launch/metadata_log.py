@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from launch.identity import METADATA_LOG
 from launch.properties import NodeConfig
-from raft.metadata_log import MetadataLog, open_metadata_log
+from raft.metadata_log import FOLDER_NAME, MetadataLog, open_metadata_log
 from raft.model import RaftConfig
 from raft.snapshot_files import SnapshotFiles
 from runtime.async_disk import OsAsyncDisk
@@ -21,7 +20,7 @@ logger = logging.getLogger("kvorum.raft")
 
 def metadata_directory(directory: str) -> str:
     """Where in a data directory the metadata log lies."""
-    return f"{directory}/{METADATA_LOG}"
+    return f"{directory}/{FOLDER_NAME}"
 
 
 async def open_log(
@@ -54,7 +53,7 @@ async def open_log(
 def _way_out(config: NodeConfig) -> str:
     """What to do with a node whose metadata cannot be trusted."""
     if config.raft.address is None:
-        return f"this broker fetches its metadata anew if you remove {METADATA_LOG}"
+        return f"this broker fetches its metadata anew if you remove {FOLDER_NAME}"
     if config.raft.is_dynamic:
         return (
             "this disk must not vote any more: empty the data directory, then kvorum init --again, "

@@ -7,6 +7,7 @@ Takes no lock, opens nothing for writing, repairs nothing. What a start would do
 from __future__ import annotations
 
 from metadata.history import MetadataHistory
+from raft.metadata_log import FOLDER_NAME
 from runtime.errors import CorruptData, KvorumError
 from snapshots.format import (
     BOOTSTRAP_ID,
@@ -19,8 +20,6 @@ from snapshots.format import (
 from storage.batch import iter_headers
 from storage.read_only import FoundLog, ReadableDisk, read_log
 from storage.segment import LOG_SUFFIX, offsets_of
-
-METADATA_FOLDER = "__cluster_metadata-0"
 
 READ_ATTEMPTS_MAX = 4
 """A node at work may trim, truncate or roll its log between two reads of ours; the next attempt
@@ -58,7 +57,7 @@ def history_of_file(disk: ReadableDisk, path: str) -> MetadataHistory:
 
 
 def _metadata_folder(disk: ReadableDisk, path: str) -> str:
-    inner = f"{path}/{METADATA_FOLDER}"
+    inner = f"{path}/{FOLDER_NAME}"
     for directory in (inner, path):
         names = disk.list_dir(directory)
         has_log = bool(offsets_of(names, LOG_SUFFIX))
@@ -67,7 +66,7 @@ def _metadata_folder(disk: ReadableDisk, path: str) -> str:
         if (has_log and is_quorums) or any(map(parse_file_name, names)):
             return directory
     raise NoMetadata(
-        f"no metadata log in {path}: name a node's data directory or its {METADATA_FOLDER}"
+        f"no metadata log in {path}: name a node's data directory or its {FOLDER_NAME}"
     )
 
 

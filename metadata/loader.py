@@ -5,13 +5,10 @@ Standby controllers and brokers use it alike; the active controller has its imag
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from metadata.delta import Delta
 from metadata.features import SUPPORTED, unsupported
 from metadata.image import ClusterImage
 from metadata.record_codec import UnreadableRecord, decode_record
-from metadata.records import Record
 from storage.batch import iter_headers, iter_records
 from storage.log import Log
 
@@ -47,12 +44,3 @@ def check_features(image: ClusterImage) -> None:
     problem = unsupported(image.features, SUPPORTED)
     if problem is not None:
         raise UnreadableRecord(f"this node cannot go on: {problem}; run a newer Kvorum")
-
-
-def committed_records(data: bytes) -> Iterator[tuple[int, int, int, Record | None]]:
-    """Each record of a run of batches: (offset, epoch, timestamp ms, record; None for control)."""
-    for position, header in iter_headers(data):
-        for record in iter_records(data, position, header):
-            value = None if header.is_control else record.value
-            decoded = None if value is None else decode_record(value)
-            yield record.offset, header.leader_epoch, record.timestamp_ms, decoded

@@ -21,6 +21,9 @@ from storage.log import Log, LogConfig
 
 logger = logging.getLogger("kvorum.raft")
 
+FOLDER_NAME = "__cluster_metadata-0"
+"""Of the metadata log in a node's data directory."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataLog:
