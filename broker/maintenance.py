@@ -62,22 +62,22 @@ class Maintenance:
 
     async def _checkpoint_high_watermarks(self) -> None:
         store = self._manager.store
-        offsets = store.high_watermarks(self._manager.all())
+        offsets = store.high_watermarks(self._manager.with_files())
         await _in_thread(lambda: store.write_high_watermarks(offsets))
 
     async def _flush_sealed(self) -> None:
-        for replica in self._manager.all():
+        for replica in self._manager.with_files():
             if replica.log.needs_flush:
                 await self._flush(replica)
 
     async def _flush_all(self) -> None:
         # Kafka leaves the active segment to the operating system. One fsync a minute bounds what
         # recovery has to read after a crash.
-        for replica in self._manager.all():
+        for replica in self._manager.with_files():
             if replica.log.durable_end_offset < replica.log.end_offset:
                 await self._flush(replica)
         manager = self._manager
-        starts = manager.store.collect_log_offsets(manager.all())
+        starts = manager.store.collect_log_offsets(manager.with_files())
         await _in_thread(lambda: manager.store.write_log_offsets(starts))
 
     async def _flush(self, replica: Replica) -> None:
@@ -104,7 +104,7 @@ class Maintenance:
                 replica.log.complete_flush(ticket)
 
     async def _apply_retention(self) -> None:
-        for replica in self._manager.all():
+        for replica in self._manager.with_files():
             if not replica.is_offline:
                 replica.log.apply_retention(
                     now_ms=wall_ms(), high_watermark=replica.core.high_watermark
@@ -117,11 +117,11 @@ class Maintenance:
         if paths:
             await _in_thread(lambda: store.remove(paths))
         now_ms = wall_ms()
-        for replica in self._manager.all():
+        for replica in self._manager.with_files():
             replica.log.remove_deleted(now_ms)
 
     async def _expire_producers(self) -> None:
-        for replica in self._manager.all():
+        for replica in self._manager.with_files():
             replica.log.expire_producers(wall_ms())
 
 

@@ -59,6 +59,7 @@ class Replica:
         "is_offline",
         "log",
         "lower_recovery_point",
+        "on_first_file",
         "pending_acks",
         "turn",
         "watchers",
@@ -74,6 +75,7 @@ class Replica:
         turn: TurnEnd,
         has_identity: bool,
         lower_recovery_point: Callable[[str, int, int], None],
+        on_first_file: Callable[[Replica], None],
     ) -> None:
         self.core = core
         self.log = log
@@ -81,6 +83,7 @@ class Replica:
         self.disk = disk
         self.turn = turn
         self.lower_recovery_point = lower_recovery_point
+        self.on_first_file = on_first_file
         self.has_identity = has_identity
         self.identity_unsynced = False
         self.is_closed = False
@@ -320,6 +323,7 @@ class Replica:
             file.close()
         self.has_identity = True
         self.identity_unsynced = True
+        self.on_first_file(self)
 
     def sync_identity(self) -> None:
         """Make partition.metadata durable (runs in the flush thread)."""

@@ -23,7 +23,7 @@ from broker.partition import BrokerFacts, Partition
 from broker.plan import Delete, Follow, Lead, plan
 from broker.replica import Replica
 from broker.replica_store import ReplicaStore
-from broker.topic_config import resolve
+from broker.topic_config import TopicConfig, TopicConfigs
 from broker.waiters import Deadlines, TurnEnd
 from metadata.delta import Delta
 from metadata.image import (
@@ -77,8 +77,10 @@ class ReplicaManager:
         )
         self._disk = disk
         self._replicas: dict[Key, Replica] = {}
+        self._with_files: dict[Key, Replica] = {}
         self._broken: dict[Key, str] = {}
         """Replicas whose logs could not be opened, and their directory names."""
+        self._topic_configs = TopicConfigs()
         self._topic_waiters: list[asyncio.Event] = []
         self._maintenance = Maintenance(self)
 
@@ -116,6 +118,11 @@ class ReplicaManager:
 
     def all(self) -> list[Replica]:
         return list(self._replicas.values())
+
+    def with_files(self) -> list[Replica]:
+        """Those that have a log on disk. A partition that was never written to has none, and
+        costs the timers nothing."""
+        return list(self._with_files.values())
 
     def find(self, topic_id: bytes, partition_id: int) -> Replica | None:
         return self._replicas.get((topic_id, partition_id))
@@ -212,7 +219,7 @@ class ReplicaManager:
         if replica is None:
             return
         self.fetchers.unfollow(key)
-        if replica.become_leader(image, monotonic_ms()):
+        if replica.become_leader(image, monotonic_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
         # The image may settle a proposal before its answer comes. Whoever caught up while it was
         # in flight is not named in incremental fetches any more: nothing else would propose it
@@ -234,6 +241,7 @@ class ReplicaManager:
         self.fetchers.unfollow(key)
         self._broken.pop(key, None)
         replica = self._replicas.pop(key, None)
+        self._with_files.pop(key, None)
         if replica is not None:
             is_moved = self.image.partition(*key) is not None
             replica.close(
@@ -249,7 +257,7 @@ class ReplicaManager:
         if replica is not None or key in self._broken:
             return replica
         topic_id, partition_id = key
-        config = resolve(self.config, self.image.topic_configs(topic))
+        config = self._config_of(topic)
         try:
             opened = self.store.open(topic, topic_id, partition_id, config.log, now_ms=wall_ms())
         except (CorruptData, OSError) as failure:
@@ -277,9 +285,18 @@ class ReplicaManager:
             turn=self.turn,
             has_identity=opened.has_identity,
             lower_recovery_point=self.store.lower_recovery_point,
+            on_first_file=self._note_files,
         )
         self._replicas[key] = replica
+        if opened.has_identity:
+            self._note_files(replica)
         return replica
+
+    def _note_files(self, replica: Replica) -> None:
+        self._with_files[replica.core.topic_id, replica.core.partition_id] = replica
+
+    def _config_of(self, topic: str) -> TopicConfig:
+        return self._topic_configs.of(self.config, self.image.topic_configs(topic))
 
     def _take_over_config(self, delta: Delta | None) -> bool:
         """Whether this broker's own settings have changed."""
@@ -293,18 +310,31 @@ class ReplicaManager:
         return True
 
     def _reconfigure(self, delta: Delta | None) -> None:
-        changed = None
-        if delta is not None:
-            changed = {name for kind, name in delta.changed_configs if kind == RESOURCE_TOPIC}
-        for replica in self._replicas.values():
-            topic = replica.core.topic
-            if changed is not None and topic not in changed:
+        """Let replicas follow the configs that `delta` changed; all of them without one."""
+        if delta is None:
+            for replica in self._replicas.values():
+                self._reconfigure_one(replica)
+            return
+        # Topics by name, not a walk over all replicas: every topic made with a config of its own
+        # comes through here.
+        for kind, name in delta.changed_configs:
+            topic = self.image.topic(name) if kind == RESOURCE_TOPIC else None
+            if topic is None:
                 continue
-            replica.config = resolve(self.config, self.image.topic_configs(topic))
-            replica.log.reconfigure(replica.config.log)
-            replica.core.min_insync_replicas = replica.config.min_insync_replicas
-            if replica.core.raise_high_watermark(monotonic_ms()):
-                replica.on_high_watermark()
+            for partition_id in topic.partitions:
+                held = self._replicas.get((topic.topic_id, partition_id))
+                if held is not None:
+                    self._reconfigure_one(held)
+
+    def _reconfigure_one(self, replica: Replica) -> None:
+        config = self._config_of(replica.core.topic)
+        if config is replica.config:
+            return
+        replica.config = config
+        replica.log.reconfigure(config.log)
+        replica.core.min_insync_replicas = config.min_insync_replicas
+        if replica.core.raise_high_watermark(monotonic_ms()):
+            replica.on_high_watermark()
 
     def _on_brokers_changed(self, replica: Replica) -> None:
         """A follower may be eligible now, or not any more: both move ISR and watermark."""

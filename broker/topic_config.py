@@ -17,6 +17,8 @@ from storage.log import LogConfig
 from storage.model import INDEX_BYTES_MIN
 
 SEGMENT_BYTES_LIMIT = (1 << 31) - 1
+DISTINCT_MAX = 1_000
+"""Different settings remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,32 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         is_log_append_time=timestamp_type == "LogAppendTime",
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
     )
+
+
+class TopicConfigs:
+    """Resolved configs, one object for all topics with the same settings.
+
+    A broker makes thousands of partitions at once, nearly all of them without a setting of their
+    own or with the same few.
+    """
+
+    __slots__ = ("_broker", "_resolved")
+
+    def __init__(self) -> None:
+        self._broker: BrokerConfig | None = None
+        self._resolved: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+
+    def of(self, config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+        """As `resolve`. The same settings give the same object as long as `config` is the same
+        object and not more than DISTINCT_MAX others came in between."""
+        if config is not self._broker or len(self._resolved) > DISTINCT_MAX:
+            self._broker = config
+            self._resolved.clear()
+        key = frozenset(overrides.items())
+        found = self._resolved.get(key)
+        if found is None:
+            found = self._resolved[key] = resolve(config, overrides)
+        return found
 
 
 def _value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> int | str:

@@ -49,6 +49,7 @@ class Node:
             turn=TurnEnd(),
             has_identity=True,
             lower_recovery_point=lambda topic, partition, offset: self.lowered.append(offset),
+            on_first_file=lambda replica: None,
         )
 
     def restart(self) -> None:
