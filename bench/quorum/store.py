@@ -238,7 +238,7 @@ class StoreProcess:
     async def _serve(self, node: RaftNode) -> None:
         server = self._server = RpcServer()
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
-        server.server.add_generic_rpc_handlers((_handlers(self._store),))
+        server.add_service(_add_to_server, self._store)
         await server.listen(self._options.listen)
 
     async def stop(self) -> None:
@@ -251,10 +251,10 @@ class StoreProcess:
             self._node.log.close()
 
 
-def _handlers(store: Store) -> grpc.GenericRpcHandler:
+def _add_to_server(store: Store, server: RpcServer) -> None:
     service, _, append = protocol.METHOD.lstrip("/").rpartition("/")
     status = protocol.STATUS_METHOD.rpartition("/")[2]
-    return grpc.method_handlers_generic_handler(
+    server.add_registered_method_handlers(
         service,
         {
             append: grpc.stream_stream_rpc_method_handler(store.append),

@@ -1,0 +1,316 @@
+"""One HTTP/2 connection, either end: frames in and out, flow control, keep-alive."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import grpc
+
+from runtime.clock import monotonic_ms
+from runtime.http2 import frames
+from runtime.http2.frames import ProtocolError
+from runtime.http2.headers import HEADER_BYTES_MAX, Decoder
+from runtime.http2.stream import STREAM_WINDOW, Stream
+
+FRAME_BYTES_MAX = 1 << 20
+"""The largest frame that is taken."""
+
+STREAMS_MAX = 1_000
+"""Calls under way on one connection."""
+
+KEEPALIVE_TIME_MS = 1_000
+"""A connection that was silent for so long is pinged,"""
+KEEPALIVE_TIMEOUT_MS = 1_000
+"""and given up if nothing at all comes within this."""
+STALL_MS = 250
+"""A timer that fires so late says that this process stood still, not the peer."""
+
+SETTINGS = {
+    frames.SETTINGS_ENABLE_PUSH: 0,
+    frames.SETTINGS_MAX_CONCURRENT_STREAMS: STREAMS_MAX,
+    frames.SETTINGS_INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+    frames.SETTINGS_MAX_FRAME_SIZE: FRAME_BYTES_MAX,
+    frames.SETTINGS_MAX_HEADER_LIST_SIZE: HEADER_BYTES_MAX,
+}
+
+_PING = b"kvorum!?"
+_STATUS_OF_ERROR = {
+    frames.NO_ERROR: grpc.StatusCode.INTERNAL,
+    frames.REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
+    frames.CANCEL: grpc.StatusCode.CANCELLED,
+    frames.ENHANCE_YOUR_CALM: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+class Connection(asyncio.Protocol):
+    """What client and server have in common.
+
+    send_window, frame_bytes_max: what the peer takes now. is_congested: the socket takes no more.
+    is_closing: no new stream may be opened.
+    """
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Stream] = {}
+        self.send_window = frames.WINDOW_DEFAULT
+        self.frame_bytes_max = frames.FRAME_BYTES_DEFAULT
+        self.is_congested = False
+        self.is_closing = False
+        self.peer = "?"
+        self._peer_stream_window = frames.WINDOW_DEFAULT
+        self._used_window = 0
+        self._buffer = bytearray()
+        self._decoder = Decoder()
+        self._block: tuple[int, int, bytearray] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._keepalive: asyncio.TimerHandle | None = None
+        self._heard_ms = 0
+        self._due_ms = 0
+        self._has_settings = False
+
+    # What the two ends do differently.
+
+    def on_ready(self) -> None:
+        """The peer's settings have come: it speaks HTTP/2."""
+
+    def on_headers(self, stream_id: int, headers: dict[str, str], *, ends_stream: bool) -> None:
+        """A header block of a stream is complete."""
+        raise NotImplementedError
+
+    def on_bad_message(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
+        """What came on a stream is no message that can be taken."""
+        raise NotImplementedError
+
+    def on_lost(self, reason: str) -> None:
+        """The connection is over; its streams have been told."""
+        raise NotImplementedError
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.peer = str(transport.get_extra_info("peername"))
+        self._heard_ms = monotonic_ms()
+        self._arm_keepalive(KEEPALIVE_TIME_MS)
+        # The window of the connection never binds: what bounds memory are those of the streams.
+        growth = frames.WINDOW_MAX - frames.WINDOW_DEFAULT
+        self.send(frames.settings(SETTINGS) + frames.window_update(0, growth))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closing = True
+        if self._keepalive is not None:
+            self._keepalive.cancel()
+        reason = f"the connection was lost: {exc}" if exc else "the peer closed the connection"
+        for stream in list(self.streams.values()):
+            stream.fail(grpc.StatusCode.UNAVAILABLE, reason)
+        self._wake_drained()
+        self.on_lost(reason)
+
+    def pause_writing(self) -> None:
+        self.is_congested = True
+
+    def resume_writing(self) -> None:
+        self.is_congested = False
+        self._wake_drained()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_ms = monotonic_ms()
+        try:
+            if self._buffer:
+                self._buffer += data
+                used = self._take(bytes(self._buffer))
+                del self._buffer[:used]
+            else:
+                used = self._take(data)
+                if used < len(data):
+                    self._buffer += data[used:]
+        except ProtocolError as error:
+            self.refuse(error)
+
+    # Out.
+
+    def send(self, data: bytes) -> None:
+        """Hand bytes to the socket; nothing happens if the connection is gone."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drained(self) -> None:
+        """Wait until the socket takes more, or the connection is lost."""
+        if self._drained is None or self._drained.done():
+            self._drained = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._drained)
+
+    def refuse(self, error: ProtocolError) -> None:
+        """Tell the peer which rule it broke, and close."""
+        self.send(frames.goaway(0, error.code, str(error)))
+        self.close()
+
+    def close(self) -> None:
+        """Send what is on its way, then close."""
+        self.is_closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close without sending what is on its way."""
+        self.is_closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def open_stream(self, stream_id: int) -> Stream:
+        """A stream that begins here or has just begun at the peer."""
+        stream = Stream(self, stream_id, send_window=self._peer_stream_window)
+        self.streams[stream_id] = stream
+        return stream
+
+    def forget(self, stream: Stream) -> None:
+        """The stream has ended on both sides."""
+        self.streams.pop(stream.id, None)
+
+    # In.
+
+    def _take(self, data: bytes) -> int:
+        """Take in all whole frames; how many bytes those were."""
+        at, end = 0, len(data)
+        while end - at >= frames.HEAD_BYTES:
+            length, kind, flags, stream_id = frames.parse_head(data, at)
+            if length > FRAME_BYTES_MAX:
+                raise ProtocolError(
+                    f"a frame of {length} bytes is over {FRAME_BYTES_MAX}", frames.FRAME_SIZE_ERROR
+                )
+            start = at + frames.HEAD_BYTES
+            if end - start < length:
+                break
+            at = start + length
+            payload = data[start:at]
+            if self._block is not None and kind != frames.CONTINUATION:
+                raise ProtocolError("a header block is interrupted")
+            if kind == frames.DATA:
+                self._on_data(stream_id, flags, payload)
+            else:
+                self._on_other(kind, flags, stream_id, payload)
+        return at
+
+    def _on_data(self, stream_id: int, flags: int, payload: bytes) -> None:
+        length = len(payload)
+        self._used_window += length
+        if self._used_window > frames.WINDOW_MAX // 2:
+            self.send(frames.window_update(0, self._used_window))
+            self._used_window = 0
+        stream = self.streams.get(stream_id)
+        if stream is None or stream.is_remote_done:
+            return  # it has been given up here, and the peer does not know yet
+        data = frames.without_padding(payload, flags) if flags & frames.PADDED else payload
+        if data:
+            stream.on_data(data, length)
+        if flags & frames.END_STREAM:
+            stream.on_remote_done()
+
+    def _on_other(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        match kind:
+            case frames.HEADERS:
+                block = bytearray(frames.without_padding(payload, flags))
+                self._on_block(stream_id, flags & frames.END_STREAM, block, flags)
+            case frames.CONTINUATION:
+                if self._block is None or self._block[0] != stream_id:
+                    raise ProtocolError("a CONTINUATION of nothing")
+                _, ends, block = self._block
+                block += payload
+                self._on_block(stream_id, ends, block, flags)
+            case frames.WINDOW_UPDATE:
+                self._on_window_update(stream_id, frames.parse_window_update(payload))
+            case frames.PING:
+                if len(payload) != 8:
+                    raise ProtocolError("a PING of broken length", frames.FRAME_SIZE_ERROR)
+                if not flags & frames.ACK:
+                    self.send(frames.frame(frames.PING, frames.ACK, 0, payload))
+            case frames.SETTINGS:
+                if not flags & frames.ACK:
+                    self._on_settings(frames.parse_settings(payload))
+            case frames.RST_STREAM:
+                stream = self.streams.get(stream_id)
+                if stream is not None:
+                    code = int.from_bytes(payload[:4], "big")
+                    status = _STATUS_OF_ERROR.get(code, grpc.StatusCode.INTERNAL)
+                    stream.fail(status, f"the peer reset the stream (HTTP/2 error {code})")
+            case frames.GOAWAY:
+                self._on_goaway(payload)
+            case frames.PUSH_PROMISE:
+                raise ProtocolError("a PUSH_PROMISE, which was not allowed")
+            case _:
+                return  # PRIORITY, and kinds that RFC 9113 may get: to be ignored
+
+    def _on_block(self, stream_id: int, ends: int, block: bytearray, flags: int) -> None:
+        if len(block) > HEADER_BYTES_MAX:
+            raise ProtocolError("a header block is too large", frames.ENHANCE_YOUR_CALM)
+        if not flags & frames.END_HEADERS:
+            self._block = (stream_id, ends, block)
+            return
+        self._block = None
+        headers = self._decoder.decode(bytes(block))
+        self.on_headers(stream_id, headers, ends_stream=bool(ends))
+
+    def _on_settings(self, values: dict[int, int]) -> None:
+        window = values.get(frames.SETTINGS_INITIAL_WINDOW_SIZE, self._peer_stream_window)
+        frame_bytes = values.get(frames.SETTINGS_MAX_FRAME_SIZE, self.frame_bytes_max)
+        if window > frames.WINDOW_MAX:
+            raise ProtocolError("an initial window too large", frames.FLOW_CONTROL_ERROR)
+        if not frames.FRAME_BYTES_DEFAULT <= frame_bytes <= frames.FRAME_BYTES_LIMIT:
+            raise ProtocolError(f"frames of {frame_bytes} bytes are not HTTP/2")
+        growth = window - self._peer_stream_window
+        self._peer_stream_window = window
+        self.frame_bytes_max = frame_bytes
+        self.send(frames.frame(frames.SETTINGS, frames.ACK, 0))
+        for stream in list(self.streams.values()):
+            stream.send_window += growth
+            stream.wake_writer()
+        if not self._has_settings:
+            self._has_settings = True
+            self.on_ready()
+
+    def _on_window_update(self, stream_id: int, increment: int) -> None:
+        if stream_id == 0:
+            self.send_window += increment
+            if self.send_window > frames.WINDOW_MAX:
+                raise ProtocolError("the window overflows", frames.FLOW_CONTROL_ERROR)
+            for stream in list(self.streams.values()):
+                stream.wake_writer()
+            return
+        stream_there = self.streams.get(stream_id)
+        if stream_there is not None:
+            stream_there.send_window += increment
+            stream_there.wake_writer()
+
+    def _on_goaway(self, payload: bytes) -> None:
+        if len(payload) < 8:
+            raise ProtocolError("a GOAWAY of broken length", frames.FRAME_SIZE_ERROR)
+        self.is_closing = True
+        last = int.from_bytes(payload[:4], "big") & frames.WINDOW_MAX
+        for stream in list(self.streams.values()):
+            if stream.id > last:
+                stream.fail(grpc.StatusCode.UNAVAILABLE, "the peer goes away")
+
+    # Keep-alive.
+
+    def _arm_keepalive(self, delay_ms: int) -> None:
+        self._due_ms = monotonic_ms() + delay_ms
+        loop = asyncio.get_running_loop()
+        self._keepalive = loop.call_later(delay_ms / 1000, self._on_keepalive)
+
+    def _on_keepalive(self) -> None:
+        now_ms = monotonic_ms()
+        silent_ms = now_ms - self._heard_ms
+        if silent_ms < KEEPALIVE_TIME_MS:
+            self._arm_keepalive(KEEPALIVE_TIME_MS - silent_ms)
+        elif silent_ms < KEEPALIVE_TIME_MS + KEEPALIVE_TIMEOUT_MS or (
+            now_ms - self._due_ms > STALL_MS
+        ):
+            self.send(frames.frame(frames.PING, 0, 0, _PING))
+            self._arm_keepalive(KEEPALIVE_TIMEOUT_MS)
+        else:
+            self.abort()
+
+    def _wake_drained(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)

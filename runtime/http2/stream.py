@@ -1,0 +1,237 @@
+"""One stream of a connection: gRPC messages in both directions, under flow control."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import grpc
+
+from runtime.http2 import frames
+from runtime.http2.frames import MESSAGE_HEAD_BYTES, ProtocolError
+
+if TYPE_CHECKING:
+    from runtime.http2.connection import Connection
+
+MESSAGE_BYTES_MAX = 64 << 20
+"""Above any batch the quorum moves (8 MiB a fetch) with room for metadata reads."""
+
+STREAM_WINDOW = 4 << 20
+"""Bytes that a peer may send on a stream before somebody reads them."""
+
+
+class StreamEnded(Exception):
+    """Nothing more comes or goes. code, details: gRPC's, as the peer or the connection said."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(f"{code.name} {details}")
+        self.code = code
+        self.details = details
+
+
+class Stream:
+    """What one call sends and receives.
+
+    headers: of the peer, empty until they came. trailers: of a server, at its stream's end.
+    failure: why the stream ended before its time; on_failed is called then. is_remote_done,
+    is_local_done: nothing more comes, nothing more may be sent.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_held_bytes",
+        "_messages",
+        "_partial",
+        "_reader",
+        "_used_window",
+        "_writer",
+        "failure",
+        "headers",
+        "id",
+        "is_local_done",
+        "is_remote_done",
+        "on_failed",
+        "send_window",
+        "trailers",
+    )
+
+    def __init__(self, connection: Connection, stream_id: int, *, send_window: int) -> None:
+        self.id = stream_id
+        self.send_window = send_window
+        self.headers: dict[str, str] = {}
+        self.trailers: dict[str, str] = {}
+        self.failure: StreamEnded | None = None
+        self.on_failed: Callable[[], object] | None = None
+        self.is_remote_done = False
+        self.is_local_done = False
+        self._connection = connection
+        self._messages: deque[bytes] = deque()
+        self._held_bytes = 0
+        self._used_window = 0
+        self._partial = bytearray()
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+
+    # In.
+
+    async def read(self) -> bytes | None:
+        """The next message, None behind the last one. One reader at a time. Raises StreamEnded."""
+        while not self._messages:
+            if self.failure is not None:
+                raise self.failure
+            if self.is_remote_done:
+                return None
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        message = self._messages.popleft()
+        self._held_bytes -= len(message)
+        if self._used_window > STREAM_WINDOW // 2:
+            self._give_credit()
+        return message
+
+    def on_data(self, data: bytes, window_bytes: int) -> None:
+        """A DATA frame came, window_bytes long with its padding. Raises ProtocolError."""
+        self._used_window += window_bytes
+        if self._used_window > STREAM_WINDOW:
+            raise ProtocolError(
+                f"more than {STREAM_WINDOW} bytes on a stream that nobody reads",
+                frames.FLOW_CONTROL_ERROR,
+            )
+        if self._partial:
+            self._partial += data
+            self._take_partial()
+        else:
+            size = len(data)
+            whole = MESSAGE_HEAD_BYTES + int.from_bytes(data[1:MESSAGE_HEAD_BYTES], "big")
+            if size == whole and not data[0]:  # the usual case: one message a frame
+                self._add(data[MESSAGE_HEAD_BYTES:])
+            elif size:
+                self._partial += data
+                self._take_partial()
+        if self._used_window > STREAM_WINDOW // 2:
+            self._give_credit()
+
+    def _take_partial(self) -> None:
+        partial = self._partial
+        at = 0
+        while len(partial) - at >= MESSAGE_HEAD_BYTES:
+            size = int.from_bytes(partial[at + 1 : at + MESSAGE_HEAD_BYTES], "big")
+            if partial[at]:
+                self._abort(grpc.StatusCode.UNIMPLEMENTED, "compressed messages are not served")
+                return
+            if size > MESSAGE_BYTES_MAX:
+                self._abort(
+                    grpc.StatusCode.RESOURCE_EXHAUSTED,
+                    f"a message of {size} bytes is over {MESSAGE_BYTES_MAX}",
+                )
+                return
+            end = at + MESSAGE_HEAD_BYTES + size
+            if len(partial) < end:
+                break
+            self._add(bytes(partial[at + MESSAGE_HEAD_BYTES : end]))
+            at = end
+        del partial[:at]
+
+    def _add(self, message: bytes) -> None:
+        self._messages.append(message)
+        self._held_bytes += len(message)
+        self._wake_reader()
+
+    def _give_credit(self) -> None:
+        # What waits to be read keeps its share of the window: that is what slows a sender down.
+        credit = self._used_window - self._held_bytes
+        if credit > STREAM_WINDOW // 2 and not self.is_remote_done:
+            self._used_window -= credit
+            self._connection.send(frames.window_update(self.id, credit))
+
+    def on_remote_done(self) -> None:
+        """The peer will send no more."""
+        self.is_remote_done = True
+        self._wake_reader()
+        if self.is_local_done:
+            self._connection.forget(self)
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    # Out.
+
+    async def write(self, message: bytes) -> None:
+        """Send a message; waits while the peer, or the socket, takes no more.
+
+        One at a time: the next only when the last has returned. Raises StreamEnded."""
+        connection = self._connection
+        if self.failure is not None or self.is_local_done:
+            raise self.failure or StreamEnded(grpc.StatusCode.INTERNAL, "the stream is finished")
+        length = len(message) + MESSAGE_HEAD_BYTES
+        if length <= self.room():
+            self.send_window -= length
+            connection.send_window -= length
+            connection.send(frames.message_frame(self.id, message, ends_stream=False))
+        else:
+            await self._write_in_pieces(message)
+        if connection.is_congested:
+            await connection.drained()
+
+    def room(self) -> int:
+        """Bytes that one frame may carry now."""
+        connection = self._connection
+        return min(self.send_window, connection.send_window, connection.frame_bytes_max)
+
+    async def _write_in_pieces(self, message: bytes) -> None:
+        view = memoryview(frames.message_head(len(message)) + message)
+        connection = self._connection
+        while view:
+            while (room := self.room()) <= 0 or connection.is_congested:
+                if room > 0:
+                    await connection.drained()
+                else:
+                    self._writer = asyncio.get_running_loop().create_future()
+                    await self._writer
+                if self.failure is not None:
+                    raise self.failure
+            piece, view = view[:room], view[room:]
+            self.send_window -= len(piece)
+            connection.send_window -= len(piece)
+            connection.send(frames.frame(frames.DATA, 0, self.id, bytes(piece)))
+
+    def end(self, last: bytes) -> None:
+        """Send the frame that ends this side: trailers, or the last of a request."""
+        self._connection.send(last)
+        self.note_local_done()
+
+    def note_local_done(self) -> None:
+        """Nothing more is sent."""
+        self.is_local_done = True
+        if self.is_remote_done:
+            self._connection.forget(self)
+
+    def wake_writer(self) -> None:
+        """There is room again, or never will be."""
+        if self._writer is not None and not self._writer.done():
+            self._writer.set_result(None)
+
+    # The end.
+
+    def fail(self, code: grpc.StatusCode, details: str) -> None:
+        """The stream is over; messages that came before can still be read."""
+        if self.failure is None and not (self.is_local_done and self.is_remote_done):
+            self.failure = StreamEnded(code, details)
+            if self.on_failed is not None:
+                self.on_failed()
+        self._connection.forget(self)
+        self._wake_reader()
+        self.wake_writer()
+
+    def reset(self, code: grpc.StatusCode, details: str, error: int = frames.CANCEL) -> None:
+        """Give the stream up and tell the peer."""
+        if self.failure is None and not (self.is_local_done and self.is_remote_done):
+            self._connection.send(frames.rst_stream(self.id, error))
+            self.fail(code, details)
+
+    def _abort(self, code: grpc.StatusCode, details: str) -> None:
+        self._partial.clear()
+        self._connection.on_bad_message(self, code, details)
