@@ -78,7 +78,13 @@ class KafkaServer:
         self._idle_task: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int, *, listener_name: str | None = None) -> int:
-        """Listen; returns the port (useful with port 0). May be called again for more listeners.
+        """Bind and serve; returns the port. May be called again for more listeners."""
+        bound_port = await self.bind(host, port, listener_name=listener_name)
+        self.serve()
+        return bound_port
+
+    async def bind(self, host: str, port: int, *, listener_name: str | None = None) -> int:
+        """Take the port and let clients queue up; returns it (useful with port 0). Raises OSError.
 
         listener_name: which of the brokers' endpoints Metadata names to clients that come in
         here; None means each broker's first.
@@ -95,13 +101,17 @@ class KafkaServer:
         except BaseException:
             sock.close()
             raise
-        listener = _Listener(sock, listener_name)
-        self._listeners.append(listener)
-        loop.add_reader(sock.fileno(), self._accept, listener)
-        if self._idle_task is None:
-            self._idle_task = loop.create_task(self._close_idle(), name="kafka-idle")
+        self._listeners.append(_Listener(sock, listener_name))
         bound_port: int = sock.getsockname()[1]
         return bound_port
+
+    def serve(self) -> None:
+        """Accept clients at every port taken so far."""
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.add_reader(listener.sock.fileno(), self._accept, listener)
+        if self._idle_task is None:
+            self._idle_task = loop.create_task(self._close_idle(), name="kafka-idle")
 
     async def stop(self) -> None:
         """Close listeners and connections; cold requests under way are cancelled."""

@@ -106,6 +106,13 @@ class BrokerProcess:
             rng=self._rng,
         )
         self._lock = DirectoryLock(config.directory)
+        # Before the registration: a broker that cannot be reached must not take a place in the
+        # cluster, and with it the place of the process that has its port.
+        host, port = config.listen
+        try:
+            await self._server.bind(host, port, listener_name=LISTENER_NAME)
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         epoch_before = take_clean_shutdown(self._disk, config.directory)
         self._replicas.load(epoch_before is not None)
         if epoch_before is not None:
@@ -137,11 +144,7 @@ class BrokerProcess:
         self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
         self._replicas.start()
-        host, port = config.listen
-        try:
-            await self._server.start(host, port, listener_name=LISTENER_NAME)
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        self._server.serve()
         self._tasks.spawn(self._link.run_heartbeats(), "heartbeats")
         await self._unfenced.wait()
         # What this broker tells clients comes from its image, which is a fetch behind the answer

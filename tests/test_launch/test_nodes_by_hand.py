@@ -124,6 +124,20 @@ def test_port_in_use_is_refused(hand: Hand) -> None:
     assert f"cannot listen on 127.0.0.1:{hand.ports.controller}" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.live
+def test_broker_whose_port_is_taken_does_not_join_the_cluster(hand: Hand) -> None:
+    hand.start("controller")
+    hand.start("broker")
+    topics = Topics(hand.bootstrap)
+    topics.create("held", replicas=1)
+    other = hand.file("broker", node_id=102, directory=hand.folder / "elsewhere")
+    said = refused(hand, "broker", other)
+    assert f"cannot listen on 127.0.0.1:{hand.ports.broker}: Address already in use" in said
+    done = run_kvorum("brokers", "list", "-b", hand.bootstrap)
+    assert "101" in done.stdout, done.stderr
+    assert "102" not in done.stdout
+
+
 def refused(hand: Hand, role: str, path: str) -> str:
     """The last line of a start that is refused."""
     done = run_kvorum(role, "--config", path)
