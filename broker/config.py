@@ -50,6 +50,8 @@ class BrokerConfig:
     log_message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
     producer_id_expiration_ms: int = 86_400_000
+    leader_replication_throttled_rate: int = (1 << 63) - 1
+    follower_replication_throttled_rate: int = (1 << 63) - 1
 
     # Sockets and requests.
     socket_request_max_bytes: int = 104_857_600

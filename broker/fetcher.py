@@ -23,6 +23,7 @@ from broker.failures import report_failure
 from broker.frame_buffer import FrameBuffer
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
+from broker.throttle import ReplicationQuota
 from runtime.clock import monotonic_ms
 from runtime.errors import WireError
 from runtime.tasks import TaskGroup
@@ -54,11 +55,14 @@ class Fetchers:
         config: BrokerConfig,
         controller: Controller,
         peer_address: PeerAddress,
+        quota: ReplicationQuota,
     ) -> None:
+        """quota: of all throttled partitions that this broker follows."""
         self._broker_id = broker_id
         self._config = config
         self._controller = controller
         self._peer_address = peer_address
+        self._quota = quota
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[Key, int] = {}
         self._is_started = False
@@ -90,6 +94,7 @@ class Fetchers:
                 config=self._config,
                 controller=self._controller,
                 peer_address=self._peer_address,
+                quota=self._quota,
             )
             if self._is_started:
                 fetcher.start(self._tasks)
@@ -126,13 +131,16 @@ class LeaderFetcher:
         config: BrokerConfig,
         controller: Controller,
         peer_address: PeerAddress,
+        quota: ReplicationQuota,
     ) -> None:
         self._leader = leader
         self._broker_id = broker_id
         self._config = config
         self._controller = controller
         self._peer_address = peer_address
-        self.session = ReplicaSession(config=config, on_resume=self.on_partitions_changed)
+        self.session = ReplicaSession(
+            config=config, on_resume=self.on_partitions_changed, quota=quota
+        )
         self._client_id = f"broker-{broker_id}-fetcher-{leader}".encode()
         self._has_work = asyncio.Event()
         self._sock: socket.socket | None = None

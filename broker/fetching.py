@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
 from broker.replica import Replica
+from broker.throttle import UNLIMITED
 from runtime.errors import CorruptData, ErrorCode
 from storage.log import OffsetOutOfRange
 from wire.fetch_codec import FetchedPartition, FetchRequest
@@ -82,7 +83,7 @@ class ParkedFetch:
             state.parked = None
         self._manager.deadlines.remove(self)
         if not is_cancelled:
-            _note_sent(state, answers)
+            _note_sent(self._manager, state, answers)
         if state.session_id == 0:
             state.close()
         self.respond(0, state.session_id, answers)
@@ -137,12 +138,20 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
     state = parked.state
     answers: Answers = []
     size = 0
-    is_urgent = False
+    is_urgent = is_held = False
     candidates = state.partitions.values() if parked.is_full else list(state.dirty)
     for watched in candidates:
         if size >= parked.bytes_max and size and not parked.is_full:
             break  # the others stay dirty, first in line next time
-        answer = _answer(manager, watched, parked.bytes_max - size, is_first=size == 0)
+        room = _room(manager, watched)
+        if room == 0:
+            is_held = True
+            if not parked.is_full:
+                continue  # and dirty as it was
+            answer: FetchedPartition | None = _nothing_new(watched)
+        else:
+            bytes_left = min(parked.bytes_max - size, room)
+            answer = _answer(manager, watched, bytes_left, is_first=size == 0)
         if answer is None:
             if not parked.is_full:
                 state.dirty.pop(watched, None)
@@ -153,6 +162,8 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
             size += answer.records.length
         elif answer.error or answer.diverging is not None:
             is_urgent = True
+    if is_held:
+        manager.leader_throttle.hold(parked)
     return answers, size, is_urgent
 
 
@@ -183,6 +194,14 @@ def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
         replica.on_high_watermark()
     if state.replica_id not in core.isr_state.maximal:
         manager.isr.propose_expand(replica)
+
+
+def _room(manager: ReplicaManager, watched: Watched) -> int:
+    """Bytes that may be sent of this partition, as far as throttles go."""
+    state, replica = watched.state, watched.replica
+    if state.replica_id < 0 or replica is None:
+        return UNLIMITED
+    return manager.leader_throttle.room(replica, state.replica_id)
 
 
 def _answer(
@@ -291,12 +310,14 @@ def _nothing_new(watched: Watched) -> FetchedPartition:
     )
 
 
-def _note_sent(state: FetchState, answers: Answers) -> None:
+def _note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> None:
     """Remember what was told. Partitions with errors or unread data stay dirty, at the end of the
     line: the client may ask from the same offset again without listing the partition.
     """
     for watched, answer in answers:
         state.dirty.pop(watched, None)
+        if answer.records is not None and state.replica_id >= 0 and watched.replica is not None:
+            manager.leader_throttle.record(watched.replica, state.replica_id, answer.records.length)
         if answer.error or answer.diverging is not None or _has_unread(watched):
             state.dirty[watched] = None
         if not answer.error:

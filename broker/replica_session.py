@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 from broker.config import BrokerConfig
 from broker.replica import Replica
-from runtime.clock import wall_ms
+from broker.throttle import ReplicationQuota
+from runtime.clock import monotonic_ms, wall_ms
 from runtime.errors import CorruptData, ErrorCode, WireError
 from storage.batch import BatchError, read_header
 from storage.log import OutOfOrderAppend
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 FAILURE_FIRST_MS = 10
 EPOCH_MAX = (1 << 31) - 1
+THROTTLE_WAIT_MAX_MS = 1_000
+"""The rate may be raised meanwhile: partitions held back are looked at again after so long."""
 
 Key = tuple[bytes, int]
 Listed = list[tuple[bytes, list[FetchPartition]]]
@@ -46,8 +49,11 @@ class Followed:
 class ReplicaSession:
     """All partitions that follow one leader."""
 
-    def __init__(self, *, config: BrokerConfig, on_resume: Callable[[], None]) -> None:
+    def __init__(
+        self, *, config: BrokerConfig, on_resume: Callable[[], None], quota: ReplicationQuota
+    ) -> None:
         self._config = config
+        self._quota = quota
         self._on_resume = on_resume
         self._partitions: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}
@@ -161,6 +167,8 @@ class ReplicaSession:
                 _log.error("%s: %s", followed.replica.core.summary(), failure)
                 followed.replica.go_offline()
                 self.remove(key)
+        if self._quota.is_limited:
+            self._hold_back()
         if self.session_id == 0:
             # No session was granted: every request is a full one.
             self.reset()
@@ -196,22 +204,38 @@ class ReplicaSession:
                 leader_high_watermark=part.high_watermark,
                 wall_ms=wall_ms(),
             )
+            if self._quota.is_limited and _is_throttled(replica):
+                self._quota.record(part.length, monotonic_ms())
         replica.on_leader_offsets(
             high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
         )
 
     # --- pauses ------------------------------------------------------------------------------
 
+    def _hold_back(self) -> None:
+        """Once the quota is used up, throttled partitions leave the session until it is not."""
+        now_ms = monotonic_ms()
+        if self._quota.room(now_ms) > 0:
+            return
+        delay_ms = self._quota.wait_ms(now_ms, THROTTLE_WAIT_MAX_MS)
+        for key, followed in self._partitions.items():
+            if followed.resume is None and _is_throttled(followed.replica):
+                self._leave(key, followed, delay_ms)
+
     def _pause(self, key: Key, followed: Followed) -> None:
+        """Leave a partition alone that failed."""
+        delay_ms = min(
+            FAILURE_FIRST_MS << min(followed.failures, 16), self._config.replica_fetch_backoff_ms
+        )
+        followed.failures += 1
+        self._leave(key, followed, delay_ms)
+
+    def _leave(self, key: Key, followed: Followed, delay_ms: int) -> None:
         """Take the partition out of the session and back in after a while."""
         self._changed.pop(key, None)
         if followed.is_in_session:
             self._forgotten[key] = None
             followed.is_in_session = False
-        delay_ms = min(
-            FAILURE_FIRST_MS << min(followed.failures, 16), self._config.replica_fetch_backoff_ms
-        )
-        followed.failures += 1
         self._end_pause(followed)
         followed.resume = asyncio.get_running_loop().call_later(
             delay_ms / 1000, self._resume, key, followed
@@ -228,3 +252,11 @@ class ReplicaSession:
         if followed.resume is not None:
             followed.resume.cancel()
             followed.resume = None
+
+
+def _is_throttled(replica: Replica) -> bool:
+    """Whether this follower is one that is held to the rate. A member of the ISR never is."""
+    core, throttled = replica.core, replica.config.follower_throttled
+    if not throttled or core.broker_id in core.isr_state.isr:
+        return False
+    return (core.partition_id, core.broker_id) in throttled

@@ -17,12 +17,14 @@ from broker.dynamic_config import with_dynamic
 from broker.fetch_sessions import SessionCache, Watched
 from broker.fetcher import Fetchers
 from broker.isr_link import IsrLink
+from broker.leader_throttle import LeaderThrottle
 from broker.listing import BrokerListing
 from broker.maintenance import Maintenance
 from broker.partition import BrokerFacts, Partition
 from broker.plan import Delete, Follow, Lead, plan
 from broker.replica import Replica
 from broker.replica_store import ReplicaStore
+from broker.throttle import ReplicationQuota
 from broker.topic_config import TopicConfig, TopicConfigs
 from broker.waiters import Deadlines, TurnEnd
 from metadata.delta import Delta
@@ -71,9 +73,16 @@ class ReplicaManager:
         self.turn = TurnEnd()
         self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
         self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=monotonic_ms)
+        self.leader_throttle = LeaderThrottle(self.turn, monotonic_ms)
+        self.follower_quota = ReplicationQuota(monotonic_ms())
+        self._set_rates()
         self.store = ReplicaStore(disk=disk, data_directory=data_directory, rng=rng)
         self.fetchers = Fetchers(
-            broker_id=broker_id, config=config, controller=controller, peer_address=peer_address
+            broker_id=broker_id,
+            config=config,
+            controller=controller,
+            peer_address=peer_address,
+            quota=self.follower_quota,
         )
         self._disk = disk
         self._replicas: dict[Key, Replica] = {}
@@ -107,6 +116,7 @@ class ReplicaManager:
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.turn.run()
         self.deadlines.close()
+        self.leader_throttle.close()
         replicas = list(self._replicas.values())
         self._replicas.clear()
         await asyncio.to_thread(self.store.close_all, replicas, list(self._broken.values()))
@@ -307,7 +317,13 @@ class ReplicaManager:
         if self.config == before:
             return False
         _log.info("broker=%d takes over changed configs", self.broker_id)
+        self._set_rates()
         return True
+
+    def _set_rates(self) -> None:
+        now_ms = monotonic_ms()
+        self.leader_throttle.quota.set_rate(self.config.leader_replication_throttled_rate, now_ms)
+        self.follower_quota.set_rate(self.config.follower_replication_throttled_rate, now_ms)
 
     def _reconfigure(self, delta: Delta | None) -> None:
         """Let replicas follow the configs that `delta` changed; all of them without one."""

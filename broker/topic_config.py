@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.config import BrokerConfig
+from broker.throttle import NOBODY, ThrottledReplicas, parse_throttled
 from metadata.config_keys import TOPIC_CONFIGS
 from metadata.configs.model import parse
 from storage.log import LogConfig
 from storage.model import INDEX_BYTES_MIN
 
 SEGMENT_BYTES_LIMIT = (1 << 31) - 1
+LEADER_THROTTLED = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLED = "follower.replication.throttled.replicas"
 DISTINCT_MAX = 1_000
 """Different settings remembered."""
 
@@ -29,6 +32,8 @@ class TopicConfig:
     min_insync_replicas: int
     is_log_append_time: bool
     timestamp_after_max_ms: int
+    leader_throttled: ThrottledReplicas = NOBODY
+    follower_throttled: ThrottledReplicas = NOBODY
 
 
 def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -60,6 +65,8 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         min_insync_replicas=number("min.insync.replicas"),
         is_log_append_time=timestamp_type == "LogAppendTime",
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        leader_throttled=parse_throttled(overrides.get(LEADER_THROTTLED, "")),
+        follower_throttled=parse_throttled(overrides.get(FOLLOWER_THROTTLED, "")),
     )
 
 

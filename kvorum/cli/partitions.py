@@ -12,6 +12,7 @@ from kvorum.cli.common import CommandFailed, cluster_options, show
 
 if TYPE_CHECKING:
     from kvorum.cli.backends import Backend, Row
+    from kvorum.cli.config_backends import ConfigBackend
     from kvorum.cli.partition_backends import PartitionBackend
     from kvorum.cli.reassignment_file import Assignment
 
@@ -85,6 +86,17 @@ def elect(targets: tuple[str, ...], is_all: bool, unclean: bool, **options: Any)
 @click.option(
     "--additional", is_flag=True, help="For --execute: although others are under way already."
 )
+@click.option(
+    "--throttle",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="For --execute: bytes a second that each broker sends, and takes, of what is moved.",
+)
+@click.option(
+    "--preserve-throttles",
+    is_flag=True,
+    help="For --verify and --cancel: leave the throttles of the topics and all brokers there.",
+)
 @cluster_options
 def reassign(
     file: TextIO | None,
@@ -92,6 +104,8 @@ def reassign(
     broker_list: str | None,
     disable_rack_aware: bool,
     additional: bool,
+    throttle: int | None,
+    preserve_throttles: bool,
     **options: Any,
 ) -> None:
     """Move partitions to other brokers, by a FILE of kafka-reassign-partitions (- is stdin)."""
@@ -101,6 +115,10 @@ def reassign(
         raise click.UsageError(f"--{action} {'takes no' if action == 'list' else 'needs a'} FILE")
     if (broker_list is None) == (action == "generate"):
         raise click.UsageError("--generate needs --broker-list, and nothing else takes it")
+    if throttle is not None and action != "execute":
+        raise click.UsageError("--throttle is for --execute")
+    if preserve_throttles and action not in ("verify", "cancel"):
+        raise click.UsageError("--preserve-throttles is for --verify and --cancel")
     chosen = [] if broker_list is None else _broker_ids(broker_list)
     text = file.read() if file is not None else ""
     backend, asked = _open(options)
@@ -111,11 +129,15 @@ def reassign(
         case "generate":
             _generate(output, backend, asked, text, chosen, with_racks=not disable_rack_aware)
         case "execute":
-            _execute(output, backend, asked, text, is_additional=additional)
+            _execute(options, backend, asked, text, additional, throttle)
         case "verify":
-            _verify(output, backend, asked, text)
+            is_over = _verify(output, backend, asked, text)
+            if is_over and not preserve_throttles:
+                _clear_throttles(options, backend, text)
         case _:
             _cancel(output, asked, text)
+            if not preserve_throttles:
+                _clear_throttles(options, backend, text)
 
 
 def _generate(
@@ -151,10 +173,17 @@ def _generate(
 
 
 def _execute(
-    output: str, backend: Backend, asked: PartitionBackend, text: str, *, is_additional: bool
+    options: dict[str, Any],
+    backend: Backend,
+    asked: PartitionBackend,
+    text: str,
+    is_additional: bool,
+    throttle: int | None,
 ) -> None:
+    from kvorum.cli.move_throttle import set_throttles
     from kvorum.cli.reassignment_file import read_assignment, write_assignment
 
+    output = options["output"]
     wanted = read_assignment(text)
     ongoing = asked.reassignments()
     if ongoing and not is_additional:
@@ -164,6 +193,11 @@ def _execute(
         )
     current = _current(backend, asked, list(dict.fromkeys(topic for topic, _ in wanted)))
     before = write_assignment({key: current[key] for key in wanted if key in current})
+    if throttle is not None:
+        # Before the move, or its first second would be as fast as it can.
+        set_throttles(_configs(options), current, wanted, throttle)
+        note = f"throttled to {throttle} bytes a second; --verify takes that away in the end"
+        click.echo(note, err=True)
     rows = asked.reassign([(topic, i, replicas) for (topic, i), replicas in wanted.items()])
     if output == "json":
         show(output, {"before": json.loads(before), "partitions": rows})
@@ -174,7 +208,28 @@ def _execute(
     _fail_on_errors(rows, "not begun")
 
 
-def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -> None:
+def _configs(options: dict[str, Any]) -> ConfigBackend:
+    from kvorum.cli.config_backends import open_config_backend
+
+    return open_config_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+
+
+def _clear_throttles(options: dict[str, Any], backend: Backend, text: str) -> None:
+    """Of the topics in the file and of all brokers, as kafka-reassign-partitions does."""
+    from kvorum.cli.move_throttle import clear_throttles
+    from kvorum.cli.reassignment_file import read_assignment
+
+    named = {topic for topic, _ in read_assignment(text)}
+    topics = sorted({topic for topic, _ in _replicas(backend, sorted(named))})
+    brokers = [row["broker_id"] for row in backend.brokers()]
+    if clear_throttles(_configs(options), topics, brokers):
+        click.echo("throttles cleared", err=True)
+
+
+def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -> bool:
+    """Whether the move is over. Raises CommandFailed if it failed somewhere."""
     from kvorum.cli.reassignment_file import read_assignment
 
     wanted = read_assignment(text)
@@ -202,6 +257,7 @@ def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -
     failed = [f"{row['topic']}-{row['partition']}" for row in rows if row["state"] == "failed"]
     if failed:
         raise CommandFailed(f"not moving, and not where FILE says: {', '.join(failed)}")
+    return all(row["state"] == "complete" for row in rows)
 
 
 def _cancel(output: str, asked: PartitionBackend, text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from metadata.configs.model import ConfigKey, ConfigType, Update
+from metadata.configs.model import INT64_MAX, ConfigKey, ConfigType, Update
 from metadata.configs.topic_keys import TOPIC_CONFIGS
 from metadata.features import RELEASES
 
@@ -38,6 +38,15 @@ _TOPIC_DEFAULTS = (
 _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
     ("max.connections", _INT, "10000", "Connections of clients above which new ones are closed."),
     ("producer.id.expiration.ms", _INT, "86400000", "Silence after which a producer is forgotten."),
+    *(
+        (
+            f"{side}.replication.throttled.rate",
+            _LONG,
+            str(INT64_MAX),
+            f"Bytes a second {way} throttled replicas that are not in sync.",
+        )
+        for side, way in (("leader", "sent to"), ("follower", "fetched for"))
+    ),
 )
 
 #: Name, type, default, documentation of what a broker reads at its start.
@@ -155,7 +164,7 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
                     type=kind,
                     default=default,
                     documentation=text,
-                    low=0 if name == "max.connections" else 1,
+                    low=1 if name == "producer.id.expiration.ms" else 0,
                     update=Update.DYNAMIC,
                 )
                 for name, kind, default, text in _DYNAMIC

@@ -8,7 +8,6 @@ from __future__ import annotations
 from metadata.configs.model import INT64_MAX, ConfigKey, ConfigType
 
 _NO_CLEANER = "as there is no log cleaner yet"
-_NO_THROTTLE = "as replication is not throttled per topic yet"
 _FOREVER = str(INT64_MAX)
 
 _CLEANING: tuple[ConfigKey, ...] = (
@@ -230,10 +229,9 @@ _REPLICATION: tuple[ConfigKey, ...] = (
             type=ConfigType.LIST,
             default="",
             pattern=r"\*|[0-9]+:[0-9]+",
-            served=("",),
-            unserved=_NO_THROTTLE,
             broker_name=f"{side}.replication.throttled.replicas",
-            documentation=f"Replicas whose replication is throttled on the {side}'s side.",
+            documentation=f"Replicas held to {side}.replication.throttled.rate while they are not "
+            "in sync, partition:broker,... or *.",
         )
         for side in ("leader", "follower")
     ),

@@ -55,7 +55,7 @@ def test_kafka_reassign_partitions_moves_verifies_and_cancels(cluster, tmp_path)
     assert "Successfully started" in tool(REASSIGN, *at, "--execute", *file)
 
     def is_complete():
-        said = tool(REASSIGN, *at, "--verify", "--preserve-throttles", *file)
+        said = tool(REASSIGN, *at, "--verify", *file)
         return said.count("is completed") == 2
 
     eventually(is_complete, "kafka-reassign-partitions calls it completed")
@@ -74,6 +74,7 @@ def test_kafka_reassign_partitions_moves_verifies_and_cancels(cluster, tmp_path)
     begun = cluster.cli("partitions", "reassign", "--execute", str(stuck))
     assert begun.returncode == 0, begun.stderr
     assert "java-moved-0" in tool(REASSIGN, *at, "--list")
+    # Clearing the throttles would need an answer of broker 101 itself.
     cancelled = tool(REASSIGN, *at, "--cancel", "--preserve-throttles", *file)
     assert "Successfully cancelled" in cancelled
     assert "No partition reassignments found" in tool(REASSIGN, *at, "--list")

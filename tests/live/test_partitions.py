@@ -49,6 +49,11 @@ def verify(cluster: Cluster, path: str) -> set[str]:
     return {row["state"] for row in rows}
 
 
+def throttles(cluster: Cluster, kind: str, name: str) -> set[str]:
+    rows = cluster.cli_json("configs", "describe", "--entity", kind, "--name", name)
+    return {row["name"] for row in rows if "throttled" in row["name"]}
+
+
 def make_on_old_brokers(cluster: Cluster, name: str, partitions: int, tmp_path: Path) -> None:
     """A topic that is only on the three brokers that there were at first."""
     topics = Topics(cluster.bootstrap)
@@ -85,9 +90,18 @@ def test_a_topic_moves_from_three_brokers_to_five_under_load_and_loses_nothing(
     )
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(generated["proposed"]))
-    begun = cluster.cli("partitions", "reassign", "--execute", str(plan))
+    begun = cluster.cli("partitions", "reassign", "--execute", str(plan), "--throttle", "20000000")
     assert begun.returncode == 0, begun.stderr
+    assert throttles(cluster, "topic", "moving") == {
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    }
+    assert throttles(cluster, "broker", "101") == {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+    }
     eventually(lambda: verify(cluster, str(plan)) == {"complete"}, "the move is complete")
+    assert throttles(cluster, "topic", "moving") == throttles(cluster, "broker", "101") == set()
 
     load.wait_more(2_000)
     load.finish()

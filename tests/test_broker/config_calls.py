@@ -67,10 +67,12 @@ def synonyms_of(found: Any) -> list[tuple[str, str | None, int]]:
     return [(s.name, s.value, s.source) for s in found.synonyms]
 
 
-def produce(client: RawClient, topic: str, value: bytes = b"x", *, timestamp_ms: int = -1) -> Any:
+def produce(
+    client: RawClient, topic: str, value: bytes = b"x", *, timestamp_ms: int = -1, acks: int = -1
+) -> Any:
     stamp = wall_ms() if timestamp_ms < 0 else timestamp_ms
     data = bytes(build_batch([(None, value)], timestamp_ms=stamp))
-    answer = client.call("produce", 9, produce_values(topic, data))
+    answer = client.call("produce", 9, produce_values(topic, data, acks=acks))
     return answer.responses[0].partition_responses[0]
 
 

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from broker.config import BrokerConfig
 from broker.dynamic_config import with_dynamic
+from broker.throttle import ThrottledReplicas
 from metadata.config_keys import TOPIC_CONFIGS
 from metadata.records import Config
 from runtime.clock import wall_ms
@@ -62,7 +63,19 @@ def topic(harness: Harness) -> str:
 _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
     ("file.delete.delay.ms", "5", "log.config.file_delete_delay_ms", 5),
     ("flush.messages", "5", "log.config.flush_messages", 5),
+    (
+        "follower.replication.throttled.replicas",
+        "0:1",
+        "config.follower_throttled",
+        ThrottledReplicas(pairs=frozenset({(0, 1)})),
+    ),
     ("index.interval.bytes", "5", "log.config.index_interval_bytes", 5),
+    (
+        "leader.replication.throttled.replicas",
+        "*",
+        "config.leader_throttled",
+        ThrottledReplicas(is_all=True),
+    ),
     ("max.message.bytes", "500", "log.config.max_message_bytes", 500),
     ("message.timestamp.after.max.ms", "5", "config.timestamp_after_max_ms", 5),
     ("message.timestamp.type", "LogAppendTime", "config.is_log_append_time", True),
@@ -81,8 +94,19 @@ def test_every_served_topic_config_is_among_those_tested() -> None:
     assert served - {"unclean.leader.election.enable"} == {row[0] for row in _TAKEN_OVER}
 
 
-@pytest.mark.parametrize("level", ["topic", "broker", "all brokers"])
-@pytest.mark.parametrize(("key", "value", "path", "shown"), _TAKEN_OVER)
+#: These name the partitions of one topic, so no broker has a default for them.
+_TOPICS_OWN = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+@pytest.mark.parametrize(
+    ("level", "key", "value", "path", "shown"),
+    [
+        (level, *row)
+        for row in _TAKEN_OVER
+        for level in ("topic", "broker", "all brokers")
+        if level == "topic" or row[0] not in _TOPICS_OWN
+    ],
+)
 def test_an_open_replica_takes_a_config_over_and_gives_it_up_again(
     client: RawClient,
     harness: Harness,

@@ -61,7 +61,9 @@ def test_what_a_broker_takes_over_while_it_runs_is_a_field_of_its_config():
 
 def test_every_served_topic_config_falls_back_to_a_property_of_the_broker():
     for key in TOPIC_CONFIGS.values():
-        if key.served is None or key.name in ("cleanup.policy", "compression.type"):
+        if key.name.endswith(".throttled.replicas"):
+            assert key.broker_name not in BROKER_CONFIGS  # they name a topic's own partitions
+        elif key.served is None or key.name in ("cleanup.policy", "compression.type"):
             assert key.broker_name in BROKER_CONFIGS, key.name
             assert BROKER_CONFIGS[key.broker_name].type is key.type
 
@@ -80,6 +82,8 @@ def test_every_served_topic_config_falls_back_to_a_property_of_the_broker():
         ("cleanup.policy", " delete , delete"),
         ("min.cleanable.dirty.ratio", "0.5"),
         ("leader.replication.throttled.replicas", ""),
+        ("leader.replication.throttled.replicas", "0:101,12:3"),
+        ("follower.replication.throttled.replicas", "*"),
     ],
 )
 def test_sound_values_of_topics(name, value):
@@ -111,7 +115,6 @@ def test_sound_values_of_topics(name, value):
         ("min.cleanable.dirty.ratio", "nan", "must be a number"),
         ("preallocate", "true", "not served"),
         ("leader.replication.throttled.replicas", "x", "partition:broker"),
-        ("leader.replication.throttled.replicas", "0:101", "not throttled"),
         ("message.timestamp.type", "x" * (VALUE_LENGTH_MAX + 1), "32768 characters"),
     ],
 )

@@ -1,0 +1,76 @@
+"""Throttles of a move, as kafka-reassign-partitions sets and clears them (KIP-73).
+
+The topics' configs name who is held back: on the leaders' side the replicas that there are, on the
+followers' side those that are being added. The rates stand at the brokers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvorum.cli.config_backends import Change, ConfigBackend
+    from kvorum.cli.reassignment_file import Assignment
+
+SIDES = ("leader", "follower")
+
+
+def throttled_lists(current: Assignment, wanted: Assignment) -> dict[str, tuple[str, str]]:
+    """By topic (leaders' side, followers' side), each as the config's value. Pure."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for (topic, partition), target in sorted(wanted.items()):
+        there = current.get((topic, partition), ())
+        added = [replica for replica in target if replica not in there]
+        if added:
+            leaders, followers = found.setdefault(topic, ([], []))
+            leaders += [f"{partition}:{replica}" for replica in there]
+            followers += [f"{partition}:{replica}" for replica in added]
+    return {topic: (",".join(a), ",".join(b)) for topic, (a, b) in found.items()}
+
+
+def set_throttles(
+    configs: ConfigBackend, current: Assignment, wanted: Assignment, bytes_per_second: int
+) -> None:
+    """Hold what `wanted` adds to a rate at each broker. Raises CommandFailed."""
+    lists = throttled_lists(current, wanted)
+    brokers = sorted(
+        {
+            replica
+            for key, target in wanted.items()
+            if key[0] in lists
+            for replica in (*current.get(key, ()), *target)
+        }
+    )
+    rates: list[Change] = [
+        ("set", f"{side}.replication.throttled.rate", str(bytes_per_second)) for side in SIDES
+    ]
+    # The rates first: a topic that names replicas without one is not held back at all.
+    for broker_id in brokers:
+        configs.alter_configs("broker", str(broker_id), rates, dry_run=False)
+    for topic, values in lists.items():
+        changes: list[Change] = [
+            ("append", f"{side}.replication.throttled.replicas", value)
+            for side, value in zip(SIDES, values, strict=True)
+        ]
+        configs.alter_configs("topic", topic, changes, dry_run=False)
+
+
+def clear_throttles(configs: ConfigBackend, topics: list[str], brokers: list[int]) -> bool:
+    """Take the throttles of these topics and brokers away; whether there were any."""
+    had_any = False
+    for kind, names in (("broker", [str(i) for i in brokers]), ("topic", topics)):
+        suffix = "rate" if kind == "broker" else "replicas"
+        for name in names:
+            # Only what is set for this one: a default of all brokers is the operator's own.
+            is_own = ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_TOPIC_CONFIG")
+            held = {
+                row["name"]
+                for row in configs.describe_configs(kind, name, is_all=False)
+                if row["source"] in is_own
+            }
+            keys = [f"{side}.replication.throttled.{suffix}" for side in SIDES]
+            changes: list[Change] = [("delete", key, None) for key in keys if key in held]
+            if changes:
+                configs.alter_configs(kind, name, changes, dry_run=False)
+                had_any = True
+    return had_any
