@@ -56,21 +56,25 @@ def set_throttles(
 
 
 def clear_throttles(configs: ConfigBackend, topics: list[str], brokers: list[int]) -> bool:
-    """Take the throttles of these topics and brokers away; whether there were any."""
-    had_any = False
-    for kind, names in (("broker", [str(i) for i in brokers]), ("topic", topics)):
-        suffix = "rate" if kind == "broker" else "replicas"
-        for name in names:
-            # Only what is set for this one: a default of all brokers is the operator's own.
-            is_own = ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_TOPIC_CONFIG")
-            held = {
-                row["name"]
-                for row in configs.describe_configs(kind, name, is_all=False)
-                if row["source"] in is_own
-            }
-            keys = [f"{side}.replication.throttled.{suffix}" for side in SIDES]
-            changes: list[Change] = [("delete", key, None) for key in keys if key in held]
-            if changes:
-                configs.alter_configs(kind, name, changes, dry_run=False)
-                had_any = True
-    return had_any
+    """If any of the topics is throttled, take that away, and the brokers' rates with it.
+
+    Returns whether there was anything. The brokers are not asked what they have, as one of them
+    may be away; to delete what is not set does nothing. Raises CommandFailed.
+    """
+    keys = {f"{side}.replication.throttled.replicas" for side in SIDES}
+    throttled = {
+        topic
+        for topic in topics
+        for row in configs.describe_configs("topic", topic, is_all=False)
+        if row["name"] in keys
+    }
+    if not throttled:
+        return False
+    rates: list[Change] = [("delete", f"{side}.replication.throttled.rate", None) for side in SIDES]
+    for broker_id in brokers:
+        configs.alter_configs("broker", str(broker_id), rates, dry_run=False)
+    # Last: as long as they are there, a clearing that failed half-way is begun again.
+    for topic in sorted(throttled):
+        changes: list[Change] = [("delete", key, None) for key in sorted(keys)]
+        configs.alter_configs("topic", topic, changes, dry_run=False)
+    return True
