@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from bench.machine import describe_machine
-from bench.quorum import etcd, partitions
+from bench.quorum import etcd, heartbeats, partitions
 from bench.quorum.figures import ETCD, HEADINGS, KVORUM, SIZES, markdown, rows
 from bench.quorum.partitions import Partitions
 from bench.quorum.sides import (
@@ -31,12 +31,13 @@ from bench.quorum.sides import (
 )
 from bench.table import plain_table
 
-PARTS = ("rounds", "partitions", "pauses")
+PARTS = ("rounds", "partitions", "brokers", "pauses")
 DEFAULT_PORT = 29_000
 DEFAULT_ROUNDS = 3
 KILLS = 5
 _ETCD_PORTS, _PARTITION_PORTS = 100, 300
 _PAUSES_TIMEOUT_S = 120
+_HEARTBEATS_TIMEOUT_S = 180
 _SETUP_TIMEOUT_S = 900
 _OUTPUT = Path(__file__).parents[1] / "quorum.md"
 _DATA = Path(".kvorum/bench")
@@ -127,6 +128,9 @@ async def _run(
     for size in options.sizes if "partitions" in options.parts else ():
         print(f"{size:,} partitions", flush=True)
         await _partitions(options, directory, load, size, records[KVORUM])
+    for _ in range(options.rounds if "brokers" in options.parts else 0):
+        print("brokers", flush=True)
+        await _brokers(options, directory, records[KVORUM])
     for _ in range(options.rounds if "pauses" in options.parts else 0):
         print("pauses", flush=True)
         with records[KVORUM].attempt("pauses", str):
@@ -143,6 +147,18 @@ async def _partitions(
             record.add(f"gap_{size}_s", gap_s)
         record.add(f"resident_{size}_mb", max(costs.resident_mb))
         record.add(f"idle_{size}_percent", max(costs.idle_percent))
+
+
+async def _brokers(options: argparse.Namespace, directory: Path, record: Record) -> None:
+    port = options.port + _PARTITION_PORTS
+    with record.attempt("brokers", str):
+        percent = await asyncio.to_thread(
+            heartbeats.in_process, directory / "heartbeats", port, _HEARTBEATS_TIMEOUT_S
+        )
+        record.add("heartbeats_percent", percent)
+    cluster = Partitions(directory=directory / "cluster", port=port)
+    with record.attempt("brokers", cluster.last_words):
+        record.add("fence_s", await cluster.fence_s())
 
 
 async def _pauses(directory: Path, record: Record) -> None:
@@ -218,6 +234,10 @@ def _method(options: argparse.Namespace, load: Load) -> list[str]:
         f"created {partitions.PARTITIONS_AT_ONCE:,} at a time with a rest in between; "
         f"{options.kills} kills of the active controller, a topic asked for every 20 ms at the "
         "controllers themselves.",
+        f"Heartbeats: {heartbeats.BROKERS:,} registrations, each with a connection and a stream of "
+        f"its own, one heartbeat in {heartbeats.INTERVAL_S:g} s, over {heartbeats.WATCH_S:g} s.",
+        f"Fencing: 3 brokers that lead {partitions.FENCED_LEADERS:,} partitions each, one is "
+        "killed; until the Metadata of another shows all with a leader that lives.",
         "Pauses: the controller's code for snapshots and fencing in a process of its own, a timer "
         "of 1 ms beside it.",
         "A goal is judged on medians; a figure that failed in any round is missed.",

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import CONTROLLERS, HOST, BenchFailed
+from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed, wait_for
 from bench.cluster import strike as strike_process
 from bench.kvorum_cluster import KvorumCluster
-from bench.processes import CONTROLLER, ClusterProcess, cpu_percent_over, resident_mb
+from bench.observe import BrokerView
+from bench.processes import BROKER, CONTROLLER, ClusterProcess, cpu_percent_over, resident_mb
 from bench.quorum.gaps import PutLoad
 from kvorum.rpc import admin_pb2 as admin_pb
 from metadata.client import ControllerClient
@@ -29,7 +30,9 @@ REPLICAS = 3
 PARTITIONS_AT_ONCE = 2_000
 """Created before the cluster is let come to rest: creation at full speed is another figure."""
 
+FENCED_LEADERS = 10_000
 TOPIC_EVERY_S = 0.02
+_FENCE_TIMEOUT_S = 30.0
 _CALL_TIMEOUT_MS = 30_000
 _START_TIMEOUT_S = 60.0
 _QUIET_TIMEOUT_S = 180.0
@@ -96,6 +99,43 @@ class Partitions:
     def _controllers(self) -> list[ClusterProcess]:
         return [p for p in self._cluster.processes() if p.role == CONTROLLER]
 
+    async def fence_s(self) -> float:
+        """Start, let each of three brokers lead FENCED_LEADERS partitions, kill -9 one of them;
+        seconds until another broker's Metadata shows none of them with it. Raises BenchFailed."""
+        cluster = self._cluster
+        cluster.prepare()
+        cluster.launch()
+        client = ControllerClient(self._addresses)
+        try:
+            await self._await_start(client)
+            for number, count in enumerate(_topic_sizes(BROKERS * FENCED_LEADERS), 1):
+                await self._create(client, count)
+                if number * PARTITIONS_PER_TOPIC % PARTITIONS_AT_ONCE == 0:
+                    await self._await_quiet()
+            await self._await_quiet()
+            return await asyncio.to_thread(self._lead_elsewhere_s)
+        finally:
+            await client.close()
+            await asyncio.to_thread(cluster.stop)
+
+    def _lead_elsewhere_s(self) -> float:
+        victim = next(p for p in self._cluster.processes() if p.role == BROKER)
+        names = [f"bench-{number}" for number in range(next(self._names))]
+        with BrokerView(self._cluster.brokers[-1]) as view:
+            # The last broker's own view; the first was the first to be listed.
+            leaders = _leaders(view, names)
+            if leaders.count(victim.node_id) < 0.9 * FENCED_LEADERS or -1 in leaders:
+                raise BenchFailed(f"broker {victim.node_id} does not lead what it should")
+            began = time.perf_counter()
+            strike_process(victim, signal.SIGKILL)
+
+            def is_over() -> bool | None:
+                found = set(_leaders(view, names))
+                return None if found & {-1, victim.node_id} else True
+
+            wait_for(is_over, timeout_s=_FENCE_TIMEOUT_S, what="all lead elsewhere", poll_s=0.005)
+            return time.perf_counter() - began
+
     async def _create(self, client: ControllerClient, partitions: int) -> None:
         """One topic. Raises TopicRefused."""
         name = f"bench-{next(self._names)}"
@@ -151,6 +191,12 @@ class Partitions:
         await asyncio.to_thread(self._cluster.restart, victim[0])
         await self._await_quiet()
         return gap_s
+
+
+def _leaders(view: BrokerView, names: list[str]) -> list[int]:
+    """Of every partition of the topics, as one broker shows them."""
+    found = view.topics(names)
+    return [p.leader for partitions in found.values() for p in partitions.values()]
 
 
 def _topic_sizes(partitions: int) -> list[int]:

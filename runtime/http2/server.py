@@ -23,6 +23,9 @@ logger = logging.getLogger("kvorum.rpc")
 PREFACE_TIMEOUT_MS = 5_000
 """A connection that has not said by then that it speaks HTTP/2 is closed."""
 
+BACKLOG = 4_096
+"""Connections that may wait to be accepted: all brokers come at once to a new leader."""
+
 _HEAD = headers.encode(((":status", "200"), ("content-type", "application/grpc")))
 _OK = headers.encode((("grpc-status", "0"),))
 
@@ -211,7 +214,12 @@ class Server:
         """Begin to serve. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: ServerConnection(self), host, port, reuse_address=True, reuse_port=False
+            lambda: ServerConnection(self),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_address=True,
+            reuse_port=False,
         )
 
     async def stop(self, grace_s: float) -> None:
