@@ -103,14 +103,19 @@ def heartbeat(
 def fence(
     image: ClusterImage, broker_id: int, *, is_unclean_default: bool = False
 ) -> tuple[Record, ...]:
-    """Records that fence a broker and give away what it led."""
+    """Records that give away what a broker led, and fence it.
+
+    The fencing stands last: of a decision too large for one batch only a part may survive the
+    controller, and then the broker is still unfenced and its session still ends, at the next one.
+    The other way round nobody would look at the rest.
+    """
     broker = image.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return ()
     voters = electorate(image, leaving=broker_id, is_unclean_default=is_unclean_default)
     return (
-        BrokerRegistrationChange(broker_id, broker.broker_epoch, is_fenced=True),
         *changes_without_broker(image, broker_id, voters),
+        BrokerRegistrationChange(broker_id, broker.broker_epoch, is_fenced=True),
     )
 
 
