@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from chaos.sim.controller.faults import CONTROLLER_KINDS
+from chaos.sim.controller.faults import CONTROLLER_KINDS, ControllerFault
 from chaos.sim.faults import (
     LEADER,
     AddVoter,
@@ -34,7 +34,7 @@ from chaos.sim.faults import (
 )
 from runtime.errors import ConfigError
 
-Make = Callable[[random.Random, Sequence[int]], Fault]
+Make = Callable[[random.Random, Sequence[int]], Fault | ControllerFault]
 """Draws a fault of one kind for nodes with these ids."""
 
 
@@ -168,7 +168,7 @@ _ALL: Mapping[str, tuple[type[Any], Make]] = {**KINDS, **CONTROLLER_KINDS}
 _NAMES = {fault_type: name for name, (fault_type, _) in _ALL.items()}
 
 
-def kind_of(fault: Fault) -> str:
+def kind_of(fault: Fault | ControllerFault) -> str:
     """The fault's name."""
     return _NAMES[type(fault)]
 

@@ -136,7 +136,8 @@ def from_json(text: str, kinds: Mapping[str, type[Scenario]] | None = None) -> S
     try:
         fields: dict[str, Any] = dict(json.loads(text))
         world = fields.pop("world", Scenario.WORLD)
-        scenario_type = {Scenario.WORLD: Scenario, **(kinds or {})}.get(world)
+        scenario_types: dict[str, type[Scenario]] = {Scenario.WORLD: Scenario, **(kinds or {})}
+        scenario_type = scenario_types.get(world)
         if scenario_type is None:
             raise ConfigError(f"not a scenario of the simulator: there is no world {world!r}")
         schedule = tuple(fault_draws.from_json(item) for item in fields.pop("faults", ()))

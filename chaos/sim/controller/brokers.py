@@ -208,13 +208,13 @@ class BrokerProcess:
 
     def on_image(self) -> None:
         """The published image moved on."""
-        if self.broker_epoch >= 0 and not self.is_serving:
-            if self.image.end_offset > self.broker_epoch:
-                self.is_serving = True
-                self._open()
-                interval_ms = self._world.scenario.isr_interval_ms
-                self._later(self._rng.randrange(interval_ms), self._look_at_followers)
-                self._later(self._rng.randrange(PRODUCER_IDS_INTERVAL_MS), self._want_producer_ids)
+        if self.is_serving or not 0 <= self.broker_epoch < self.image.end_offset:
+            return
+        self.is_serving = True
+        self._open()
+        interval_ms = self._world.scenario.isr_interval_ms
+        self._later(self._rng.randrange(interval_ms), self._look_at_followers)
+        self._later(self._rng.randrange(PRODUCER_IDS_INTERVAL_MS), self._want_producer_ids)
 
     # Heartbeats.
 

@@ -5,7 +5,7 @@ Written from what the operations promise, not from how they are decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chaos.sim.controller.history import Attempt
@@ -88,7 +88,7 @@ def _configured(
 ) -> _Verdicts:
     for resource, item in zip(request.resources, reply, strict=True):
         key = (resource.resource_type, resource.resource_name)
-        now = after.configs.get(key, {})
+        now: Mapping[str, str] = after.configs.get(key, {})
         if item.error is not ErrorCode.NONE:
             yield now == before.configs.get(key, {}), NO_TRACE, f"{key} is as it was"
             continue
@@ -104,7 +104,7 @@ def _limited(
     request: AlterClientQuotas, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> _Verdicts:
     for entry, item in zip(request.entries, reply, strict=True):
-        now = after.client_quotas.get(entry.entity, {})
+        now: Mapping[str, float] = after.client_quotas.get(entry.entity, {})
         if item.error is not ErrorCode.NONE:
             holds = now == before.client_quotas.get(entry.entity, {})
             # Twice the same entity in one request: only one of them is refused.

@@ -8,6 +8,8 @@ ProducerIdBlockOnce: no id was handed out twice.
 
 from __future__ import annotations
 
+import itertools
+
 from chaos.sim.checks import check
 from chaos.sim.controller.history import Attempt, History, Told, brief
 from chaos.sim.controller.item_checks import problem_of
@@ -48,5 +50,5 @@ def check_blocks(history: History) -> None:
         for attempt in history.attempts
         if isinstance(attempt.reply, ProducerIdBlock)
     )
-    for (_, end), (start, _) in zip(blocks, blocks[1:], strict=False):
+    for (_, end), (start, _) in itertools.pairwise(blocks):
         check(end <= start, "ProducerIdBlockOnce", f"{start} lies in a block up to {end}")

@@ -164,7 +164,7 @@ class ControllerWorld(QuorumWorld):
 
 
 def _is_same_but_for_place(image: ClusterImage, other: ClusterImage) -> bool:
-    """Records of the quorum's own say nothing to the image, and the active controller skips them."""
+    """The quorum's own records say nothing to the image; the active controller skips them."""
     return all(
         getattr(image, name) == getattr(other, name)
         for name in ClusterImage.__slots__
