@@ -132,10 +132,16 @@ class ControllerCore:
         self._sequence += 1
         heapq.heappush(self._deadlines, (now_ms + timeout_ms, self._sequence, timeout_ms, parked))
 
-    def stream_broke(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+    def stream_began(self, broker_id: int, broker_epoch: int) -> int:
+        """A heartbeat stream brings its first heartbeat of this epoch; the stream's serial."""
+        if broker_id not in self.controller.committed.brokers:
+            return 0  # whoever makes up ids makes no entries here
+        return self.controller.sessions.stream_began(broker_id, broker_epoch)
+
+    def stream_broke(self, broker_id: int, broker_epoch: int, serial: int, now_ms: int) -> None:
         """The heartbeat stream of a broker ended."""
         if self.controller.is_active:
-            self.controller.sessions.stream_broke(broker_id, broker_epoch, now_ms)
+            self.controller.sessions.stream_broke(broker_id, broker_epoch, now_ms, serial)
             self._arm_session_timer()
 
     # What the log and the quorum say.

@@ -95,9 +95,13 @@ class ControllerLoop:
         self._arm_timer()
         return await future
 
-    def stream_broke(self, broker_id: int, broker_epoch: int) -> None:
+    def stream_began(self, broker_id: int, broker_epoch: int) -> int:
+        """A heartbeat stream brings its first heartbeat of this epoch; the stream's serial."""
+        return self._core.stream_began(broker_id, broker_epoch)
+
+    def stream_broke(self, broker_id: int, broker_epoch: int, serial: int) -> None:
         """The heartbeat stream of a broker ended."""
-        self._core.stream_broke(broker_id, broker_epoch, monotonic_ms())
+        self._core.stream_broke(broker_id, broker_epoch, serial, monotonic_ms())
         self._arm_timer()
 
     # RaftListener.

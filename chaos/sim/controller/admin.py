@@ -4,6 +4,7 @@ were told. They reach every node, whatever is cut between the nodes."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from chaos.sim.controller.operations import Draws
 from chaos.sim.controller.outcome_checks import check_outcomes
 from chaos.sim.controller.process import ControllerMachine
 from metadata.controller import Request
+from metadata.image import ClusterImage
 from runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ class Administrators:
         self.served = 0
         self._world = world
         self._rng = rng
-        self._draws = Draws(rng, world.broker_ids)
+        #: What is asked for next, by somebody who sees this image.
+        self.draws = Draws(rng, world.broker_ids)
+        self.request_of: Callable[[ClusterImage], Request] = self._draw
         self._asked = 0
         self._told: dict[int, str] = {}
 
@@ -51,12 +55,7 @@ class Administrators:
         image = world.reference.newest
         if world.timeline.now_ms < FIRST_MS or not image.brokers:
             return
-        if world.network.is_rough:
-            request = self._draws.request(image)
-        elif self._rng.random() < 0.5:
-            request = self._draws.create(image)
-        else:
-            request = self._draws.delete(image)
+        request = self.request_of(image)
         self._asked += 1
         node = self._target()
         number = self._asked
@@ -83,6 +82,14 @@ class Administrators:
         return counts
 
     # A request's way.
+
+    def _draw(self, image: ClusterImage) -> Request:
+        if self._world.network.is_rough:
+            return self.draws.request(image)
+        # What is certain to be done soon.
+        if self._rng.random() < 0.5:
+            return self.draws.create(image)
+        return self.draws.delete(image)
 
     def _target(self) -> SimNode:
         world = self._world

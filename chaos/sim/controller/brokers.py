@@ -229,20 +229,27 @@ class BrokerProcess:
     def _open(self) -> None:
         self._target = self._next_target()
         server = self._world.nodes[self._target]
+        # At the server, as in `metadata.service`.
+        sender: tuple[int, int] | None = None
+        serial = 0
 
         def serve(request: Any, answer: Answer) -> None:
+            nonlocal sender, serial
             machine = server.machine
             if isinstance(machine, ControllerMachine):
+                if sender != (request.broker_id, request.broker_epoch):
+                    sender = (request.broker_id, request.broker_epoch)
+                    serial = machine.core.stream_began(*sender)
                 machine.submit(
                     request,
                     lambda reply: answer((reply, machine.leader_id)),
                     timeout_ms=COMMIT_TIMEOUT_MS,
                 )
 
-        def gone(last: Any) -> None:
+        def gone() -> None:
             machine = server.machine
-            if isinstance(machine, ControllerMachine):
-                machine.stream_broke(last.broker_id, last.broker_epoch)
+            if isinstance(machine, ControllerMachine) and sender is not None:
+                machine.stream_broke(*sender, serial)
 
         self._stream = self._world.wire.stream(
             self._node,

@@ -88,9 +88,11 @@ class ControllerMachine(ImageMachine):
 
         self._do(decide)
 
-    def stream_broke(self, broker_id: int, broker_epoch: int) -> None:
+    def stream_broke(self, broker_id: int, broker_epoch: int, serial: int) -> None:
         """The heartbeat stream of a broker ended."""
-        self._do(lambda: self.core.stream_broke(broker_id, broker_epoch, self._node.local_ms))
+        self._do(
+            lambda: self.core.stream_broke(broker_id, broker_epoch, serial, self._node.local_ms)
+        )
 
     # Machine.
 

@@ -13,6 +13,7 @@ from metadata.config_requests import AlterConfigs
 from metadata.image import ClusterImage, PartitionImage
 from metadata.records import (
     NO_LEADER,
+    BrokerRegistrationChange,
     Partition,
     PartitionChange,
     ProducerIds,
@@ -31,12 +32,13 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class RecordChecks:
-    """is_unclean_default: of the controllers."""
+    """is_unclean_default: of the controllers. The counts are for people."""
 
     def __init__(self, *, is_unclean_default: bool = False) -> None:
         self.is_unclean_default = is_unclean_default
         self.leader_changes = 0
         self.unclean_elections = 0
+        self.fencings = 0
         self._topic_ids: set[bytes] = set()
         self._broker_epochs: dict[int, int] = {}
         self._next_producer_id = 0
@@ -74,6 +76,8 @@ class RecordChecks:
                     f"{record} at {offset}, after {self._next_producer_id}",
                 )
                 self._next_producer_id = record.next_producer_id
+            case BrokerRegistrationChange(is_fenced=True):
+                self.fencings += 1
             case Partition() | PartitionChange():
                 self._on_partition(offset, record, before, after, cause)
             case _:

@@ -65,11 +65,11 @@ class Stream:
         ends: _Ends,
         *,
         serve: Callable[[Any, Answer], None],
-        on_gone: Callable[[Any], None],
+        on_gone: Callable[[], None],
         on_answer: Callable[[Any], None],
         on_end: Callable[[], None],
     ) -> None:
-        """serve: at the server, for each request; on_gone: there, given the last request."""
+        """serve: at the server, for each request; on_gone: there, at the stream's end."""
         self.ends = ends
         self.is_open = True
         self._is_served = True
@@ -78,7 +78,6 @@ class Stream:
         self._on_gone = on_gone
         self._on_answer = on_answer
         self._on_end = on_end
-        self._last_request: Any = None
 
     def send(self, request: Any) -> None:
         """One request; the client waits for its answer before it sends another."""
@@ -135,12 +134,10 @@ class Stream:
     def _go(self) -> None:
         if self._is_served:
             self._is_served = False
-            if self._last_request is not None:
-                self._on_gone(self._last_request)
+            self._on_gone()
 
     def _serve_one(self, request: Any) -> None:
         if self._is_served:
-            self._last_request = request
             self._serve(request, self._answer)
 
     def _answer(self, reply: Any) -> None:
@@ -203,7 +200,7 @@ class Wire:
         server: SimNode,
         *,
         serve: Callable[[Any, Answer], None],
-        on_gone: Callable[[Any], None],
+        on_gone: Callable[[], None],
         on_answer: Callable[[Any], None],
         on_end: Callable[[], None],
     ) -> Stream:

@@ -119,6 +119,7 @@ class ControllerWorld(QuorumWorld):
             **super()._tallies(),
             **self.history.tally,
             "changes of leadership": checks.leader_changes,
+            "fencings": checks.fencings,
             "unclean elections": checks.unclean_elections,
         }
 
