@@ -103,6 +103,10 @@ class BrokerMachine(ImageMachine):
     def stop(self) -> None:
         self._broker.on_stopped()
 
+    def _on_loaded(self, state: ListState) -> None:
+        super()._on_loaded(state)
+        self._broker.on_image()
+
     def _run(self) -> None:
         self._is_running = False
         if self._wanted is not None:
