@@ -69,6 +69,12 @@ class RecordChecks:
                     f"{record} at {offset}, after epoch {known}",
                 )
                 self._broker_epochs[record.broker_id] = record.broker_epoch
+                process = before.brokers.get(record.broker_id)
+                check(
+                    process is None or process.incarnation_id != record.incarnation_id,
+                    "ProcessRegistersOnce",
+                    f"{record} at {offset}, which has its place already",
+                )
             case ProducerIds():
                 check(
                     record.next_producer_id > self._next_producer_id,
