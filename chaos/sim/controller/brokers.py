@@ -44,6 +44,10 @@ RETRY_BACKOFF_MS = 20
 
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
 RESTART_MS = 300
+GHOST_MS_MAX = 1_500
+EAGER = 0.3
+"""Share of processes that heartbeat before they have seen their own registration, as Kafka's do."""
+
 PRODUCER_IDS_INTERVAL_MS = 900
 
 
@@ -59,6 +63,8 @@ class SimBroker:
         self.rng = rng
         self.clean_epoch: tuple[bytes, int] | None = None
         self.process: BrokerProcess | None = None
+        #: Of the last process that had one for a while.
+        self.epoch_before = -1
         #: Down in good order, for so long.
         self.stop_down_ms = 0
 
@@ -194,8 +200,11 @@ class BrokerProcess:
             self.broker_epoch = reply.broker_epoch
             if self._stream is not None:
                 self._beat()  # it was forgotten, and goes on
-            else:
-                self.on_image()
+                return
+            self._later(self._rng.randint(0, GHOST_MS_MAX), self._send_ghosts)
+            if self._rng.random() < EAGER:
+                self._open()
+            self.on_image()
             return
         code = reply.code if isinstance(reply, Rejected) else None
         if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -211,7 +220,8 @@ class BrokerProcess:
         if self.is_serving or not 0 <= self.broker_epoch < self.image.end_offset:
             return
         self.is_serving = True
-        self._open()
+        if self._stream is None:
+            self._open()
         interval_ms = self._world.scenario.isr_interval_ms
         self._later(self._rng.randrange(interval_ms), self._look_at_followers)
         self._later(self._rng.randrange(PRODUCER_IDS_INTERVAL_MS), self._want_producer_ids)
@@ -338,6 +348,17 @@ class BrokerProcess:
         self._world.start_later(self._node, RESTART_MS)
 
     # Partitions and producers.
+
+    def _send_ghosts(self) -> None:
+        """What the process before this one had sent, and the network kept until now."""
+        before = self._broker.epoch_before
+        if before >= 0 and self._world.network.is_rough:
+            node_id = self._node.node_id
+            heartbeat = Heartbeat(broker_id=node_id, broker_epoch=before, metadata_offset=1 << 40)
+            self.ask(heartbeat, lambda reply: None)
+            ids = AllocateProducerIds(broker_id=node_id, broker_epoch=before)
+            self.ask(ids, lambda reply: None)
+        self._broker.epoch_before = self.broker_epoch
 
     def _look_at_followers(self) -> None:
         self._isr.look()

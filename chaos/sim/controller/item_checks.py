@@ -11,13 +11,14 @@ from typing import Any
 from chaos.sim.controller.history import Attempt
 from metadata import requests as r
 from metadata.config_requests import AlterClientQuotas, AlterConfigs, Operation
-from metadata.image import ClusterImage
+from metadata.image import ClusterImage, PartitionImage
 from runtime.errors import ErrorCode
 
 Problem = tuple[str, str]
 """Name of a check, and what is wrong."""
 
-SURVIVES, NO_TRACE = "AcknowledgedSurvives", "RefusedLeftNoTrace"
+SURVIVES, NO_TRACE, STALE = "AcknowledgedSurvives", "RefusedLeftNoTrace", "StaleIsRefused"
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 _Verdicts = Iterator[tuple[bool, str, str]]
 """(whether it holds, name of the check, what was expected)"""
@@ -92,6 +93,13 @@ def _configured(
         if item.error is not ErrorCode.NONE:
             yield now == before.configs.get(key, {}), NO_TRACE, f"{key} is as it was"
             continue
+        if now != before.configs.get(key, {}) and any(
+            operation.name == MIN_INSYNC_REPLICAS for operation in resource.operations
+        ):
+            # Whoever stood in an ELR did so under the old minimum (KIP-966).
+            topic = after.topic(resource.resource_name)
+            under = _partitions(after) if topic is None else topic.partitions.values()
+            yield not any(p.elr for p in under), "ElrEndsWithItsMinimum", f"none under {key}"
         for operation in resource.operations:
             if operation.kind == Operation.SET:
                 holds = now.get(operation.name) == operation.value
@@ -115,6 +123,16 @@ def _limited(
                 yield now.get(operation.key) == operation.value, SURVIVES, f"{entry} holds"
 
 
+def _partitions(image: ClusterImage) -> Iterator[PartitionImage]:
+    for topic in image.topics.values():
+        yield from topic.partitions.values()
+
+
+def _is_current(image: ClusterImage, request: r.AlterPartition | r.AllocateProducerIds) -> bool:
+    broker = image.brokers.get(request.broker_id)
+    return broker is not None and broker.broker_epoch == request.broker_epoch
+
+
 def _partitions_of(image: ClusterImage, name: str, partition_id: int) -> Any:
     topic = image.topic(name)
     return None if topic is None else topic.partitions.get(partition_id)
@@ -131,7 +149,10 @@ def _reassigned(
             if key not in done:
                 yield now == _partitions_of(before, *key), NO_TRACE, f"{key} is as it was"
         elif wanted.replicas is None:
-            yield not now.is_reassigning, SURVIVES, f"{key} moves no more"
+            old = _partitions_of(before, *key)
+            origin = set(old.replicas) - set(old.adding_replicas)
+            holds = not now.is_reassigning and set(now.replicas) == origin
+            yield holds, SURVIVES, f"{key} is back on {origin}"
         else:
             target = tuple(x for x in now.replicas if x not in now.removing_replicas)
             yield target == wanted.replicas, SURVIVES, f"{key} goes to {wanted.replicas}"
@@ -173,6 +194,15 @@ def _registered(
         SURVIVES,
         f"broker {request.broker_id} is registered",
     )
+    known = before.brokers.get(request.broker_id)
+    if (
+        known is not None
+        and known.incarnation_id != request.incarnation_id
+        and known.broker_epoch != request.broker_epoch_before
+    ):
+        # It may have lost what it held (KIP-966).
+        kept = [p for p in _partitions(after) if request.broker_id in p.elr]
+        yield not kept, "LostIsNotEligible", f"broker {request.broker_id} is eligible nowhere"
 
 
 def _beaten(
@@ -186,6 +216,9 @@ def _beaten(
         SURVIVES,
         f"broker {request.broker_id} is as its heartbeat was told",
     )
+    if not reply.is_fenced and before.brokers[request.broker_id].is_fenced:
+        holds = request.metadata_offset > request.broker_epoch
+        yield holds, "UnfencedOnceCaughtUp", "it has seen its own registration"
     if reply.should_shut_down and broker is not None:
         yield not broker.is_active, SURVIVES, f"broker {request.broker_id} leads no more"
 
@@ -193,10 +226,25 @@ def _beaten(
 def _altered(
     request: r.AlterPartition, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> _Verdicts:
-    for item in reply:
+    yield _is_current(before, request), STALE, "the sender is the process that is registered"
+    for proposal, item in zip(request.proposals, reply, strict=True):
         key = (item.topic_id, item.partition_id)
         old, now = before.partition(*key), after.partition(*key)
         if item.error in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
+            yield (
+                old is not None
+                and (old.leader, old.leader_epoch, old.partition_epoch)
+                == (request.broker_id, proposal.leader_epoch, proposal.partition_epoch),
+                STALE,
+                f"{key} is as its leader believed: {old}",
+            )
+            for member, epoch in proposal.new_isr:
+                broker = before.brokers.get(member)
+                yield (
+                    broker is not None and broker.is_active and epoch in (-1, broker.broker_epoch),
+                    STALE,
+                    f"{member} may join",
+                )
             yield (
                 now is not None
                 and (now.isr, now.leader, now.leader_epoch, now.partition_epoch)
@@ -211,6 +259,7 @@ def _altered(
 def _allocated(
     request: r.AllocateProducerIds, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> _Verdicts:
+    yield _is_current(before, request), STALE, "the sender is the process that is registered"
     yield (
         before.next_producer_id <= reply.start
         and reply.start + reply.length <= after.next_producer_id,
@@ -223,6 +272,8 @@ def _unregistered(
     request: r.UnregisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> _Verdicts:
     yield request.broker_id not in after.brokers, SURVIVES, f"broker {request.broker_id} is gone"
+    alone = [p for p in _partitions(before) if p.isr == (request.broker_id,)]
+    yield not alone, "LastCopyStays", f"broker {request.broker_id} alone was in sync for {alone}"
 
 
 def _noted(

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING
 
 from chaos.sim.checks import check
 from metadata.config_requests import AlterConfigs
+from metadata.decide.electorate import min_isr_of
+from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from metadata.image import ClusterImage, PartitionImage
 from metadata.records import (
     NO_LEADER,
+    RECOVERING,
     BrokerRegistrationChange,
+    FeatureLevel,
     Partition,
     PartitionChange,
     ProducerIds,
     Record,
     RegisterBroker,
+    RemoveTopic,
     Topic,
 )
-from metadata.requests import AlterPartition, ElectionType, ElectLeaders
+from metadata.requests import AlterPartition, AlterReassignments, ElectionType, ElectLeaders
 
 if TYPE_CHECKING:
     from chaos.sim.controller.history import Attempt
@@ -61,6 +66,18 @@ class RecordChecks:
                     f"{record} at {offset}",
                 )
                 self._topic_ids.add(record.topic_id)
+                known_id = before.topic_ids.get(record.name)
+                check(known_id is None, "NameStandsForOneTopic", f"{record} at {offset}")
+            case RemoveTopic():
+                name = before.topics[record.topic_id].name
+                check(
+                    not after.topic_configs(name),
+                    "ConfigsGoWithTheirTopic",
+                    f"{record} at {offset} leaves the configs of {name}",
+                )
+            case FeatureLevel(name=level_name, level=level):
+                if level_name == METADATA_VERSION and level < REASSIGNMENT_LEVEL:
+                    self._loses_nothing(offset, record, after)
             case RegisterBroker():
                 known = self._broker_epochs.get(record.broker_id, -1)
                 check(
@@ -92,11 +109,19 @@ class RecordChecks:
     def on_decision(self, end_offset: int, image: ClusterImage) -> None:
         """All records of one decision are committed: what must hold between decisions.
 
-        FencedNeverLeads; LeaderWherePossible: nobody leads only if nobody of ISR and ELR could.
+        FencedNeverLeads; IsrIsActive, but for its last member; LeaderWherePossible: nobody leads
+        only if nobody of ISR and ELR could.
         """
         active = set(image.active_broker_ids())
         for topic in image.topics.values():
             for partition_id, partition in topic.partitions.items():
+                if len(partition.isr) > 1 and not active.issuperset(partition.isr):
+                    check(
+                        False,
+                        "IsrIsActive",
+                        f"{topic.name}-{partition_id} at {end_offset}: {partition}, active are "
+                        f"{sorted(active)}",
+                    )
                 if partition.leader != NO_LEADER:
                     if partition.leader not in active:
                         check(
@@ -146,6 +171,17 @@ class RecordChecks:
             f"{what}, epoch before {partition_epoch}",
         )
         self._epochs[key] = new.leader_epoch, new.partition_epoch
+        request = None if cause is None else cause.request
+        if old is not None and old.is_reassigning and not isinstance(request, AlterReassignments):
+            check(
+                new.is_reassigning or set(new.replicas) <= set(new.isr),
+                "MoveEndsInSync",
+                what,
+            )
+        if new.elr and len(new.isr) >= min(
+            min_isr_of(after, after.topics[record.topic_id].name), len(new.replicas)
+        ):
+            check(False, "ElrOnlyBelowMinimum", what)
         if old is not None and new.leader not in (NO_LEADER, old.leader):
             self._elected(record, old, new, before, after, cause, what)
 
@@ -182,6 +218,24 @@ class RecordChecks:
         )
         check(ordered or allowed, "LeaderInIsr", f"{what}: an unclean election nobody allowed")
         self.unclean_elections += 1
+        level = level_of(after.features, METADATA_VERSION)
+        check(
+            level < REASSIGNMENT_LEVEL or new.leader_recovery_state == RECOVERING,
+            "UncleanIsTold",
+            what,
+        )
+
+    def _loses_nothing(self, offset: int, record: Record, image: ClusterImage) -> None:
+        partitions = [p for topic in image.topics.values() for p in topic.partitions.values()]
+        check(
+            not image.client_quotas
+            and not any(
+                p.is_reassigning or p.elr or p.last_known_elr or p.leader_recovery_state
+                for p in partitions
+            ),
+            "DowngradeLosesNothing",
+            f"{record} at {offset}",
+        )
 
     def _is_allowed(self, image: ClusterImage, topic: str) -> bool:
         text = image.topic_configs(topic).get(UNCLEAN)
