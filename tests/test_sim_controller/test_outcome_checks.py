@@ -8,7 +8,7 @@ import pytest
 
 from chaos.sim.checks import CheckFailed
 from chaos.sim.controller.history import History, Told
-from chaos.sim.controller.outcome_checks import check_attempt, check_outcomes
+from chaos.sim.controller.outcome_checks import check_attempt, check_blocks, check_outcomes
 from chaos.sim.controller.reference import Reference
 from chaos.sim.mirror import Mirror
 from metadata import requests as r
@@ -48,6 +48,7 @@ SURVIVES, NO_TRACE = "AcknowledgedSurvives", "RefusedLeftNoTrace"
 ENDPOINTS = (Endpoint("P", "h", 1),)
 SOME_TOPIC = (Topic("t", T), Partition(T, 0, (1, 2), (1, 2), 1))
 SOME_BROKER = RegisterBroker(1, 0, bytes(16), ENDPOINTS)
+ACTIVE_BROKER = dataclasses.replace(SOME_BROKER, is_fenced=False)
 
 
 def fires(name, match=""):
@@ -168,7 +169,7 @@ def test_a_block_is_handed_out_once():
         story.history.attempts[-1].base_offset = 0
         story.history.attempts[-1].reply = r.ProducerIdBlock(start=500 * epoch, length=1_000)
     with fires("ProducerIdBlockOnce"):
-        story.judge()
+        check_blocks(story.history)
 
 
 def configs(kind=Operation.SET, value="2"):
@@ -312,7 +313,7 @@ CONTROLLER = r.RegisterControllerRequest(
             SURVIVES,
         ),
         (
-            SOME_TOPIC,
+            (ACTIVE_BROKER, *SOME_TOPIC),
             PROPOSAL,
             (SHRUNK,),
             (PartitionChange(T, 0, isr=(1,)),),
@@ -336,7 +337,7 @@ CONTROLLER = r.RegisterControllerRequest(
             NO_TRACE,
         ),
         (
-            (),
+            (SOME_BROKER,),
             r.AllocateProducerIds(broker_id=1, broker_epoch=0),
             r.ProducerIdBlock(start=0, length=1_000),
             (ProducerIds(1, 0, 1_000),),
@@ -386,3 +387,73 @@ def test_one_who_gets_no_answer_knows_nothing():
     attempt = story.history.attempts[0]
     assert attempt.told is Told.UNKNOWN
     check_attempt(attempt, story.committed, story.reference)
+
+
+SHRINK = PartitionChange(T, 0, isr=(1,))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"broker_epoch": 3},
+        {"proposals": (dataclasses.replace(PROPOSAL.proposals[0], leader_epoch=1),)},
+        {"proposals": (dataclasses.replace(PROPOSAL.proposals[0], partition_epoch=1),)},
+        {"proposals": (dataclasses.replace(PROPOSAL.proposals[0], new_isr=((1, 7),)),)},
+        {"proposals": (dataclasses.replace(PROPOSAL.proposals[0], new_isr=((9, -1),)),)},
+    ],
+)
+def test_a_stale_proposal_must_not_be_accepted(changes):
+    before = (ACTIVE_BROKER, *SOME_TOPIC)
+    Story().before(*before).tell("it", PROPOSAL, (SHRUNK,), SHRINK).judge()
+    with fires("StaleIsRefused"):
+        stale = dataclasses.replace(PROPOSAL, **changes)
+        Story().before(*before).tell("it", stale, (SHRUNK,), SHRINK).judge()
+
+
+def test_a_follower_must_not_change_the_isr():
+    second = RegisterBroker(2, 1, bytes(16), ENDPOINTS, is_fenced=False)
+    by_another = dataclasses.replace(PROPOSAL, broker_id=2, broker_epoch=1)
+    story = Story().before(ACTIVE_BROKER, second, *SOME_TOPIC)
+    with fires("StaleIsRefused", "as its leader believed"):
+        story.tell("it", by_another, (SHRUNK,), SHRINK).judge()
+
+
+def test_the_last_copy_stays_registered():
+    alone = (Topic("t", T), Partition(T, 0, (1, 2), (1,), 1))
+    story = Story().before(SOME_BROKER, *alone)
+    with fires("LastCopyStays"):
+        story.tell(
+            "it",
+            r.UnregisterBrokerRequest(broker_id=1),
+            r.UnregisteredBroker(),
+            UnregisterBroker(1, 0),
+        ).judge()
+
+
+def test_who_may_have_lost_its_log_is_no_eligible_leader():
+    eligible = (Topic("t", T), Partition(T, 0, (1, 2), (2,), 2, elr=(1,)))
+    fields = {"broker_id": 1, "cluster_id": "c", "endpoints": ENDPOINTS}
+    request = r.RegisterBrokerRequest(incarnation_id=bytes([5] * 16), **fields)
+    clean = dataclasses.replace(request, broker_epoch_before=0)
+    anew = RegisterBroker(1, 3, bytes([5] * 16), ENDPOINTS)
+    reply = r.RegisteredBroker(broker_epoch=3)
+    Story().before(SOME_BROKER, *eligible).tell("it", clean, reply, anew).judge()
+    with fires("LostIsNotEligible"):
+        Story().before(SOME_BROKER, *eligible).tell("it", request, reply, anew).judge()
+
+
+def test_a_broker_is_unfenced_once_it_has_seen_its_registration():
+    early = dataclasses.replace(BEAT, metadata_offset=0)
+    reply = r.HeartbeatReply(is_caught_up=True, is_fenced=False)
+    unfenced = BrokerRegistrationChange(1, 0, is_fenced=False)
+    with fires("UnfencedOnceCaughtUp"):
+        Story().before(SOME_BROKER).tell("it", early, reply, unfenced).judge()
+
+
+def test_eligible_replicas_end_with_the_minimum_that_made_them():
+    eligible = (Topic("t", T), Partition(T, 0, (1, 2), (2,), 2, elr=(1,)))
+    change = Config(2, "t", "min.insync.replicas", "2")
+    cleared = PartitionChange(T, 0, elr=())
+    Story().before(*eligible).tell("it", configs(), configured(), cleared, change).judge()
+    with fires("ElrEndsWithItsMinimum"):
+        Story().before(*eligible).tell("it", configs(), configured(), change).judge()

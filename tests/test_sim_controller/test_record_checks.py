@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from chaos.sim.checks import CheckFailed
@@ -13,8 +15,10 @@ from metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC
 from metadata.records import (
     NO_LEADER,
     BrokerRegistrationChange,
+    ClientQuota,
     Config,
     Endpoint,
+    FeatureLevel,
     Partition,
     PartitionChange,
     ProducerIds,
@@ -23,10 +27,16 @@ from metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from metadata.requests import AlterPartition, ElectionType, ElectLeaders, IsrProposal
+from metadata.requests import (
+    AlterPartition,
+    AlterReassignments,
+    ElectionType,
+    ElectLeaders,
+    IsrProposal,
+)
 
 T = bytes([1] * 16)
-UNCLEAN = "unclean.leader.election.enable"
+UNCLEAN, MINIMUM = "unclean.leader.election.enable", "min.insync.replicas"
 
 
 def fires(name, match=""):
@@ -131,7 +141,8 @@ def test_a_new_leader_was_in_sync_before():
     taking = PartitionChange(T, 0, isr=(3,), leader=3)
     with fires("LeaderInIsr", "unclean election nobody allowed"):
         cluster().put(taking)
-    cluster().put(PartitionChange(T, 0, elr=(3,))).put(taking)
+    minimum = Config(RESOURCE_TOPIC, "t", MINIMUM, "3")
+    cluster().put(minimum).put(PartitionChange(T, 0, elr=(3,))).put(taking)
 
 
 def test_an_unclean_election_that_was_allowed_or_ordered_passes():
@@ -186,7 +197,8 @@ def test_epochs_of_a_partition_go_up():
 
 
 def test_a_fenced_broker_does_not_lead_between_decisions():
-    log = cluster().put(BrokerRegistrationChange(1, 0, is_fenced=True))
+    log = cluster(isr=(1,), is_unclean_default=True)
+    log.put(BrokerRegistrationChange(1, 0, is_fenced=True))
     with fires("FencedNeverLeads", "t-0"):
         log.decided()
     log.put(PartitionChange(T, 0, isr=(2,), leader=2)).decided()
@@ -194,7 +206,7 @@ def test_a_fenced_broker_does_not_lead_between_decisions():
 
 
 def test_a_broker_that_is_gone_does_not_lead():
-    log = cluster().put(UnregisterBroker(1, 0))
+    log = cluster(isr=(1,)).put(UnregisterBroker(1, 0))
     with fires("FencedNeverLeads"):
         log.decided()
 
@@ -203,8 +215,69 @@ def test_who_could_lead_does():
     log = cluster().put(PartitionChange(T, 0, leader=NO_LEADER))
     with fires("LeaderWherePossible"):
         log.decided()
-    eligible = cluster(isr=(1,)).put(BrokerRegistrationChange(1, 0, is_fenced=True))
+    eligible = cluster(isr=(1,)).put(Config(RESOURCE_TOPIC, "t", MINIMUM, "2"))
+    eligible.put(BrokerRegistrationChange(1, 0, is_fenced=True))
     eligible.put(PartitionChange(T, 0, leader=NO_LEADER)).decided()
     eligible.put(PartitionChange(T, 0, elr=(2,)))
     with fires("LeaderWherePossible"):
         eligible.decided()
+
+
+def test_who_is_in_sync_beside_others_is_active():
+    log = cluster().put(BrokerRegistrationChange(2, 1, is_fenced=True))
+    with fires("IsrIsActive"):
+        log.decided()
+
+
+def test_a_move_ends_when_its_targets_are_in_sync():
+    moving = PartitionChange(T, 0, replicas=(3, 1, 2), adding_replicas=(3,), removing_replicas=(1,))
+    end = {"replicas": (3, 2), "leader": 2, "adding_replicas": (), "removing_replicas": ()}
+    cluster(isr=(1, 2, 3)).put(moving).put(PartitionChange(T, 0, isr=(3, 2), **end))
+    with fires("MoveEndsInSync"):
+        cluster().put(moving).put(PartitionChange(T, 0, isr=(2,), **end))
+    # A cancellation goes back, whoever is in sync.
+    cancel = AlterReassignments(reassignments=())
+    back = PartitionChange(T, 0, replicas=(1, 2, 3), adding_replicas=(), removing_replicas=())
+    cluster().put(moving).put(back, cancel)
+
+
+def test_eligible_replicas_are_for_an_isr_below_the_minimum():
+    with fires("ElrOnlyBelowMinimum"):
+        cluster().put(PartitionChange(T, 0, elr=(3,)))
+
+
+def test_an_unclean_leader_is_told():
+    level = FeatureLevel("metadata.version", 27)
+    taking = {"isr": (3,), "leader": 3}
+    log = cluster(is_unclean_default=True).put(level)
+    log.put(PartitionChange(T, 0, leader_recovery_state=1, **taking))
+    with fires("UncleanIsTold"):
+        cluster(is_unclean_default=True).put(level).put(PartitionChange(T, 0, **taking))
+
+
+def test_a_name_stands_for_one_topic():
+    with fires("NameStandsForOneTopic"):
+        cluster().put(Topic("t", bytes([2] * 16)))
+
+
+def test_configs_go_with_their_topic():
+    log = cluster().put(Config(RESOURCE_TOPIC, "t", MINIMUM, "2"))
+    gone = Delta(log.image)
+    gone.replay(RemoveTopic(T))
+    image = gone.apply(end_offset=log.image.end_offset + 1, epoch=1)
+    kept = dataclasses.replace(image, configs=log.image.configs)
+    with fires("ConfigsGoWithTheirTopic"):
+        log.put(RemoveTopic(T), image=kept)
+
+
+def test_a_downgrade_loses_nothing():
+    down = FeatureLevel("metadata.version", 26)
+    cluster().put(down)
+    for losing in (
+        PartitionChange(T, 0, replicas=(1, 2, 3), adding_replicas=(3,)),
+        PartitionChange(T, 0, leader_recovery_state=1),
+    ):
+        with fires("DowngradeLosesNothing"):
+            cluster().put(losing).put(down)
+    with fires("DowngradeLosesNothing"):
+        cluster().put(ClientQuota((("user", "a"),), "producer_byte_rate", 1.0)).put(down)
