@@ -259,7 +259,10 @@ class ControllerCore:
         ):
             return
         controller.voter_ids = tuple(self._port.voter_ids)
-        controller.claim(change.epoch, self._port.next_offset, now_ms)
+        controller.claim(change.epoch, controller.committed.end_offset, now_ms)
+        # Behind what is committed there may be a change of the voter set, which the quorum appended
+        # while the log was being applied. All else in the log is committed with this epoch's start.
+        controller.skip_to(self._port.next_offset)
         self._append(controller.begin())
         self._port.note(f"node={self._port.node_id} claims epoch={change.epoch}")
         self._arm_session_timer()

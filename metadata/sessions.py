@@ -134,17 +134,18 @@ class BrokerSessions:
         """A timer that was due at due_ms fires now; call before `expired`.
 
         If it is late by more than STALL_MS this process itself stood still: heartbeats may lie
-        unread in its sockets, and what it did not hear proves nothing. Every deadline moves.
+        unread in its sockets, and what it did not hear proves nothing. Every deadline moves, and
+        none is nearer than a grace from now: the stall may have begun long before due_ms.
         """
         late_ms = now_ms - due_ms
         if late_ms > STALL_MS:
-            self._postpone(late_ms)
+            self._postpone(late_ms, now_ms + self._stream_grace_ms)
 
-    def _postpone(self, by_ms: int) -> None:
+    def _postpone(self, by_ms: int, least_ms: int) -> None:
         for session in self._sessions.values():
-            session.deadline_ms += by_ms
+            session.deadline_ms = max(session.deadline_ms + by_ms, least_ms)
             if session.stream_deadline_ms != _NEVER_MS:
-                session.stream_deadline_ms += by_ms
+                session.stream_deadline_ms = max(session.stream_deadline_ms + by_ms, least_ms)
 
     def drop(self, broker_id: int) -> None:
         """The broker was fenced: nothing to watch until it is heard of again."""

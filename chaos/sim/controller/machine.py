@@ -121,7 +121,7 @@ class BrokerMachine(ImageMachine):
             self._broker.on_image()
         if image.end_offset < self._high_watermark:
             self._is_running = True
-            self.world.timeline.after(0, self._run_later)
+            self.world.timeline.after(self.world.turn_ms(), self._run_later)
 
     def _run_later(self) -> None:
         node = self._node

@@ -16,7 +16,7 @@ from chaos.sim.controller.machine import ImageMachine
 from chaos.sim.disk import PowerCut
 from chaos.sim.state import ListState
 from metadata.controller import Controller, ControllerConfig, Reply, Request
-from metadata.controller_core import ControllerCore
+from metadata.controller_core import AT_ONCE_MS, ControllerCore
 from metadata.image import ClusterImage
 from raft.effects import LeaderChanged
 from raft.events import Propose
@@ -191,8 +191,11 @@ class ControllerMachine(ImageMachine):
 
     def _arm(self) -> None:
         deadline_ms = self.core.next_deadline_ms()
-        if deadline_ms is not None and self.is_running:
-            self._alarm.set(deadline_ms)
+        if deadline_ms is None or not self.is_running:
+            return
+        if deadline_ms == AT_ONCE_MS:
+            deadline_ms = self._node.local_ms + self.world.turn_ms()
+        self._alarm.set(deadline_ms)
 
     def _on_alarm(self) -> None:
         self._node.submit(lambda: self._do(lambda: self.core.on_timer(self._node.local_ms)))

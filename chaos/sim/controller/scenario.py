@@ -27,6 +27,7 @@ class ControllerScenario(Scenario):
     rebalance_s: leader.imbalance.check.interval.seconds.
     is_unclean: unclean.leader.election.enable of the controllers.
     chunk_bytes: of the log, applied in one go; little, so that nodes stop half-way.
+    turn_ms_max: until the next chunk is applied, other things happen for so long.
     """
 
     WORLD: ClassVar[str] = "controller"
@@ -39,6 +40,7 @@ class ControllerScenario(Scenario):
     rebalance_s: int = 2
     is_unclean: bool = False
     chunk_bytes: int = 600
+    turn_ms_max: int = 0
 
 
 def controller_scenario_of(seed: int) -> ControllerScenario:
@@ -66,6 +68,7 @@ def controller_scenario_of(seed: int) -> ControllerScenario:
         rebalance_s=rng.choice((1, 3, 300)),
         is_unclean=rng.random() < 0.2,
         chunk_bytes=rng.choice((1, 600, 1 << 20)),
+        turn_ms_max=rng.choice((0, 5, 40)),
     )
     kinds = [*KINDS_OF_ALL]
     kinds += [kind for kind in CONTROLLER_KINDS if kind not in kinds and rng.random() < 0.6]

@@ -70,6 +70,7 @@ class ControllerWorld(QuorumWorld):
         # The network and the checks are there, the nodes are not yet.
         self.controller_ids = tuple(self.scenario.controller_ids)
         self.broker_ids = tuple(i for i in self.scenario.node_ids if i not in self.controller_ids)
+        self._turn_rng = self._generator("turns")
         self.history = History()
         self.reference = Reference(self.checks.committed, self._cause_at)
         self.reference.checks.is_unclean_default = self.scenario.is_unclean
@@ -86,6 +87,10 @@ class ControllerWorld(QuorumWorld):
         return ControllerNemesis(self, self._generator("nemesis"))
 
     # What the parts use.
+
+    def turn_ms(self) -> int:
+        """How long other things happen before a process goes on applying the log."""
+        return self._turn_rng.randint(0, self.scenario.turn_ms_max)
 
     def image_of(self, node: SimNode) -> ClusterImage:
         """The committed image as this node has it."""
