@@ -82,12 +82,15 @@ def run_many(
     jobs: int,
     on_result: Callable[[SeedResult], None],
     world: str = QUORUM,
+    stops_at_failure: bool = False,
 ) -> Summary:
     """Run these seeds in `jobs` processes (1: in this one); results come in any order."""
     summary = Summary()
     for result in _results(seeds, jobs, world):
         summary.add(result)
         on_result(result)
+        if stops_at_failure and result.failure is not None:
+            break
     return summary
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -83,6 +84,7 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
     default=None,
     help="Run the scenario in this file, one line as --shrink prints it, in place of a seed.",
 )
+@click.option("--fail-fast", is_flag=True, help="Stop at the first seed that fails.")
 @click.option("-v", "--verbose", is_flag=True, help="One line for each seed.")
 def sim(
     seed: int | None,
@@ -91,6 +93,7 @@ def sim(
     world: str,
     shrink: bool,
     scenario: str | None,
+    fail_fast: bool,
     verbose: bool,
 ) -> None:
     """Run seeds of a cluster under faults in virtual time; every check after every event."""
@@ -103,15 +106,24 @@ def sim(
     elif scenario is not None:
         _replay(scenario)
     elif seed is not None:
-        _run_seeds(range(seed, seed + count), jobs or os.cpu_count() or 1, verbose, world)
+        seeds = range(seed, seed + count)
+        run = _Run(world=world, jobs=jobs or os.cpu_count() or 1, fail_fast=fail_fast)
+        _run_seeds(seeds, run, is_verbose=verbose)
 
 
-def _run_seeds(seeds: range, jobs: int, verbose: bool, world: str) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    world: str
+    jobs: int
+    fail_fast: bool
+
+
+def _run_seeds(seeds: range, run: _Run, *, is_verbose: bool) -> None:
     if len(seeds) == 1:
         # In this process, so that a debugger gets at it.
         from chaos.sim.worlds import run_seed
 
-        click.echo(_seed_line(_run_one(lambda: run_seed(seeds[0], world))))
+        click.echo(_seed_line(_run_one(lambda: run_seed(seeds[0], run.world))))
         return
     from chaos.sim.many import SeedResult, run_many
 
@@ -124,13 +136,19 @@ def _run_seeds(seeds: range, jobs: int, verbose: bool, world: str) -> None:
         failed += result.failure is not None
         if result.failure is not None:
             click.echo(str(result.failure), err=True)
-        elif result.outcome is not None and verbose:
+        elif result.outcome is not None and is_verbose:
             click.echo(_seed_line(result.outcome))
         if time.monotonic() - shown_s >= PROGRESS_S:
             shown_s = time.monotonic()
             click.echo(f"{done} of {len(seeds)} seeds, {failed} failed", err=True)
 
-    summary = run_many(seeds, jobs=jobs, on_result=on_result, world=world)
+    summary = run_many(
+        seeds,
+        jobs=run.jobs,
+        on_result=on_result,
+        world=run.world,
+        stops_at_failure=run.fail_fast,
+    )
     for line in summary.lines(time.monotonic() - started_s):
         click.echo(line)
     if summary.failures:
