@@ -173,6 +173,20 @@ def test_a_reply_without_records_waits_for_what_was_decided_before_it():
     assert story.submit(ListReassignments()) == [()]  # nothing is open any more
 
 
+def test_a_reply_does_not_ride_on_what_the_controller_decided_just_before():
+    story = Story()
+    epoch = story.join(1)
+    story.join(2)
+    story.core.stream_broke(1, epoch, story.core.stream_began(1, epoch), 10)
+    story.at(110)
+    fenced_end = story.port.next_offset
+    replies = story.submit(CREATE)
+    story.commit(fenced_end)
+    assert replies == []
+    story.commit()
+    assert len(replies) == 1
+
+
 def test_who_is_deposed_answers_nobody_from_what_may_vanish():
     story = Story()
     story.join(1)

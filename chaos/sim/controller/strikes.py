@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chaos.sim.node import SimNode
     from metadata.controller import Reply
 
-ARMED_MAX = 8
+ARMED_MAX = 32
 """Strikes that wait for their operation; the oldest gives way."""
 
 
