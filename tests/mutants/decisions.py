@@ -405,13 +405,6 @@ MUTANTS = (
         "",
     ),
     _of_runs(
-        "claimed-before-it-caught-up",
-        "a leader decides once it has applied all that is committed",
-        CORE,
-        "            or controller.committed.end_offset < self._high_watermark\n        ):\n",
-        "        ):\n",
-    ),
-    _of_runs(
         "decided-on-yesterdays-image",
         "a decision sees all that was decided before it",
         CONTROLLER,

@@ -28,6 +28,9 @@ REMEMBERED_MAX = 12
 FALSE_ALARMS = 0.01
 """Share of looks at which a follower is taken for gone that is not."""
 
+OLD_FOLLOWERS = 0.05
+"""Share of looks at which a leader knows a follower by the epoch of the process before."""
+
 Key = tuple[bytes, int]
 
 
@@ -50,8 +53,12 @@ class IsrProposals:
         reachable: dict[int, int] = {}
         for broker_id in image.brokers:
             epoch = process.world.epoch_of_reachable(own_id, broker_id)
-            if epoch >= 0 and not (is_rough and rng.random() < FALSE_ALARMS):
-                reachable[broker_id] = epoch
+            if epoch < 0 or (is_rough and rng.random() < FALSE_ALARMS):
+                continue
+            if is_rough and rng.random() < OLD_FOLLOWERS:
+                # Its last fetch is of the process before.
+                epoch = max(process.world.brokers[broker_id].epoch_before, -1)
+            reachable[broker_id] = epoch
         proposals = []
         for topic_id, topic in sorted(image.topics.items()):
             for partition_id, partition in sorted(topic.partitions.items()):
