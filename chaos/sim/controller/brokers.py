@@ -12,9 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACKOFF_MS, Heartbeats
 from chaos.sim.controller.isr import IsrProposals
 from chaos.sim.controller.process import ControllerMachine
-from chaos.sim.controller.wire import Answer, Stream
+from chaos.sim.controller.targets import Targets
+from chaos.sim.controller.wire import Answer
 from metadata.controller import Request
 from metadata.features import SUPPORTED
 from metadata.image import ClusterImage
@@ -22,7 +24,6 @@ from metadata.records import Endpoint
 from metadata.requests import (
     AllocateProducerIds,
     Heartbeat,
-    HeartbeatReply,
     RegisterBrokerRequest,
     RegisteredBroker,
 )
@@ -34,12 +35,7 @@ if TYPE_CHECKING:
     from chaos.sim.node import SimNode
 
 CALL_TIMEOUT_MS = 2_000
-COMMIT_TIMEOUT_MS = 10_000
-"""`metadata.service.COMMIT_TIMEOUT_MS`."""
-
 REGISTRATION_BACKOFF_MS = 50
-HEARTBEAT_TIMEOUT_MS = 1_000
-RETRY_BACKOFF_MS = 20
 """As in `broker.controller_link`."""
 
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
@@ -95,7 +91,7 @@ class SimBroker:
 
     def on_election(self, leader_id: int, epoch: int) -> None:
         if self.process is not None:
-            self.process.on_election(leader_id, epoch)
+            self.process.targets.note_election(leader_id, epoch)
 
     def on_image(self) -> None:
         if self.process is not None:
@@ -118,17 +114,11 @@ class BrokerProcess:
         self._epoch_before = epoch_before
         self.broker_epoch = -1
         self.is_serving = False
-        self.is_fenced = True
-        self._want_shutdown = False
-        self._leader_id = -1
-        self._leader_epoch = -1
-        self._turn = broker.rng.randrange(8)
-        self._stream: Stream | None = None
-        self._target = -1
-        self._heartbeat_number = 0
-        self._is_awaiting = False
+        self.want_shutdown = False
+        self.targets = Targets(broker.world.controller_ids, broker.rng.randrange(8))
+        self._heartbeats = Heartbeats(self)
         self._isr = IsrProposals(self, broker.rng)
-        self._later(0, self._register)
+        self.later(0, self.register)
 
     @property
     def node(self) -> SimNode:
@@ -147,7 +137,7 @@ class BrokerProcess:
 
     def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
         """Send a request to whoever seems to be active; on_reply hears None if nobody answered."""
-        target = self._next_target()
+        target = self.targets.next()
         server = self._world.nodes[target]
 
         def serve(answer: Answer) -> None:
@@ -162,28 +152,22 @@ class BrokerProcess:
         def end(reply: Any) -> None:
             self._world.history.tally[f"broker requests {_told(reply)}"] += 1
             if reply is None:
-                self._note_failure(target)
+                self.targets.note_failure(target)
                 on_reply(None)
                 return
             answer, leader_id = reply
             if isinstance(answer, Rejected) and answer.code is ErrorCode.NOT_CONTROLLER:
-                self._note_failure(target)
-                if leader_id != target:
-                    self._note_hint(leader_id)
+                self.targets.note_failure(target, leader_id)
             else:
-                self._leader_id = target
+                self.targets.note_active(target)
             on_reply(answer)
 
         self._world.wire.call(self._node, server, serve, end, timeout_ms=CALL_TIMEOUT_MS)
 
-    def on_election(self, leader_id: int, epoch: int) -> None:
-        """The node follows another leader of the metadata log."""
-        if leader_id >= 0 and epoch > self._leader_epoch:
-            self._leader_epoch, self._leader_id = epoch, leader_id
-
     # Registration.
 
-    def _register(self) -> None:
+    def register(self) -> None:
+        """Ask for the broker's place until it is given."""
         request = RegisterBrokerRequest(
             broker_id=self._node.node_id,
             cluster_id=self._node.config.cluster_id,
@@ -198,140 +182,45 @@ class BrokerProcess:
     def _on_registered(self, reply: Any) -> None:
         if isinstance(reply, RegisteredBroker):
             self.broker_epoch = reply.broker_epoch
-            if self._stream is not None:
-                self._beat()  # it was forgotten, and goes on
+            if self._heartbeats.has_begun:
+                self._heartbeats.hurry()  # it was forgotten, and goes on
                 return
-            self._later(self._rng.randint(0, GHOST_MS_MAX), self._send_ghosts)
+            self.later(self._rng.randint(0, GHOST_MS_MAX), self._send_ghosts)
             if self._rng.random() < EAGER:
-                self._open()
+                self._heartbeats.open()
             self.on_image()
             return
         code = reply.code if isinstance(reply, Rejected) else None
         if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             self._world.tally["registrations that had to wait"] += 1
-            self._later(REGISTRATION_BACKOFF_MS, self._register)
+            self.later(REGISTRATION_BACKOFF_MS, self.register)
         elif code in (None, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
-            self._later(RETRY_BACKOFF_MS, self._register)
+            self.later(RETRY_BACKOFF_MS, self.register)
         else:
-            self._end(f"cannot join: {reply}")
+            self.end(f"cannot join: {reply}")
 
     def on_image(self) -> None:
         """The published image moved on."""
         if self.is_serving or not 0 <= self.broker_epoch < self.image.end_offset:
             return
         self.is_serving = True
-        if self._stream is None:
-            self._open()
+        if not self._heartbeats.has_begun:
+            self._heartbeats.open()
         interval_ms = self._world.scenario.isr_interval_ms
-        self._later(self._rng.randrange(interval_ms), self._look_at_followers)
-        self._later(self._rng.randrange(PRODUCER_IDS_INTERVAL_MS), self._want_producer_ids)
+        self.later(self._rng.randrange(interval_ms), self._look_at_followers)
+        self.later(self._rng.randrange(PRODUCER_IDS_INTERVAL_MS), self._want_producer_ids)
 
-    # Heartbeats.
+    # The end.
 
     def shut_down(self) -> None:
         """Leave in good order: leadership first."""
-        if not self._want_shutdown:
-            self._want_shutdown = True
-            self._later(CONTROLLED_SHUTDOWN_TIMEOUT_MS, partial(self._leave, False))
-            if not self._is_awaiting and self._stream is not None:
-                self._beat()
+        if not self.want_shutdown:
+            self.want_shutdown = True
+            self.later(CONTROLLED_SHUTDOWN_TIMEOUT_MS, partial(self.leave, False))
+            self._heartbeats.hurry()
 
-    def _open(self) -> None:
-        self._target = self._next_target()
-        server = self._world.nodes[self._target]
-        # At the server, as in `metadata.service`.
-        sender: tuple[int, int] | None = None
-        serial = 0
-
-        def serve(request: Any, answer: Answer) -> None:
-            nonlocal sender, serial
-            machine = server.machine
-            if isinstance(machine, ControllerMachine):
-                if sender != (request.broker_id, request.broker_epoch):
-                    sender = (request.broker_id, request.broker_epoch)
-                    serial = machine.core.stream_began(*sender)
-                machine.submit(
-                    request,
-                    lambda reply: answer((reply, machine.leader_id)),
-                    timeout_ms=COMMIT_TIMEOUT_MS,
-                )
-
-        def gone() -> None:
-            machine = server.machine
-            if isinstance(machine, ControllerMachine) and sender is not None:
-                machine.stream_broke(*sender, serial)
-
-        self._stream = self._world.wire.stream(
-            self._node,
-            server,
-            serve=serve,
-            on_gone=gone,
-            on_answer=self._on_heartbeat_reply,
-            on_end=self._on_stream_failed,
-        )
-        self._beat()
-
-    def _beat(self) -> None:
-        if self._stream is None:
-            return
-        self._heartbeat_number += 1
-        self._is_awaiting = True
-        self._stream.send(
-            Heartbeat(
-                broker_id=self._node.node_id,
-                broker_epoch=self.broker_epoch,
-                metadata_offset=self.image.end_offset,
-                want_shutdown=self._want_shutdown,
-            )
-        )
-        self._later(HEARTBEAT_TIMEOUT_MS, partial(self._give_up, self._heartbeat_number))
-
-    def _give_up(self, number: int) -> None:
-        if self._is_awaiting and number == self._heartbeat_number:
-            self._on_stream_failed()
-
-    def _on_stream_failed(self) -> None:
-        if self._stream is None:
-            return
-        self._note_failure(self._target)
-        self._reopen()
-
-    def _reopen(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        self._stream, self._is_awaiting = None, False
-        self._later(RETRY_BACKOFF_MS, self._open)
-
-    def _on_heartbeat_reply(self, reply: tuple[Any, int]) -> None:
-        if self._stream is None:
-            return
-        answer, leader_id = reply
-        self._is_awaiting = False
-        if isinstance(answer, HeartbeatReply):
-            self._leader_id = self._target
-            self.is_fenced = answer.is_fenced
-            if answer.should_shut_down and self._want_shutdown:
-                self._leave(True)
-                return
-            number = self._heartbeat_number
-            self._later(self._world.scenario.heartbeat_interval_ms, partial(self._next, number))
-            return
-        code = answer.code if isinstance(answer, Rejected) else None
-        if code is ErrorCode.BROKER_ID_NOT_REGISTERED:
-            self._register()
-        elif code is ErrorCode.STALE_BROKER_EPOCH:
-            self._end(f"place lost: {answer}")
-        else:
-            self._note_failure(self._target)
-            if leader_id != self._target:
-                self._note_hint(leader_id)
-            self._reopen()
-
-    def _next(self, number: int) -> None:
-        if not self._is_awaiting and number == self._heartbeat_number:
-            self._beat()
-
-    def _leave(self, was_moved: bool) -> None:
+    def leave(self, was_moved: bool) -> None:
+        """Stop. was_moved: the controller has moved leadership away."""
         if not self._is_mine():
             return
         broker = self._broker
@@ -342,7 +231,8 @@ class BrokerProcess:
         self._node.stop(is_power_cut=False)
         self._world.start_later(self._node, broker.stop_down_ms)
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
+        """Give up, and begin again as a supervisor would have it."""
         self._world.note(self._node, f"broker ends: {reason}")
         self._node.stop(is_power_cut=False)
         self._world.start_later(self._node, RESTART_MS)
@@ -362,35 +252,20 @@ class BrokerProcess:
 
     def _look_at_followers(self) -> None:
         self._isr.look()
-        self._later(self._world.scenario.isr_interval_ms, self._look_at_followers)
+        self.later(self._world.scenario.isr_interval_ms, self._look_at_followers)
 
     def _want_producer_ids(self) -> None:
         if self._world.clients.is_busy:
             node_id = self._node.node_id
             request = AllocateProducerIds(broker_id=node_id, broker_epoch=self.broker_epoch)
             self.ask(request, lambda reply: None)
-            self._later(PRODUCER_IDS_INTERVAL_MS, self._want_producer_ids)
-
-    # Targets.
-
-    def _next_target(self) -> int:
-        ids = self._world.controller_ids
-        if self._leader_id in ids:
-            return self._leader_id
-        self._turn += 1
-        return ids[self._turn % len(ids)]
-
-    def _note_failure(self, target: int) -> None:
-        if self._leader_id == target:
-            self._leader_id = -1
-
-    def _note_hint(self, leader_id: int) -> None:
-        if leader_id >= 0:
-            self._leader_id = leader_id
+            self.later(PRODUCER_IDS_INTERVAL_MS, self._want_producer_ids)
 
     # Inside.
 
-    def _later(self, delay_ms: int, call: Callable[[], None]) -> None:
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Let this process do something after a while, if it is still there."""
+
         def arrive() -> None:
             if self._is_mine():
                 self._node.submit(call)
