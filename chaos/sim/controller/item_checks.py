@@ -5,23 +5,26 @@ Written from what the operations promise, not from how they are decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from chaos.sim.controller import broker_checks
+from chaos.sim.controller.broker_checks import (
+    NO_TRACE,
+    SURVIVES,
+    Verdicts,
+    partitions_of,
+)
 from chaos.sim.controller.history import Attempt
 from metadata import requests as r
 from metadata.config_requests import AlterClientQuotas, AlterConfigs, Operation
-from metadata.image import ClusterImage, PartitionImage
+from metadata.image import ClusterImage
 from runtime.errors import ErrorCode
 
 Problem = tuple[str, str]
 """Name of a check, and what is wrong."""
 
-SURVIVES, NO_TRACE, STALE = "AcknowledgedSurvives", "RefusedLeftNoTrace", "StaleIsRefused"
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-
-_Verdicts = Iterator[tuple[bool, str, str]]
-"""(whether it holds, name of the check, what was expected)"""
 
 
 def problem_of(attempt: Attempt, before: ClusterImage, after: ClusterImage) -> Problem | None:
@@ -40,7 +43,7 @@ def problem_of(attempt: Attempt, before: ClusterImage, after: ClusterImage) -> P
 
 def _created(
     request: r.CreateTopics, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     done = {item.name for item in reply if item.error is ErrorCode.NONE}
     yield len(reply) == len(request.topics), SURVIVES, "an answer for each topic"
     for item in reply:
@@ -60,7 +63,7 @@ def _created(
 
 def _deleted(
     request: r.DeleteTopics, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     gone = {item.topic_id for item in reply if item.error is ErrorCode.NONE}
     yield len(reply) == len(request.topics), SURVIVES, "an answer for each topic"
     for topic_id in gone:
@@ -72,7 +75,7 @@ def _deleted(
 
 def _grown(
     request: r.CreatePartitions, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     done = {item.name for item in reply if item.error is ErrorCode.NONE}
     counts = {topic.name: topic.count for topic in request.topics}
     for name, count in counts.items():
@@ -86,7 +89,7 @@ def _grown(
 
 def _configured(
     request: AlterConfigs, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     for resource, item in zip(request.resources, reply, strict=True):
         key = (resource.resource_type, resource.resource_name)
         now: Mapping[str, str] = after.configs.get(key, {})
@@ -98,7 +101,7 @@ def _configured(
         ):
             # Whoever stood in an ELR did so under the old minimum (KIP-966).
             topic = after.topic(resource.resource_name)
-            under = _partitions(after) if topic is None else topic.partitions.values()
+            under = partitions_of(after) if topic is None else topic.partitions.values()
             yield not any(p.elr for p in under), "ElrEndsWithItsMinimum", f"none under {key}"
         for operation in resource.operations:
             if operation.kind == Operation.SET:
@@ -110,7 +113,7 @@ def _configured(
 
 def _limited(
     request: AlterClientQuotas, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     for entry, item in zip(request.entries, reply, strict=True):
         now: Mapping[str, float] = after.client_quotas.get(entry.entity, {})
         if item.error is not ErrorCode.NONE:
@@ -123,33 +126,23 @@ def _limited(
                 yield now.get(operation.key) == operation.value, SURVIVES, f"{entry} holds"
 
 
-def _partitions(image: ClusterImage) -> Iterator[PartitionImage]:
-    for topic in image.topics.values():
-        yield from topic.partitions.values()
-
-
-def _is_current(image: ClusterImage, request: r.AlterPartition | r.AllocateProducerIds) -> bool:
-    broker = image.brokers.get(request.broker_id)
-    return broker is not None and broker.broker_epoch == request.broker_epoch
-
-
-def _partitions_of(image: ClusterImage, name: str, partition_id: int) -> Any:
+def _partition(image: ClusterImage, name: str, partition_id: int) -> Any:
     topic = image.topic(name)
     return None if topic is None else topic.partitions.get(partition_id)
 
 
 def _reassigned(
     request: r.AlterReassignments, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     done = {(i.topic, i.partition_id) for i in reply if i.error is ErrorCode.NONE}
     for wanted, item in zip(request.reassignments, reply, strict=True):
         key = (wanted.topic, wanted.partition_id)
-        now = _partitions_of(after, *key)
+        now = _partition(after, *key)
         if item.error is not ErrorCode.NONE:
             if key not in done:
-                yield now == _partitions_of(before, *key), NO_TRACE, f"{key} is as it was"
+                yield now == _partition(before, *key), NO_TRACE, f"{key} is as it was"
         elif wanted.replicas is None:
-            old = _partitions_of(before, *key)
+            old = _partition(before, *key)
             origin = set(old.replicas) - set(old.adding_replicas)
             holds = not now.is_reassigning and set(now.replicas) == origin
             yield holds, SURVIVES, f"{key} is back on {origin}"
@@ -160,10 +153,10 @@ def _reassigned(
 
 def _elected(
     request: r.ElectLeaders, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     for item in reply:
         key = (item.topic, item.partition_id)
-        old, now = _partitions_of(before, *key), _partitions_of(after, *key)
+        old, now = _partition(before, *key), _partition(after, *key)
         if item.error is not ErrorCode.NONE:
             yield now == old, NO_TRACE, f"{key} is as it was"
         elif request.election is r.ElectionType.PREFERRED:
@@ -174,7 +167,7 @@ def _elected(
 
 def _updated(
     request: r.UpdateFeatures, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     if any(item.error is not ErrorCode.NONE for item in reply):
         yield after.features == before.features, NO_TRACE, "all levels or none"
         return
@@ -183,110 +176,9 @@ def _updated(
         yield holds, SURVIVES, f"{update.name} is {update.max_level}"
 
 
-def _registered(
-    request: r.RegisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
-    broker = after.brokers.get(request.broker_id)
-    yield (
-        broker is not None
-        and broker.broker_epoch == reply.broker_epoch
-        and broker.incarnation_id == request.incarnation_id,
-        SURVIVES,
-        f"broker {request.broker_id} is registered",
-    )
-    known = before.brokers.get(request.broker_id)
-    if (
-        known is not None
-        and known.incarnation_id != request.incarnation_id
-        and known.broker_epoch != request.broker_epoch_before
-    ):
-        # It may have lost what it held (KIP-966).
-        kept = [p for p in _partitions(after) if request.broker_id in p.elr]
-        yield not kept, "LostIsNotEligible", f"broker {request.broker_id} is eligible nowhere"
-
-
-def _beaten(
-    request: r.Heartbeat, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
-    broker = after.brokers.get(request.broker_id)
-    yield (
-        broker is not None
-        and broker.broker_epoch == request.broker_epoch
-        and broker.is_fenced == reply.is_fenced,
-        SURVIVES,
-        f"broker {request.broker_id} is as its heartbeat was told",
-    )
-    if not reply.is_fenced and before.brokers[request.broker_id].is_fenced:
-        holds = request.metadata_offset > request.broker_epoch
-        yield holds, "UnfencedOnceCaughtUp", "it has seen its own registration"
-    if reply.should_shut_down and broker is not None:
-        yield not broker.is_active, SURVIVES, f"broker {request.broker_id} leads no more"
-
-
-def _altered(
-    request: r.AlterPartition, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
-    yield _is_current(before, request), STALE, "the sender is the process that is registered"
-    for proposal, item in zip(request.proposals, reply, strict=True):
-        key = (item.topic_id, item.partition_id)
-        old, now = before.partition(*key), after.partition(*key)
-        if item.error in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
-            yield (
-                old is not None
-                and (old.leader, old.leader_epoch, old.partition_epoch)
-                == (request.broker_id, proposal.leader_epoch, proposal.partition_epoch),
-                STALE,
-                f"{key} is as its leader believed: {old}",
-            )
-            for member, epoch in proposal.new_isr:
-                broker = before.brokers.get(member)
-                yield (
-                    broker is not None and broker.is_active and epoch in (-1, broker.broker_epoch),
-                    STALE,
-                    f"{member} may join",
-                )
-            yield (
-                now is not None
-                and (now.isr, now.leader, now.leader_epoch, now.partition_epoch)
-                == (item.isr, item.leader, item.leader_epoch, item.partition_epoch),
-                SURVIVES,
-                f"{key} is as answered",
-            )
-        else:
-            yield now == old, NO_TRACE, f"{key} is as it was"
-
-
-def _allocated(
-    request: r.AllocateProducerIds, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
-    yield _is_current(before, request), STALE, "the sender is the process that is registered"
-    yield (
-        before.next_producer_id <= reply.start
-        and reply.start + reply.length <= after.next_producer_id,
-        "ProducerIdBlockOnce",
-        "the block is the log's",
-    )
-
-
-def _unregistered(
-    request: r.UnregisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
-    yield request.broker_id not in after.brokers, SURVIVES, f"broker {request.broker_id} is gone"
-    alone = [p for p in _partitions(before) if p.isr == (request.broker_id,)]
-    yield not alone, "LastCopyStays", f"broker {request.broker_id} alone was in sync for {alone}"
-
-
-def _noted(
-    request: r.RegisterControllerRequest, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
-    known = after.controllers.get(request.controller_id)
-    holds = known is not None and known.incarnation_id == request.incarnation_id
-    yield holds, SURVIVES, f"controller {request.controller_id} is registered"
-
-
 def _listed(
     request: r.ListReassignments, reply: Any, before: ClusterImage, after: ClusterImage
-) -> _Verdicts:
+) -> Verdicts:
     expected = {
         (topic.name, partition_id, partition.replicas)
         for topic in after.topics.values()
@@ -297,7 +189,7 @@ def _listed(
     yield found == expected, SURVIVES, f"the moves under way are {expected}"
 
 
-_JUDGES: dict[type[Any], Callable[[Any, Any, ClusterImage, ClusterImage], _Verdicts]] = {
+_JUDGES: dict[type[Any], Callable[[Any, Any, ClusterImage, ClusterImage], Verdicts]] = {
     r.CreateTopics: _created,
     r.DeleteTopics: _deleted,
     r.CreatePartitions: _grown,
@@ -306,11 +198,11 @@ _JUDGES: dict[type[Any], Callable[[Any, Any, ClusterImage, ClusterImage], _Verdi
     r.AlterReassignments: _reassigned,
     r.ElectLeaders: _elected,
     r.UpdateFeatures: _updated,
-    r.RegisterBrokerRequest: _registered,
-    r.Heartbeat: _beaten,
-    r.AlterPartition: _altered,
-    r.AllocateProducerIds: _allocated,
-    r.UnregisterBrokerRequest: _unregistered,
-    r.RegisterControllerRequest: _noted,
+    r.RegisterBrokerRequest: broker_checks.registered,
+    r.Heartbeat: broker_checks.heard,
+    r.AlterPartition: broker_checks.altered,
+    r.AllocateProducerIds: broker_checks.allocated,
+    r.UnregisterBrokerRequest: broker_checks.unregistered,
+    r.RegisterControllerRequest: broker_checks.controller_registered,
     r.ListReassignments: _listed,
 }
