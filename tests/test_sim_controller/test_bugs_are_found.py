@@ -93,8 +93,10 @@ def fence_without_new_leaders(image, broker_id, *, is_unclean_default=False):
 def fence_for_nobody(image, broker_id, voters, *, is_lost=False):
     for topic_id, topic in image.topics.items():
         for partition_id, partition in topic.partitions.items():
-            if partition.leader == broker_id:
-                yield PartitionChange(topic_id, partition_id, leader=NO_LEADER)
+            if broker_id in partition.isr:
+                isr = tuple(m for m in partition.isr if m != broker_id) or partition.isr
+                leader = NO_LEADER if partition.leader == broker_id else None
+                yield PartitionChange(topic_id, partition_id, isr=isr, leader=leader)
 
 
 def skip_the_eligible(partition, shape, wish, terms):
