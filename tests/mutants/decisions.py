@@ -31,7 +31,6 @@ _of_topics = functools.partial(_mutant, tests=("tests/test_metadata/test_topics.
 
 #: What only a run with brokers, fail-overs and a log shows.
 _of_runs = functools.partial(Mutant, tests=(), world="controller")
-_of_core = functools.partial(_mutant, tests=("tests/test_metadata/test_controller_core.py",))
 
 MUTANTS = (
     # Brokers.
@@ -381,13 +380,6 @@ MUTANTS = (
         CORE,
         "        if end_offset <= self._high_watermark:\n",
         "        if True:\n",
-    ),
-    _of_core(
-        "answered-with-an-earlier-commit",
-        "a reply waits for its own records, not for those of a fencing before it",
-        CORE,
-        " and last.reply is None and last.end_offset == end_offset:\n",
-        " and last.reply is None:\n",
     ),
     _of_runs(
         "deposed-and-answers",
