@@ -204,7 +204,8 @@ class ControllerCore:
         """Do what is due; nothing if it is too early."""
         if self._is_catching_up:
             self._is_catching_up = False
-            self._catch_up(now_ms)
+            if not self.controller.is_active:
+                self._catch_up(now_ms)
         if self._session_timer_ms is not None and self._session_timer_ms <= now_ms:
             self._on_session_timer(self._session_timer_ms, now_ms)
         check_ms = self._leader_check.next_deadline_ms
