@@ -1,4 +1,4 @@
-"""The timer of the periodic walk over all partitions' leaders. A driver.
+"""When the periodic walk over all partitions' leaders comes, chunk by chunk. Pure.
 
 The rule is `decide.elections.sweep`; this file only says when. Every interval a walk begins, and
 its chunks follow each other with a pause, so that neither the loop nor the log is held up by a
@@ -6,9 +6,6 @@ cluster of many partitions.
 """
 
 from __future__ import annotations
-
-import asyncio
-from collections.abc import Callable
 
 from metadata.decide.elections import Sweep
 
@@ -19,33 +16,28 @@ INTERVAL_MIN_MS = 1_000
 
 
 class LeaderCheck:
-    """Runs while its controller is active.
+    """Runs while its controller is active. next_deadline_ms: when a chunk is due, None if never.
 
-    run_chunk: decide one chunk and write its records; None begins a walk, the answer says where
-    to go on, None that the walk is over. It must not raise.
+    at: where the walk under way goes on; None if the next chunk begins one.
     """
 
-    def __init__(self, run_chunk: Callable[[Sweep | None], Sweep | None]) -> None:
-        self._run_chunk = run_chunk
-        self._interval_ms = INTERVAL_MIN_MS
-        self._timer: asyncio.TimerHandle | None = None
+    __slots__ = ("_interval_ms", "at", "next_deadline_ms")
 
-    def start(self, interval_ms: int) -> None:
+    def __init__(self) -> None:
+        self._interval_ms = INTERVAL_MIN_MS
+        self.at: Sweep | None = None
+        self.next_deadline_ms: int | None = None
+
+    def start(self, interval_ms: int, now_ms: int) -> None:
         """The controller became active: the first walk comes after an interval."""
-        self.stop()
         self._interval_ms = max(interval_ms, INTERVAL_MIN_MS)
-        self._arm(self._interval_ms, None)
+        self.note_chunk(None, now_ms)
+
+    def note_chunk(self, goes_on: Sweep | None, now_ms: int) -> None:
+        """A chunk was looked at. goes_on: where the next one begins, None when the walk is over."""
+        self.at = goes_on
+        self.next_deadline_ms = now_ms + (self._interval_ms if goes_on is None else CHUNK_PAUSE_MS)
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _arm(self, delay_ms: int, at: Sweep | None) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(delay_ms / 1000, self._on_timer, at)
-
-    def _on_timer(self, at: Sweep | None) -> None:
-        self._timer = None
-        goes_on = self._run_chunk(at)
-        self._arm(self._interval_ms if goes_on is None else CHUNK_PAUSE_MS, goes_on)
+        """The controller is active no more."""
+        self.at = self.next_deadline_ms = None

@@ -47,9 +47,12 @@ class ControllerServicer(pb_grpc.ControllerServicer):
         self, request_iterator: AsyncIterator[pb.HeartbeatRequest], context: Any
     ) -> AsyncIterator[Any]:
         sender: tuple[int, int] | None = None
+        serial = 0
         try:
             async for request in request_iterator:
-                sender = (request.broker_id, request.broker_epoch)
+                if sender != (request.broker_id, request.broker_epoch):
+                    sender = (request.broker_id, request.broker_epoch)
+                    serial = self._loop.stream_began(*sender)
                 reply = await self._loop.submit(codec.decode_heartbeat(request), COMMIT_TIMEOUT_MS)
                 message = pb.HeartbeatReply(leader_id=self._loop.leader_id)
                 if isinstance(reply, r.HeartbeatReply):
@@ -59,7 +62,7 @@ class ControllerServicer(pb_grpc.ControllerServicer):
                 yield with_status(message, reply)
         finally:
             if sender is not None:
-                self._loop.stream_broke(*sender)
+                self._loop.stream_broke(*sender, serial)
 
     async def AlterPartition(self, request: pb.AlterPartitionRequest, context: Any) -> Any:
         reply = await self._loop.submit(codec.decode_alter_partition(request), COMMIT_TIMEOUT_MS)

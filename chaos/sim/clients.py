@@ -17,7 +17,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from chaos.sim.linearizability import (
     Kind,
@@ -76,6 +76,34 @@ class _Waiting:
     incarnation: int = 0
     epoch: int = -1
     parked: deque[_Parked] = field(default_factory=deque)
+
+
+class Workload(Protocol):
+    """Whoever asks the nodes for things, and judges what they were told.
+
+    is_busy: go on asking, every interval_ms.
+    """
+
+    is_busy: bool
+    interval_ms: int
+
+    def ask(self) -> None:
+        """Ask for something, and again after a while as long as is_busy."""
+
+    def on_committed(self, node: SimNode, high_watermark: int) -> None:
+        """The node knows everything below to be committed."""
+
+    def on_leader_changed(self, node: SimNode) -> None:
+        """The node knows of another leader or epoch."""
+
+    def check_history(self) -> None:
+        """Raise CheckFailed if what was told cannot be."""
+
+    def stale_count(self) -> int:
+        """Reads answered from the past."""
+
+    def outcome_counts(self) -> dict[str, int]:
+        """Operations by what those who asked were told."""
 
 
 class Clients:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from chaos.sim.controller.faults import CONTROLLER_KINDS, ControllerFault
 from chaos.sim.faults import (
     LEADER,
     AddVoter,
@@ -33,7 +34,7 @@ from chaos.sim.faults import (
 )
 from runtime.errors import ConfigError
 
-Make = Callable[[random.Random, Sequence[int]], Fault]
+Make = Callable[[random.Random, Sequence[int]], Fault | ControllerFault]
 """Draws a fault of one kind for nodes with these ids."""
 
 
@@ -163,10 +164,11 @@ KINDS: Mapping[str, tuple[type[Any], Make]] = {
 VOTER_KINDS = frozenset({"add-voter", "remove-voter", "two-changes", "wipe-disk", "move-listener"})
 """Those that need dynamic voters."""
 
-_NAMES = {fault_type: name for name, (fault_type, _) in KINDS.items()}
+_ALL: Mapping[str, tuple[type[Any], Make]] = {**KINDS, **CONTROLLER_KINDS}
+_NAMES = {fault_type: name for name, (fault_type, _) in _ALL.items()}
 
 
-def kind_of(fault: Fault) -> str:
+def kind_of(fault: Fault | ControllerFault) -> str:
     """The fault's name."""
     return _NAMES[type(fault)]
 
@@ -183,7 +185,7 @@ def draw_schedule(
     schedule: list[ScheduledFault] = []
     at_ms = rng.randint(1, 2 * interval_ms)
     while kinds and at_ms < duration_ms:
-        _, make = KINDS[rng.choice(kinds)]
+        _, make = _ALL[rng.choice(kinds)]
         schedule.append(ScheduledFault(at_ms=at_ms, fault=make(rng, node_ids)))
         at_ms += rng.randint(1, 2 * interval_ms)
     return tuple(schedule)
@@ -200,9 +202,10 @@ def from_json(data: Mapping[str, Any]) -> ScheduledFault:
     fields = dict(data)
     try:
         at_ms, kind = int(fields.pop("at_ms")), fields.pop("kind")
-        fault_type, _ = KINDS[kind]
-        if "side" in fields:
-            fields["side"] = tuple(fields["side"])
+        fault_type, _ = _ALL[kind]
+        for name, value in fields.items():
+            if isinstance(value, list):
+                fields[name] = tuple(value)
         return ScheduledFault(at_ms=at_ms, fault=fault_type(**fields))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"not a fault of the simulator: {dict(data)} ({error!r})") from error

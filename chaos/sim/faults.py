@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chaos.sim.controller.faults import ControllerFault
+
 LEADER = 0
 """In place of a node id: whoever leads the newest epoch when the fault comes, nobody if none."""
 
@@ -204,4 +206,4 @@ class ScheduledFault:
     """A fault and the virtual time at which it comes."""
 
     at_ms: int
-    fault: Fault
+    fault: Fault | ControllerFault

@@ -7,12 +7,12 @@ applied while one is being loaded, and of several to load the latest wins.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from chaos.sim.async_disk import SimAsyncDisk, SimTask
 from chaos.sim.mirror import log_entries
-from chaos.sim.recovery import load_state
 from chaos.sim.state import ListState
+from raft.effects import LeaderChanged
 from raft.events import SnapshotsExpired, SnapshotTaken
 from raft.model import OffsetAndEpoch
 from raft.snapshot_files import header_voters
@@ -21,6 +21,39 @@ from snapshots.format import SnapshotHeader
 
 if TYPE_CHECKING:
     from chaos.sim.node import SimNode
+
+
+class Machine(Protocol):
+    """What stands on top of the log in one process of a node. `StateMachine` is the plain one; the
+    controller's world puts others in its place (`chaos.sim.controller.machine`)."""
+
+    @property
+    def state(self) -> ListState:
+        """Of what has been applied."""
+
+    def apply(self, high_watermark: int) -> None:
+        """Everything below is committed."""
+
+    def on_leader_changed(self, change: LeaderChanged) -> None:
+        """Another leader or epoch."""
+
+    def before_voter_change(self) -> None:
+        """The quorum may append a record of its own in the event that comes now."""
+
+    def after_event(self) -> None:
+        """The core has made a step and its effects are carried out."""
+
+    def on_clock_changed(self) -> None:
+        """The node's clock jumped or runs at another rate."""
+
+    def snapshot(self) -> bool:
+        """Write the state as a snapshot, in the background; False if there is nothing new."""
+
+    def load(self, snapshot: OffsetAndEpoch) -> None:
+        """The log begins anew behind this snapshot, which is on disk."""
+
+    def stop(self) -> None:
+        """The process has ended."""
 
 
 class StateMachine:
@@ -44,6 +77,21 @@ class StateMachine:
         self._node.world.checks.on_applied(self._node)
         if 0 < self._due_offset <= self.state.end_offset:
             self.snapshot()
+
+    def on_leader_changed(self, change: LeaderChanged) -> None:
+        """Nothing to a list."""
+
+    def before_voter_change(self) -> None:
+        """Nothing waits to be appended."""
+
+    def after_event(self) -> None:
+        """Nothing to do."""
+
+    def on_clock_changed(self) -> None:
+        """Nothing waits for a time."""
+
+    def stop(self) -> None:
+        """Nothing of it outlives the process."""
 
     # Snapshots of its own.
 
@@ -123,11 +171,16 @@ class StateMachine:
                 raise task.error
             else:
                 self._wanted = None
-                self.state = required(task.result, "a snapshot was loaded")
                 node.world.tally["snapshots loaded"] += 1
-                node.world.checks.on_applied(node)
-                self._plan_snapshot()
-                self.apply(node.core.high_watermark)
-                node.world.clients.on_committed(node, node.core.high_watermark)
+                self._on_loaded(required(task.result, "a snapshot was loaded"))
 
+        load_state = node.world.disk_settings.load_state
         node.worker.beside(load_state(SimAsyncDisk(node.disk), path), loaded)
+
+    def _on_loaded(self, state: ListState) -> None:
+        node = self._node
+        self.state = state
+        node.world.checks.on_applied(node)
+        self._plan_snapshot()
+        self.apply(node.core.high_watermark)
+        node.world.clients.on_committed(node, node.core.high_watermark)

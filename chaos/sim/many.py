@@ -6,9 +6,11 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from chaos.sim.checks import SeedFailed
-from chaos.sim.quorum import QuorumOutcome, run_seed
+from chaos.sim.quorum import QuorumOutcome
+from chaos.sim.worlds import QUORUM, run_seed
 
 SEEDS_TOGETHER = 4
 """Seeds handed to a process at a time."""
@@ -75,29 +77,37 @@ class Summary:
 
 
 def run_many(
-    seeds: Sequence[int], *, jobs: int, on_result: Callable[[SeedResult], None]
+    seeds: Sequence[int],
+    *,
+    jobs: int,
+    on_result: Callable[[SeedResult], None],
+    world: str = QUORUM,
+    stops_at_failure: bool = False,
 ) -> Summary:
     """Run these seeds in `jobs` processes (1: in this one); results come in any order."""
     summary = Summary()
-    for result in _results(seeds, jobs):
+    for result in _results(seeds, jobs, world):
         summary.add(result)
         on_result(result)
+        if stops_at_failure and result.failure is not None:
+            break
     return summary
 
 
-def _results(seeds: Sequence[int], jobs: int) -> Iterator[SeedResult]:
+def _results(seeds: Sequence[int], jobs: int, world: str) -> Iterator[SeedResult]:
+    run = partial(_result, world)
     if jobs == 1 or len(seeds) == 1:
-        yield from map(_result, seeds)
+        yield from map(run, seeds)
         return
     # spawn: a forked child would inherit threads of whoever calls this, locks included.
     context = multiprocessing.get_context("spawn")
     with context.Pool(min(jobs, len(seeds))) as pool:
-        yield from pool.imap_unordered(_result, seeds, chunksize=SEEDS_TOGETHER)
+        yield from pool.imap_unordered(run, seeds, chunksize=SEEDS_TOGETHER)
 
 
-def _result(seed: int) -> SeedResult:
+def _result(world: str, seed: int) -> SeedResult:
     try:
-        return SeedResult(seed=seed, outcome=run_seed(seed))
+        return SeedResult(seed=seed, outcome=run_seed(seed, world))
     except SeedFailed as failure:
         return SeedResult(seed=seed, failure=failure)
 

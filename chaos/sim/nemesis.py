@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
+from chaos.sim.controller.faults import ControllerFault
 from chaos.sim.decay import Damage, examine, flip_byte
 from chaos.sim.disk import MemoryDisk
 from chaos.sim.fault_draws import kind_of
@@ -36,6 +37,7 @@ from chaos.sim.network import Link
 from chaos.sim.node import SimNode
 from chaos.sim.recovery import DIRECTORY
 from raft.events import Resign
+from runtime.errors import InvariantViolated
 
 if TYPE_CHECKING:
     from chaos.sim.quorum import QuorumWorld
@@ -48,7 +50,7 @@ class Nemesis:
         self.struck: Counter[str] = Counter()
         self._world = world
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: Fault | ControllerFault) -> None:
         """Let it happen. A fault whose target is not there does nothing."""
         hit: bool
         match fault:
@@ -73,7 +75,8 @@ class Nemesis:
                     self._note(f"hand-over node={leader.node_id}")
                     leader.deliver(Resign())
             case _:
-                assert_never(fault)
+                # Of another world: its own nemesis carries it out.
+                raise InvariantViolated(f"the quorum has no {fault}")
         self.struck[kind_of(fault)] += hit
 
     def heal(self) -> None:

@@ -64,12 +64,14 @@ class Network:
     """is_rough: loss, duplication and spikes happen; cuts hold in any case.
 
     nodes: by id; bootstrap_ids: which node a stand-in for a bootstrap server leads to.
+    on_break: hears of nodes whose connections break, for those that are not the quorum's.
     """
 
     def __init__(self, timeline: Timeline, rng: random.Random, scenario: Scenario) -> None:
         self.is_rough = True
         self.nodes: Mapping[int, SimNode] = {}
         self.bootstrap_ids: Mapping[int, int] = {}
+        self.on_break: Callable[[int], None] = lambda node_id: None
         self._timeline = timeline
         self._rng = rng
         self._scenario = scenario
@@ -160,6 +162,14 @@ class Network:
         self._blocked.subtract(links)
         self._blocked = +self._blocked
 
+    def passes(self, sender_id: int, receiver_id: int) -> bool:
+        """Whether the way is open and this message is not lost."""
+        return self._copies(sender_id, receiver_id) > 0
+
+    def is_open(self, sender_id: int, receiver_id: int) -> bool:
+        """Whether the way is not cut."""
+        return (sender_id, receiver_id) not in self._blocked
+
     def heal(self) -> None:
         """From now on only delays are left."""
         self.is_rough = False
@@ -168,6 +178,7 @@ class Network:
     def break_connections(self, node_id: int) -> None:
         """Every connection of the node breaks: callers hear of a failure, servers that the
         caller is gone, each unless the way there is cut."""
+        self.on_break(node_id)
         for calls in self._open.values():
             for call in [c for c in calls if node_id in (c.sender_id, c.receiver_id)]:
                 self._hang_up(call)

@@ -17,7 +17,7 @@ from chaos.sim.clock import Alarm, drawn_clock
 from chaos.sim.disk import PowerCut
 from chaos.sim.disk_effects import carry_out_log_effect, carry_out_snapshot_effect
 from chaos.sim.flusher import Flusher
-from chaos.sim.machine import StateMachine
+from chaos.sim.machine import Machine
 from chaos.sim.mirror import Mirror
 from chaos.sim.recovery import empty_disk, open_node
 from chaos.sim.snapshot_worker import SnapshotWorker
@@ -39,7 +39,8 @@ from raft.effects import (
     SendRequest,
     TruncateLog,
 )
-from raft.events import Event, Propose, Tick
+from raft.events import Event, Propose, RequestReceived, Tick
+from raft.messages import VoterChangeRequest
 from raft.model import RaftConfig, VoteState
 from raft.replica_log import ReplicaLog
 from raft.snapshot_files import SnapshotFiles
@@ -49,6 +50,11 @@ from storage.batch import build_batch
 
 if TYPE_CHECKING:
     from chaos.sim.quorum import QuorumWorld
+
+
+class Killed(PowerCut):
+    """The process ends in the middle of a call; its machine, and what it has written, stay."""
+
 
 RESTART_MS = 300
 """How long a node stays down that stopped by itself, as a supervisor would have it."""
@@ -83,7 +89,7 @@ class SimNode:
         self._files: SnapshotFiles | None = None
         self._flusher = Flusher(self)
         self.worker = SnapshotWorker(self)
-        self.machine = StateMachine(self, ListState())
+        self.machine: Machine = world.machine_of(self, ListState())
         self._alarm = Alarm(world.timeline, self.clock, self._on_alarm)
 
     @property
@@ -145,6 +151,7 @@ class SimNode:
         self.is_up, self.is_dark = False, is_power_cut
         self._core = self._replica_log = self._files = None
         self._held.clear()
+        self.machine.stop()
         self.worker.drop()
         self._alarm.cancel()
         if is_power_cut:
@@ -199,7 +206,7 @@ class SimNode:
             rng=self.rng,
             now_ms=self.local_ms,
         )
-        self.machine = StateMachine(self, opened.state)
+        self.machine = self.world.machine_of(self, opened.state)
         self.world.checks.on_applied(self)
         self.world.checks.on_log_changed(self)
 
@@ -212,7 +219,8 @@ class SimNode:
             raise error  # not a disk that failed: the code asked it for what cannot be
         self.world.note(self, f"dies of {error}")
         is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-        self.stop(is_power_cut=not is_full)
+        is_kill = isinstance(error, Killed)
+        self.stop(is_power_cut=not is_full and not is_kill)
         self.world.start_later(self, RESTART_MS)
 
     # Events in.
@@ -224,6 +232,8 @@ class SimNode:
         if self.is_paused:
             self._held.append(lambda: self.deliver(event))
             return
+        if isinstance(event, RequestReceived) and isinstance(event.request, VoterChangeRequest):
+            self.machine.before_voter_change()
         self._step(event)
 
     def submit(self, call: Callable[[], None]) -> None:
@@ -245,12 +255,14 @@ class SimNode:
         self._alarm.cancel()
         if self.is_up:
             self._set_alarm()
+            self.machine.on_clock_changed()
 
     def _step(self, event: Event) -> None:
         self.world.timeline.fold(self.node_id)
         try:
             for effect in self.core.step(event, self.local_ms):
                 self._carry_out(effect)
+            self.machine.after_event()
         except (OSError, PowerCut) as error:
             self.die(error)
             return
@@ -289,6 +301,7 @@ class SimNode:
                 world.clients.on_committed(self, high_watermark)
             case LeaderChanged():
                 world.checks.on_leader_changed(self, effect)
+                self.machine.on_leader_changed(effect)
                 world.clients.on_leader_changed(self)
             case Noted(text):
                 world.note(self, text)

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from chaos.sim import scenario as scenarios
 from chaos.sim.changes import Operator
 from chaos.sim.checks import SeedFailed, check, failure_name
-from chaos.sim.clients import Clients
+from chaos.sim.clients import Clients, Workload
 from chaos.sim.configs import configs_of, first_voters_of, stand_in
+from chaos.sim.machine import Machine, StateMachine
 from chaos.sim.nemesis import Nemesis
 from chaos.sim.network import Network
 from chaos.sim.node import SimNode
 from chaos.sim.quorum_checks import QuorumChecks
-from chaos.sim.recovery import DiskSettings, format_voters
+from chaos.sim.recovery import DiskSettings, LoadState, format_voters, load_state
 from chaos.sim.scenario import Scenario, scenario_of
-from chaos.sim.state import VoterKeys, is_among, keys_of_set, most_of
+from chaos.sim.state import ListState, VoterKeys, is_among, keys_of_set, most_of
 from chaos.sim.timeline import Timeline
 
 HEAL_BOUND_MS = 20_000
@@ -68,13 +70,13 @@ def run_seed(seed: int) -> QuorumOutcome:
     return run_scenario(scenario_of(seed))
 
 
-def run_scenario(scenario: Scenario) -> QuorumOutcome:
-    """Run a scenario to its end.
+def run_scenario(scenario: Scenario, world_type: type[QuorumWorld] | None = None) -> QuorumOutcome:
+    """Run a scenario to its end, in the quorum's own world or in one on top of it.
 
     Raises SeedFailed if a check fires or anything breaks; its message says how to run it again and
     ends with the trace.
     """
-    world = QuorumWorld(scenario)
+    world = (world_type or QuorumWorld)(scenario)
     try:
         return world.run()
     except Exception as error:  # whatever breaks in a run is what the run found
@@ -87,8 +89,10 @@ def run_scenario(scenario: Scenario) -> QuorumOutcome:
 
 def _report(world: QuorumWorld, name: str, error: Exception) -> str:
     scenario = world.scenario
-    if scenario == scenario_of(scenario.seed):
-        again = f"kvorum chaos sim --seed {scenario.seed}"
+    is_of_seed = scenario == world.scenario_of(scenario.seed)
+    if is_of_seed:
+        which = "" if scenario.WORLD == "quorum" else f"--world {scenario.WORLD} "
+        again = f"kvorum chaos sim {which}--seed {scenario.seed}"
         shrink = f"{again} --shrink"
     else:
         again = "kvorum chaos sim --scenario FILE, in FILE this line:"
@@ -98,13 +102,15 @@ def _report(world: QuorumWorld, name: str, error: Exception) -> str:
         f"{error}\n"
         f"check {name!r} of seed {scenario.seed} fired at {world.timeline.now_ms} ms\n"
         f"rerun: {again}\n"
-        f"{'shrink: ' if scenario == scenario_of(scenario.seed) else ''}{shrink}\n"
+        f"{'shrink: ' if is_of_seed else ''}{shrink}\n"
         f"{trace}"
     )
 
 
 class QuorumWorld:
     """Everything there is in one run. Each part draws from a generator of its own."""
+
+    scenario_of: Callable[[int], Scenario] = staticmethod(scenario_of)
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -118,12 +124,13 @@ class QuorumWorld:
         self.disk_settings = DiskSettings(
             static_voters=frozenset() if scenario.is_dynamic else first_keys,
             retention_bytes=scenario.retention_bytes,
+            load_state=self.load_state,
         )
         self.checks = QuorumChecks(self.disk_settings, first_keys)
         self.snapshot_checks, self.voter_checks = self.checks.snapshots, self.checks.voters
-        self.clients = Clients(self, self._generator("clients"))
+        self.clients = self._make_clients()
         self.operator = Operator(self, self._generator("operator"))
-        self.nemesis = Nemesis(self)
+        self.nemesis = self._make_nemesis()
         self.nodes = {
             node_id: SimNode(self, config, self._generator(f"node-{node_id}"))
             for node_id, config in configs.items()
@@ -156,15 +163,32 @@ class QuorumWorld:
             events=timeline.events,
             epochs=len(self.checks.leaders),
             committed=self.checks.committed.end_offset,
-            acknowledged=len(self.checks.acknowledged),
+            acknowledged=self._served(),
             virtual_ms=timeline.now_ms,
             healed_ms=timeline.now_ms - self.scenario.duration_ms,
             operations=self.clients.outcome_counts(),
             stale_reads=self.clients.stale_count(),
             faults=dict(sorted(self.nemesis.struck.items())),
-            tally=dict(sorted({**self.tally, **self.operator.outcome_counts()}.items())),
+            tally=dict(sorted(self._tallies().items())),
             digest=timeline.digest,
         )
+
+    # What stands on top of the quorum; another world has other parts.
+
+    def machine_of(self, node: SimNode, state: ListState) -> Machine:
+        """The state machine of a process that begins, from the state of its newest snapshot."""
+        return StateMachine(node, state)
+
+    @property
+    def load_state(self) -> LoadState:
+        """What snapshots hold."""
+        return load_state
+
+    def _make_clients(self) -> Workload:
+        return Clients(self, self._generator("clients"))
+
+    def _make_nemesis(self) -> Nemesis:
+        return Nemesis(self)
 
     # What the parts use.
 
@@ -226,25 +250,34 @@ class QuorumWorld:
 
     # Inside.
 
+    def _tallies(self) -> dict[str, int]:
+        return {**self.tally, **self.operator.outcome_counts()}
+
     def _generator(self, name: str) -> random.Random:
         return random.Random(f"{self.scenario.seed}-{name}")
 
     def _converge(self) -> None:
         timeline = self.timeline
-        acknowledged = len(self.checks.acknowledged)
+        served = self._served()
         deadline_ms = timeline.now_ms + HEAL_BOUND_MS
         while not self._is_converged():
             check(
                 timeline.now_ms < deadline_ms,
                 "Convergence",
-                f"no convergence {HEAL_BOUND_MS} ms after healing: "
-                + "; ".join(node.summary() for node in self.nodes.values()),
+                f"no convergence {HEAL_BOUND_MS} ms after healing: {self._summary()}",
             )
             timeline.run_until(timeline.now_ms + HEAL_STEP_MS)
             if not self._is_repaired:
                 self._is_repaired = not self.scenario.is_dynamic or self.operator.repair()
-            elif len(self.checks.acknowledged) > acknowledged:
+            elif self._served() > served:
                 self.clients.is_busy = False
+
+    def _served(self) -> int:
+        """How much of what was asked for was done."""
+        return len(self.checks.acknowledged)
+
+    def _summary(self) -> str:
+        return "; ".join(node.summary() for node in self.nodes.values())
 
     def _is_converged(self) -> bool:
         if self.clients.is_busy:

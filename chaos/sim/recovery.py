@@ -4,7 +4,9 @@ see it."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from chaos.sim.async_disk import SimAsyncDisk, run_now
 from chaos.sim.disk import MemoryDisk
@@ -22,12 +24,25 @@ SEGMENT_BYTES = 3_000
 """Small, so that every run rolls segments."""
 
 
+LoadState = Callable[[AsyncDisk, str], Coroutine[Any, Any, ListState]]
+"""Reads the state that a snapshot holds, checked whole. Raises CorruptData, OSError."""
+
+
+async def load_state(disk: AsyncDisk, path: str) -> ListState:
+    """A `LoadState` of the replicated list."""
+    header = await read_header(disk, path)
+    payloads = [payload async for payload in iter_payloads(disk, path)]
+    return state_of(payloads, end_offset=header.end_offset, epoch=header.epoch, path=path)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSettings:
-    """How nodes of one run keep their log. static_voters: empty if the voter set is dynamic."""
+    """How nodes of one run keep their log. static_voters: empty if the voter set is dynamic.
+    load_state: what the nodes' snapshots hold."""
 
     static_voters: VoterKeys = NO_KEYS
     retention_bytes: int = 0
+    load_state: LoadState = load_state
 
     @property
     def is_dynamic(self) -> bool:
@@ -92,16 +107,9 @@ def open_node(disk: MemoryDisk, settings: DiskSettings, *, now_ms: int) -> Opene
 def read_state(disk: MemoryDisk, path: str, settings: DiskSettings) -> tuple[ListState, VoterKeys]:
     """State and voters that a snapshot holds, read at once. Raises CorruptData, OSError."""
     disk_now = SimAsyncDisk(disk)
-    state = run_now(load_state(disk_now, path))
+    state = run_now(settings.load_state(disk_now, path))
     header = run_now(read_header(disk_now, path))
     return state, _keys_of(header) if settings.is_dynamic else settings.static_voters
-
-
-async def load_state(disk: AsyncDisk, path: str) -> ListState:
-    """The state in a snapshot, checked whole. Raises CorruptData, OSError."""
-    header = await read_header(disk, path)
-    payloads = [payload async for payload in iter_payloads(disk, path)]
-    return state_of(payloads, end_offset=header.end_offset, epoch=header.epoch, path=path)
 
 
 def _keys_of(header: SnapshotHeader) -> VoterKeys:

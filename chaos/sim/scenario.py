@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from chaos.sim import fault_draws
 from chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
@@ -44,6 +45,8 @@ class Scenario:
         or cut where the file seems to end.
     retention_bytes: log and snapshots above it lose their oldest snapshots, all but two.
     """
+
+    WORLD: ClassVar[str] = "quorum"
 
     seed: int
     voters: int = 3
@@ -119,16 +122,26 @@ def to_json(scenario: Scenario) -> str:
         for field in dataclasses.fields(scenario)
         if field.name != "faults"
     }
+    if scenario.WORLD != Scenario.WORLD:
+        fields = {"world": scenario.WORLD, **fields}
     schedule = [fault_draws.to_json(scheduled) for scheduled in scenario.faults]
     return json.dumps({**fields, "faults": schedule})
 
 
-def from_json(text: str) -> Scenario:
-    """The scenario in a JSON object. Raises ConfigError naming what is wrong."""
+def from_json(text: str, kinds: Mapping[str, type[Scenario]] | None = None) -> Scenario:
+    """The scenario in a JSON object, which may name one of these worlds.
+
+    Raises ConfigError naming what is wrong.
+    """
     try:
         fields: dict[str, Any] = dict(json.loads(text))
+        world = fields.pop("world", Scenario.WORLD)
+        scenario_types: dict[str, type[Scenario]] = {Scenario.WORLD: Scenario, **(kinds or {})}
+        scenario_type = scenario_types.get(world)
+        if scenario_type is None:
+            raise ConfigError(f"not a scenario of the simulator: there is no world {world!r}")
         schedule = tuple(fault_draws.from_json(item) for item in fields.pop("faults", ()))
-        scenario = Scenario(**fields, faults=schedule)
+        scenario = scenario_type(**fields, faults=schedule)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"not a scenario of the simulator: {error}") from error
     if not (

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.sim.checks import SeedFailed
-from chaos.sim.quorum import run_scenario
 from chaos.sim.scenario import WHOLE_SNAPSHOT, Scenario
+from chaos.sim.worlds import run_scenario
 
 RUNS_MAX = 400
 """Runs spent on one failure."""

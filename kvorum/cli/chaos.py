@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -69,6 +70,13 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
     default=None,
     help="Processes to use.  [default: one for each processor]",
 )
+@click.option(
+    "--world",
+    type=click.Choice(("quorum", "controller")),
+    default="quorum",
+    show_default=True,
+    help="The quorum alone, or with the controller, brokers and administrators on top.",
+)
 @click.option("--shrink", is_flag=True, help="Make the failing seed's scenario small; print it.")
 @click.option(
     "--scenario",
@@ -76,34 +84,46 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
     default=None,
     help="Run the scenario in this file, one line as --shrink prints it, in place of a seed.",
 )
+@click.option("--fail-fast", is_flag=True, help="Stop at the first seed that fails.")
 @click.option("-v", "--verbose", is_flag=True, help="One line for each seed.")
 def sim(
     seed: int | None,
     count: int,
     jobs: int | None,
+    world: str,
     shrink: bool,
     scenario: str | None,
+    fail_fast: bool,
     verbose: bool,
 ) -> None:
-    """Run seeds of a quorum under faults in virtual time; every check after every event."""
+    """Run seeds of a cluster under faults in virtual time; every check after every event."""
     if (seed is None) == (scenario is None):
         raise click.UsageError("give --seed or --scenario, one of them")
     if count > 1 and (shrink or scenario is not None):
         raise click.UsageError("--count goes with neither --shrink nor --scenario")
     if shrink:
-        _shrink(seed, scenario)
+        _shrink(seed, scenario, world)
     elif scenario is not None:
         _replay(scenario)
     elif seed is not None:
-        _run_seeds(range(seed, seed + count), jobs or os.cpu_count() or 1, verbose)
+        seeds = range(seed, seed + count)
+        run = _Run(world=world, jobs=jobs or os.cpu_count() or 1, fail_fast=fail_fast)
+        _run_seeds(seeds, run, is_verbose=verbose)
 
 
-def _run_seeds(seeds: range, jobs: int, verbose: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    world: str
+    jobs: int
+    fail_fast: bool
+
+
+def _run_seeds(seeds: range, run: _Run, *, is_verbose: bool) -> None:
     if len(seeds) == 1:
         # In this process, so that a debugger gets at it.
-        from chaos.sim.quorum import run_seed
+        from chaos.sim.worlds import run_seed
 
-        click.echo(_seed_line(_run_one(lambda: run_seed(seeds[0]))))
+        click.echo(_seed_line(_run_one(lambda: run_seed(seeds[0], run.world))))
         return
     from chaos.sim.many import SeedResult, run_many
 
@@ -116,13 +136,19 @@ def _run_seeds(seeds: range, jobs: int, verbose: bool) -> None:
         failed += result.failure is not None
         if result.failure is not None:
             click.echo(str(result.failure), err=True)
-        elif result.outcome is not None and verbose:
+        elif result.outcome is not None and is_verbose:
             click.echo(_seed_line(result.outcome))
         if time.monotonic() - shown_s >= PROGRESS_S:
             shown_s = time.monotonic()
             click.echo(f"{done} of {len(seeds)} seeds, {failed} failed", err=True)
 
-    summary = run_many(seeds, jobs=jobs, on_result=on_result)
+    summary = run_many(
+        seeds,
+        jobs=run.jobs,
+        on_result=on_result,
+        world=run.world,
+        stops_at_failure=run.fail_fast,
+    )
     for line in summary.lines(time.monotonic() - started_s):
         click.echo(line)
     if summary.failures:
@@ -131,17 +157,18 @@ def _run_seeds(seeds: range, jobs: int, verbose: bool) -> None:
 
 
 def _replay(path: str) -> None:
-    from chaos.sim.quorum import run_scenario
+    from chaos.sim.worlds import run_scenario
 
     scenario = _read_scenario(path)
     click.echo(_seed_line(_run_one(lambda: run_scenario(scenario))))
 
 
-def _shrink(seed: int | None, path: str | None) -> None:
-    from chaos.sim.scenario import scenario_of, to_json
+def _shrink(seed: int | None, path: str | None, world: str) -> None:
+    from chaos.sim.scenario import to_json
     from chaos.sim.shrink import shrink
+    from chaos.sim.worlds import scenario_of
 
-    scenario = _read_scenario(path) if path is not None else scenario_of(seed or 0)
+    scenario = _read_scenario(path) if path is not None else scenario_of(seed or 0, world)
     shrunk = shrink(scenario, lambda line: click.echo(line, err=True))
     if shrunk is None:
         click.echo(f"seed {scenario.seed} does not fail", err=True)
@@ -156,7 +183,7 @@ def _shrink(seed: int | None, path: str | None) -> None:
 
 
 def _read_scenario(path: str) -> Scenario:
-    from chaos.sim.scenario import from_json
+    from chaos.sim.worlds import from_json
     from runtime.errors import ConfigError
 
     try:

@@ -10,6 +10,7 @@ BROKERS = "metadata/decide/brokers.py"
 CHANGE = "metadata/decide/partition_change.py"
 CONFIGS = "metadata/decide/configs.py"
 CONTROLLER = "metadata/controller.py"
+CORE = "metadata/controller_core.py"
 DELTA = "metadata/delta.py"
 ELECTIONS = "metadata/decide/elections.py"
 ELECTORATE = "metadata/decide/electorate.py"
@@ -27,6 +28,9 @@ ELIGIBLE = "metadata/decide/eligible.py"
 _mutant = functools.partial(Mutant, tests=("tests/test_metadata",), has_simulator=False)
 #: test_partition_machine makes topics all the time, and chases its tail if they go wrong.
 _of_topics = functools.partial(_mutant, tests=("tests/test_metadata/test_topics.py",))
+
+#: What only a run with brokers, fail-overs and a log shows.
+_of_runs = functools.partial(Mutant, tests=(), world="controller")
 
 MUTANTS = (
     # Brokers.
@@ -99,8 +103,36 @@ MUTANTS = (
         "session-of-another-epoch-breaks",
         "the end of an older stream is none of a newer session's business",
         SESSIONS,
-        "        if session is not None and session.broker_epoch == broker_epoch:\n",
-        "        if session is not None:\n",
+        "        if session is None or session.broker_epoch != broker_epoch:\n",
+        "        if session is None:\n",
+    ),
+    _mutant(
+        "end-of-an-older-stream-counts",
+        "only the end of a broker's newest stream says that it is gone",
+        SESSIONS,
+        "        if serial is not None and serial != streams.newest:\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "return-of-a-stream-forgotten",
+        "a process that came back was not dead: its grace grows",
+        SESSIONS,
+        "            streams.doublings = self._doublings(streams, now_ms) + 1\n",
+        "            streams.doublings = 0\n",
+    ),
+    _mutant(
+        "flaps-of-a-dead-process-inherited",
+        "another process of that id begins with the configured grace",
+        SESSIONS,
+        "        if streams is None or streams.broker_epoch < broker_epoch:\n            newest =",
+        "        if streams is None:\n            newest =",
+    ),
+    _mutant(
+        "flaps-never-forgotten",
+        "quiet times take the doublings of a grace back",
+        SESSIONS,
+        "        return max(min(streams.doublings, most) - quiet, 0)\n",
+        "        return min(streams.doublings, most)\n",
     ),
     _mutant(
         "own-stall-fences-brokers",
@@ -340,5 +372,88 @@ MUTANTS = (
         CONTROLLER,
         "        self.speculative = None\n\n    def note_committed",
         "        pass\n\n    def note_committed",
+    ),
+    # The controller over its log: the simulator alone must object.
+    _of_runs(
+        "answered-before-the-commit",
+        "a reply waits for the commit of what it rests on",
+        CORE,
+        "        if end_offset <= self._high_watermark:\n",
+        "        if True:\n",
+    ),
+    _of_runs(
+        "deposed-and-answers",
+        "who is deposed acknowledges nothing that it had decided",
+        CORE,
+        "                _settle(self._parked.popleft(), self._not_controller())\n",
+        "                first = self._parked.popleft()\n"
+        "                _settle(first, first.reply)\n",
+    ),
+    _of_runs(
+        "claimed-before-its-first-commit",
+        "a leader decides once a record of its own epoch is committed",
+        CORE,
+        "            or self._high_watermark <= change.epoch_start_offset\n",
+        "",
+    ),
+    _of_runs(
+        "decided-on-yesterdays-image",
+        "a decision sees all that was decided before it",
+        CONTROLLER,
+        "        image = self._active_image()\n"
+        "        decided = self._decide(image, request, now_ms)\n",
+        "        image = self._active_image()\n"
+        "        decided = self._decide(self.committed, request, now_ms)\n",
+    ),
+    _of_runs(
+        "records-in-two-places",
+        "a decision's records are one batch",
+        CORE,
+        "RECORDS_PER_BATCH_MAX = 50_000\n",
+        "RECORDS_PER_BATCH_MAX = 1\n",
+    ),
+    _of_runs(
+        "fencing-left-for-the-next-timer",
+        "a broker whose session ended is fenced",
+        CORE,
+        "        while (fenced := controller.expire_session(now_ms)) is not None:\n",
+        "        while (fenced := None) is not None:\n",
+    ),
+    _of_runs(
+        "snapshot-without-fencing",
+        "a snapshot holds what the log said",
+        "metadata/snapshot_job.py",
+        "            broker.is_fenced,\n",
+        "            True,\n",
+    ),
+    _of_runs(
+        "returning-replica-waits",
+        "a broker that returns leads what nobody else can",
+        BROKERS,
+        "        *changes_with_broker(image, broker.broker_id, voters),\n",
+        "",
+    ),
+    _of_runs(
+        "unregistered-and-still-leads",
+        "who is unregistered leads nothing",
+        UNREGISTER,
+        "            *changes_without_broker(image, request.broker_id, voters, is_lost=True),\n",
+        "",
+    ),
+    _of_runs(
+        "eligible-replica-overlooked",
+        "an eligible replica leads when nobody in sync can",
+        CHANGE,
+        "    if eligible is not None:\n",
+        "    if False:\n",
+    ),
+    _of_runs(
+        "controller-forgets-who-it-is",
+        "a registration that was acknowledged is in the image",
+        DELTA,
+        "            incarnation_id=record.incarnation_id,\n"
+        "            endpoints=record.endpoints,\n            features=record.features,\n",
+        "            incarnation_id=bytes(16),\n"
+        "            endpoints=record.endpoints,\n            features=record.features,\n",
     ),
 )

@@ -10,7 +10,7 @@ class Mutant:
     """`old`, which occurs exactly once in the file at `path`, becomes `new`.
 
     rule: what the code then no longer does, in words of the protocol. tests: folders whose tests
-    must object, or else, has_simulator, the simulator.
+    must object, or else, has_simulator, the simulator in this world.
     """
 
     name: str
@@ -20,6 +20,7 @@ class Mutant:
     new: str
     tests: tuple[str, ...] = ("tests/test_raft", "tests/scripts", "tests/test_snapshots")
     has_simulator: bool = True
+    world: str = "quorum"
 
     def apply(self, text: str) -> str:
         """The broken file. Raises ValueError if the rule is not where it was."""

@@ -63,8 +63,14 @@ def main(arguments: list[str] | None = None) -> int:
         # One copy first: the tree may be edited while this runs.
         base = Path(folder) / "base"
         _copy_tree(base)
-        for number, tests in enumerate(sorted({mutant.tests for mutant in chosen})):
-            nothing = Mutant(f"none-{number}", "nothing is broken", "", "", "", tests=tests)
+        judges = {(m.tests, m.has_simulator, m.world) for m in chosen}
+        for number, (tests, has_simulator, world) in enumerate(sorted(judges)):
+            nothing = Mutant(
+                *(f"none-{number}", "nothing is broken", "", "", ""),
+                tests=tests,
+                has_simulator=has_simulator,
+                world=world,
+            )
             clean = _judge(nothing, base)
             if clean.killer:
                 sys.stdout.write(f"the tree without a mutant fails already: {clean.killer}\n")
@@ -114,8 +120,14 @@ def _objection(mutant: Mutant, tree: Path, began: float) -> str:
     # It compares the tree with the list of mutants and would object to each of them.
     tests += ["--ignore", "tests/test_raft/test_mutants_apply.py"]
     simulator = [sys.executable, "-m", "kvorum", "chaos", "sim", "--seed", "0", "--jobs", "1"]
-    simulator += ["--count", "3" if is_clean else str(SEEDS)]
-    steps = [("tests", [*tests, *mutant.tests])]
+    simulator += [
+        "--fail-fast",
+        "--count",
+        "3" if is_clean else str(SEEDS),
+        "--world",
+        mutant.world,
+    ]
+    steps = [("tests", [*tests, *mutant.tests])] if mutant.tests else []
     if mutant.has_simulator:
         steps.append(("simulator", simulator))
     for name, command in steps:

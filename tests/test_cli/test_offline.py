@@ -159,9 +159,9 @@ def test_table_of_nothing_has_its_headings(capsys):
 def test_failed_verdict_exits_with_6(monkeypatch, capsys):
     from runtime.errors import InvariantViolated
 
-    def fails(seed):
+    def fails(seed, world):
         raise InvariantViolated(f"two leaders in seed {seed}")
 
-    monkeypatch.setattr("chaos.sim.quorum.run_seed", fails)
+    monkeypatch.setattr("chaos.sim.worlds.run_seed", fails)
     code, out, err = run(monkeypatch, capsys, "chaos", "sim", "--seed", 5)
     assert (code, out, err) == (6, "", "kvorum: two leaders in seed 5\n")

@@ -1,0 +1,1 @@
+"""The controller, its brokers and administrators on top of the simulated quorum."""

@@ -1,0 +1,138 @@
+"""Administrators: they ask the active controller for changes of the cluster, and remember what they
+were told. They reach every node, whatever is cut between the nodes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from chaos.sim.controller.operations import Draws
+from chaos.sim.controller.outcome_checks import check_outcomes
+from chaos.sim.controller.process import ControllerMachine
+from metadata.controller import Request
+from metadata.image import ClusterImage
+from runtime.errors import ErrorCode, Rejected
+
+if TYPE_CHECKING:
+    from chaos.sim.controller.world import ControllerWorld
+    from chaos.sim.node import SimNode
+
+CLIENT_TIMEOUT_MS = 3_000
+"""An administrator who has heard nothing for so long takes the outcome for unknown."""
+
+SHORT_TIMEOUT_MS, COMMIT_TIMEOUT_MS = 250, 10_000
+"""How long the controller is to wait for the commit; now and then a little."""
+
+ANY_NODE = 0.06
+"""Share of requests that go to any controller although one is active."""
+
+FIRST_MS = 400
+"""Brokers register first."""
+
+
+class Administrators:
+    """A `chaos.sim.clients.Workload`. served: requests that were done and written."""
+
+    def __init__(self, world: ControllerWorld, rng: random.Random) -> None:
+        self.is_busy = True
+        self.interval_ms = world.scenario.propose_interval_ms
+        self.served = 0
+        self._world = world
+        self._rng = rng
+        #: What is asked for next, by somebody who sees this image.
+        self.draws = Draws(rng, world.broker_ids)
+        self.request_of: Callable[[ClusterImage], Request] = self._draw
+        self._asked = 0
+        self._told: dict[int, str] = {}
+
+    def ask(self) -> None:
+        if not self.is_busy:
+            return
+        world = self._world
+        world.timeline.after(self.interval_ms, self.ask)
+        image = world.reference.newest
+        if world.timeline.now_ms < FIRST_MS or not image.brokers:
+            return
+        request = self.request_of(image)
+        self._asked += 1
+        node = self._target()
+        number = self._asked
+        world.timeline.after(self._delay_ms(), partial(self._arrive, number, node, request))
+        world.timeline.after(CLIENT_TIMEOUT_MS, partial(self._settle, number, "unknown"))
+
+    def on_committed(self, node: SimNode, high_watermark: int) -> None:
+        """The controller itself knows."""
+
+    def on_leader_changed(self, node: SimNode) -> None:
+        """The controller itself knows."""
+
+    def check_history(self) -> None:
+        world = self._world
+        check_outcomes(world.history, world.checks.committed, world.reference)
+
+    def stale_count(self) -> int:
+        return 0
+
+    def outcome_counts(self) -> dict[str, int]:
+        counts = dict.fromkeys(("ok", "failed", "unknown"), 0)
+        for outcome in self._told.values():
+            counts[outcome] += 1
+        return counts
+
+    # A request's way.
+
+    def _draw(self, image: ClusterImage) -> Request:
+        if self._world.network.is_rough:
+            return self.draws.request(image)
+        # What is certain to be done soon.
+        if self._rng.random() < 0.5:
+            return self.draws.create(image)
+        return self.draws.delete(image)
+
+    def _target(self) -> SimNode:
+        world = self._world
+        nodes = [world.nodes[i] for i in world.controller_ids]
+        active = [node for node in nodes if node.is_leader]
+        if not active or self._rng.random() < ANY_NODE:
+            return self._rng.choice(nodes)
+        if self._rng.random() < 0.3:
+            return self._rng.choice(active)  # perhaps one that is deposed and does not know it
+        return max(active, key=lambda node: node.core.epoch)
+
+    def _arrive(self, number: int, node: SimNode, request: Request) -> None:
+        if node.is_up:
+            node.submit(partial(self._hand_over, number, node, request))
+        elif not node.is_dark:
+            self._settle(number, "failed")
+
+    def _hand_over(self, number: int, node: SimNode, request: Request) -> None:
+        machine = node.machine
+        if not isinstance(machine, ControllerMachine):
+            return
+        timeout_ms = SHORT_TIMEOUT_MS if self._rng.random() < 0.1 else COMMIT_TIMEOUT_MS
+        before = machine.next_offset
+
+        def on_reply(reply: Any) -> None:
+            outcome = "ok"
+            if isinstance(reply, Rejected):
+                outcome = "failed"
+                if reply.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+                    outcome = "unknown"
+            elif was_written:
+                self._world.timeline.after(self._delay_ms(), self._note_served)
+            self._world.timeline.after(self._delay_ms(), partial(self._settle, number, outcome))
+
+        was_written = False
+        machine.submit(request, on_reply, timeout_ms=timeout_ms)
+        was_written = machine.is_running and machine.next_offset > before
+
+    def _note_served(self) -> None:
+        self.served += 1
+
+    def _settle(self, number: int, outcome: str) -> None:
+        self._told.setdefault(number, outcome)
+
+    def _delay_ms(self) -> int:
+        return self._rng.randint(0, self._world.scenario.delay_ms_max)

@@ -1,0 +1,131 @@
+"""Whether the reply to a broker, or about one, says what the image shows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from metadata import requests as r
+from metadata.image import ClusterImage, PartitionImage
+from runtime.errors import ErrorCode
+
+SURVIVES, NO_TRACE, STALE = "AcknowledgedSurvives", "RefusedLeftNoTrace", "StaleIsRefused"
+
+Verdicts = Iterator[tuple[bool, str, str]]
+"""(whether it holds, name of the check, what was expected)"""
+
+
+def registered(
+    request: r.RegisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    """The process that asked has its place, under the epoch that it was told."""
+    broker = after.brokers.get(request.broker_id)
+    yield (
+        broker is not None
+        and broker.broker_epoch == reply.broker_epoch
+        and broker.incarnation_id == request.incarnation_id,
+        SURVIVES,
+        f"broker {request.broker_id} is registered",
+    )
+    known = before.brokers.get(request.broker_id)
+    if (
+        known is not None
+        and known.incarnation_id != request.incarnation_id
+        and known.broker_epoch != request.broker_epoch_before
+    ):
+        # It may have lost what it held (KIP-966).
+        kept = [p for p in partitions_of(after) if request.broker_id in p.elr]
+        yield not kept, "LostIsNotEligible", f"broker {request.broker_id} is eligible nowhere"
+
+
+def heard(request: r.Heartbeat, reply: Any, before: ClusterImage, after: ClusterImage) -> Verdicts:
+    """The broker is as its heartbeat was told."""
+    broker = after.brokers.get(request.broker_id)
+    yield (
+        broker is not None
+        and broker.broker_epoch == request.broker_epoch
+        and broker.is_fenced == reply.is_fenced,
+        SURVIVES,
+        f"broker {request.broker_id} is as its heartbeat was told",
+    )
+    if not reply.is_fenced and before.brokers[request.broker_id].is_fenced:
+        holds = request.metadata_offset > request.broker_epoch
+        yield holds, "UnfencedOnceCaughtUp", "it has seen its own registration"
+    if reply.should_shut_down and broker is not None:
+        yield not broker.is_active, SURVIVES, f"broker {request.broker_id} leads no more"
+
+
+def altered(
+    request: r.AlterPartition, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    """Each ISR is as answered, and was for its leader to propose."""
+    yield _is_current(before, request), STALE, "the sender is the process that is registered"
+    for proposal, item in zip(request.proposals, reply, strict=True):
+        key = (item.topic_id, item.partition_id)
+        old, now = before.partition(*key), after.partition(*key)
+        if item.error in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
+            yield (
+                old is not None
+                and (old.leader, old.leader_epoch, old.partition_epoch)
+                == (request.broker_id, proposal.leader_epoch, proposal.partition_epoch),
+                STALE,
+                f"{key} is as its leader believed: {old}",
+            )
+            for member, epoch in proposal.new_isr:
+                broker = before.brokers.get(member)
+                yield (
+                    broker is not None and broker.is_active and epoch in (-1, broker.broker_epoch),
+                    STALE,
+                    f"{member} may join",
+                )
+            yield (
+                now is not None
+                and (now.isr, now.leader, now.leader_epoch, now.partition_epoch)
+                == (item.isr, item.leader, item.leader_epoch, item.partition_epoch),
+                SURVIVES,
+                f"{key} is as answered",
+            )
+        else:
+            yield now == old, NO_TRACE, f"{key} is as it was"
+
+
+def allocated(
+    request: r.AllocateProducerIds, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    """The block is the log's, for the process that is registered."""
+    yield _is_current(before, request), STALE, "the sender is the process that is registered"
+    yield (
+        before.next_producer_id <= reply.start
+        and reply.start + reply.length <= after.next_producer_id,
+        "ProducerIdBlockOnce",
+        "the block is the log's",
+    )
+
+
+def unregistered(
+    request: r.UnregisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    """The broker is gone, and no last copy with it."""
+    yield request.broker_id not in after.brokers, SURVIVES, f"broker {request.broker_id} is gone"
+    alone = [p for p in partitions_of(before) if p.isr == (request.broker_id,)]
+    yield not alone, "LastCopyStays", f"broker {request.broker_id} alone was in sync for {alone}"
+
+
+def controller_registered(
+    request: r.RegisterControllerRequest, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    """The process that asked is the one in the image."""
+    known = after.controllers.get(request.controller_id)
+    holds = known is not None and known.incarnation_id == request.incarnation_id
+    yield holds, SURVIVES, f"controller {request.controller_id} is registered"
+
+
+def partitions_of(image: ClusterImage) -> Iterator[PartitionImage]:
+    """Every partition there is."""
+    for topic in image.topics.values():
+        yield from topic.partitions.values()
+
+
+def _is_current(image: ClusterImage, request: r.AlterPartition | r.AllocateProducerIds) -> bool:
+    broker = image.brokers.get(request.broker_id)
+    return broker is not None and broker.broker_epoch == request.broker_epoch

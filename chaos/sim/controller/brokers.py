@@ -1,0 +1,282 @@
+"""Simulated brokers: an observer of the metadata log each, and a process that wants its place.
+
+Does what `broker.controller_link` does: registers (again and again, as long as an earlier process
+is given the benefit of the doubt), heartbeats over a stream, follows hints to the active
+controller, leaves in good order. What brokers do with data is not simulated.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACKOFF_MS, Heartbeats
+from chaos.sim.controller.isr import IsrProposals
+from chaos.sim.controller.process import ControllerMachine
+from chaos.sim.controller.targets import Targets
+from chaos.sim.controller.wire import Answer
+from metadata.controller import Request
+from metadata.features import SUPPORTED
+from metadata.image import ClusterImage
+from metadata.records import Endpoint
+from metadata.requests import (
+    AllocateProducerIds,
+    Heartbeat,
+    RegisterBrokerRequest,
+    RegisteredBroker,
+)
+from runtime.errors import ErrorCode, Rejected
+from runtime.ids import new_uuid
+
+if TYPE_CHECKING:
+    from chaos.sim.controller.world import ControllerWorld
+    from chaos.sim.node import SimNode
+
+CALL_TIMEOUT_MS = 2_000
+REGISTRATION_BACKOFF_MS = 50
+"""As in `broker.controller_link`."""
+
+CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
+RESTART_MS = 300
+GHOST_MS_MAX = 1_500
+EAGER = 0.3
+"""Share of processes that heartbeat before they have seen their own registration, as Kafka's do."""
+
+PRODUCER_IDS_INTERVAL_MS = 900
+
+
+class SimBroker:
+    """One broker id; its processes come and go with those of its node.
+
+    clean_epoch: left on the disk by a process that stopped in good order.
+    """
+
+    def __init__(self, world: ControllerWorld, node_id: int, rng: random.Random) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.rng = rng
+        self.clean_epoch: tuple[bytes, int] | None = None
+        self.process: BrokerProcess | None = None
+        #: Of the last process that had one for a while.
+        self.epoch_before = -1
+        #: Down in good order, for so long.
+        self.stop_down_ms = 0
+
+    @property
+    def node(self) -> SimNode:
+        return self.world.nodes[self.node_id]
+
+    @property
+    def rack(self) -> str | None:
+        racks = self.world.scenario.racks
+        return f"rack{self.node_id % racks}" if racks else None
+
+    def begin(self) -> None:
+        """The node's process has begun."""
+        epoch_before = -1
+        if self.clean_epoch is not None and self.clean_epoch[0] == self.node.config.directory_id:
+            epoch_before = self.clean_epoch[1]
+        self.clean_epoch = None
+        self.process = BrokerProcess(self, epoch_before)
+
+    def stop_cleanly(self, down_ms: int) -> bool:
+        """Ask the process to leave in good order; False if there is none that could."""
+        if self.process is None or not self.process.is_serving:
+            return False
+        self.stop_down_ms = down_ms
+        self.process.shut_down()
+        return True
+
+    def on_election(self, leader_id: int, epoch: int) -> None:
+        if self.process is not None:
+            self.process.targets.note_election(leader_id, epoch)
+
+    def on_image(self) -> None:
+        if self.process is not None:
+            self.process.on_image()
+
+    def on_stopped(self) -> None:
+        self.process = None
+
+
+class BrokerProcess:
+    """One process (one incarnation). is_serving: its image shows its own registration."""
+
+    def __init__(self, broker: SimBroker, epoch_before: int) -> None:
+        self._broker = broker
+        self._world = broker.world
+        self._node = broker.node
+        self._node_incarnation = broker.node.incarnation
+        self._rng = broker.rng
+        self._incarnation_id = new_uuid(broker.rng)
+        self._epoch_before = epoch_before
+        self.broker_epoch = -1
+        self.is_serving = False
+        self.want_shutdown = False
+        self.targets = Targets(broker.world.controller_ids, broker.rng.randrange(8))
+        self._heartbeats = Heartbeats(self)
+        self._isr = IsrProposals(self, broker.rng)
+        self.later(0, self.register)
+
+    @property
+    def node(self) -> SimNode:
+        return self._node
+
+    @property
+    def world(self) -> ControllerWorld:
+        return self._world
+
+    @property
+    def image(self) -> ClusterImage:
+        """As this broker has published it."""
+        return self._world.image_of(self._node)
+
+    # Calls.
+
+    def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
+        """Send a request to whoever seems to be active; on_reply hears None if nobody answered."""
+        target = self.targets.next()
+        server = self._world.nodes[target]
+
+        def serve(answer: Answer) -> None:
+            machine = server.machine
+            if isinstance(machine, ControllerMachine):
+                machine.submit(
+                    request,
+                    lambda reply: answer((reply, machine.leader_id)),
+                    timeout_ms=COMMIT_TIMEOUT_MS,
+                )
+
+        def end(reply: Any) -> None:
+            self._world.history.tally[f"broker requests {_told(reply)}"] += 1
+            if reply is None:
+                self.targets.note_failure(target)
+                on_reply(None)
+                return
+            answer, leader_id = reply
+            if isinstance(answer, Rejected) and answer.code is ErrorCode.NOT_CONTROLLER:
+                self.targets.note_failure(target, leader_id)
+            else:
+                self.targets.note_active(target)
+            on_reply(answer)
+
+        self._world.wire.call(self._node, server, serve, end, timeout_ms=CALL_TIMEOUT_MS)
+
+    # Registration.
+
+    def register(self) -> None:
+        """Ask for the broker's place until it is given."""
+        request = RegisterBrokerRequest(
+            broker_id=self._node.node_id,
+            cluster_id=self._node.config.cluster_id,
+            incarnation_id=self._incarnation_id,
+            endpoints=(Endpoint("PLAINTEXT", f"host{self._node.node_id}", 9092),),
+            rack=self._broker.rack,
+            broker_epoch_before=self._epoch_before,
+            features=SUPPORTED,
+        )
+        self.ask(request, self._on_registered)
+
+    def _on_registered(self, reply: Any) -> None:
+        if isinstance(reply, RegisteredBroker):
+            self.broker_epoch = reply.broker_epoch
+            if self._heartbeats.has_begun:
+                self._heartbeats.hurry()  # it was forgotten, and goes on
+                return
+            self.later(self._rng.randint(0, GHOST_MS_MAX), self._send_ghosts)
+            if self._rng.random() < EAGER:
+                self._heartbeats.open()
+            self.on_image()
+            return
+        code = reply.code if isinstance(reply, Rejected) else None
+        if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            self._world.tally["registrations that had to wait"] += 1
+            self.later(REGISTRATION_BACKOFF_MS, self.register)
+        elif code in (None, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+            self.later(RETRY_BACKOFF_MS, self.register)
+        else:
+            self.end(f"cannot join: {reply}")
+
+    def on_image(self) -> None:
+        """The published image moved on."""
+        if self.is_serving or not 0 <= self.broker_epoch < self.image.end_offset:
+            return
+        self.is_serving = True
+        if not self._heartbeats.has_begun:
+            self._heartbeats.open()
+        interval_ms = self._world.scenario.isr_interval_ms
+        self.later(self._rng.randrange(interval_ms), self._look_at_followers)
+        self.later(self._rng.randrange(PRODUCER_IDS_INTERVAL_MS), self._want_producer_ids)
+
+    # The end.
+
+    def shut_down(self) -> None:
+        """Leave in good order: leadership first."""
+        if not self.want_shutdown:
+            self.want_shutdown = True
+            self.later(CONTROLLED_SHUTDOWN_TIMEOUT_MS, partial(self.leave, False))
+            self._heartbeats.hurry()
+
+    def leave(self, was_moved: bool) -> None:
+        """Stop. was_moved: the controller has moved leadership away."""
+        if not self._is_mine():
+            return
+        broker = self._broker
+        if was_moved or self._rng.random() < 0.5:
+            # Its logs are closed in good order, whoever leads now.
+            broker.clean_epoch = self._node.config.directory_id, self.broker_epoch
+        self._world.tally["controlled shutdowns" if was_moved else "shutdowns in a hurry"] += 1
+        self._node.stop(is_power_cut=False)
+        self._world.start_later(self._node, broker.stop_down_ms)
+
+    def end(self, reason: str) -> None:
+        """Give up, and begin again as a supervisor would have it."""
+        self._world.note(self._node, f"broker ends: {reason}")
+        self._node.stop(is_power_cut=False)
+        self._world.start_later(self._node, RESTART_MS)
+
+    # Partitions and producers.
+
+    def _send_ghosts(self) -> None:
+        """What the process before this one had sent, and the network kept until now."""
+        before = self._broker.epoch_before
+        if before >= 0 and self._world.network.is_rough:
+            node_id = self._node.node_id
+            heartbeat = Heartbeat(broker_id=node_id, broker_epoch=before, metadata_offset=1 << 40)
+            self.ask(heartbeat, lambda reply: None)
+            ids = AllocateProducerIds(broker_id=node_id, broker_epoch=before)
+            self.ask(ids, lambda reply: None)
+        self._broker.epoch_before = self.broker_epoch
+
+    def _look_at_followers(self) -> None:
+        self._isr.look()
+        self.later(self._world.scenario.isr_interval_ms, self._look_at_followers)
+
+    def _want_producer_ids(self) -> None:
+        if self._world.clients.is_busy:
+            node_id = self._node.node_id
+            request = AllocateProducerIds(broker_id=node_id, broker_epoch=self.broker_epoch)
+            self.ask(request, lambda reply: None)
+            self.later(PRODUCER_IDS_INTERVAL_MS, self._want_producer_ids)
+
+    # Inside.
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Let this process do something after a while, if it is still there."""
+
+        def arrive() -> None:
+            if self._is_mine():
+                self._node.submit(call)
+
+        self._world.timeline.after(delay_ms, arrive)
+
+    def _is_mine(self) -> bool:
+        return self._node.is_up and self._broker.process is self
+
+
+def _told(reply: Any) -> str:
+    if reply is None:
+        return "unanswered"
+    return "refused" if isinstance(reply[0], Rejected) else "answered"

@@ -1,0 +1,76 @@
+"""What a flapping link does to leadership: one experiment, in virtual time, with figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chaos.sim.controller.faults import FlapLink
+from chaos.sim.controller.scenario import ControllerScenario
+from chaos.sim.controller.world import ControllerWorld
+from chaos.sim.faults import ScheduledFault
+from metadata.controller import Request
+from metadata.image import ClusterImage
+from metadata.requests import CreateTopics, ListReassignments, NewTopic
+
+SETTLED_MS = 3_000
+"""Until then the cluster forms and gets its topics."""
+
+FLAPPING_MS = 60_000
+BROKERS, TOPICS, PARTITIONS = 3, 6, 3
+NEVER_S = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thrash:
+    """flaps: cuts of a link. fencings, leader_changes: while it flapped, of 18 partitions."""
+
+    flaps: int
+    fencings: int
+    leader_changes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.flaps} flaps: {self.fencings} fencings, {self.leader_changes} changes of "
+            f"leadership of {TOPICS * PARTITIONS} partitions"
+        )
+
+
+def flap(seed: int, *, is_for_all: bool) -> Thrash:
+    """The link between one broker and the controllers, or every broker's, comes and goes for a
+    minute: up 80 to 300 ms, down 50 to 300 ms. Raises CheckFailed."""
+    fault = FlapLink(broker=-1 if is_for_all else 0, lasts_ms=FLAPPING_MS)
+    world = ControllerWorld(
+        ControllerScenario(
+            seed=seed,
+            observers=BROKERS,
+            duration_ms=SETTLED_MS + FLAPPING_MS,
+            propose_interval_ms=200,
+            heartbeat_interval_ms=500,
+            rebalance_s=NEVER_S,
+            faults=(ScheduledFault(at_ms=SETTLED_MS, fault=fault),),
+        )
+    )
+    administrators, checks = world.administrators, world.reference.checks
+    before: list[int] = []
+
+    def request(image: ClusterImage) -> Request:
+        if not world.network.is_rough:
+            return administrators.draws.create(image)
+        if world.timeline.now_ms >= SETTLED_MS - 500:
+            if not before:
+                before.extend((checks.fencings, checks.leader_changes))
+            return ListReassignments()
+        return CreateTopics(
+            topics=tuple(
+                NewTopic(name=f"t{n}", num_partitions=PARTITIONS, replication_factor=BROKERS)
+                for n in range(TOPICS)
+            )
+        )
+
+    administrators.request_of = request
+    world.run()
+    return Thrash(
+        flaps=world.tally["flaps of a link"],
+        fencings=checks.fencings - before[0],
+        leader_changes=checks.leader_changes - before[1],
+    )

@@ -1,0 +1,139 @@
+"""A broker's heartbeats: one stream to the active controller, one question at a time."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from chaos.sim.controller.process import ControllerMachine
+from chaos.sim.controller.wire import Answer, Stream
+from metadata.requests import Heartbeat, HeartbeatReply
+from runtime.errors import ErrorCode, Rejected
+
+if TYPE_CHECKING:
+    from chaos.sim.controller.brokers import BrokerProcess
+
+HEARTBEAT_TIMEOUT_MS = 1_000
+RETRY_BACKOFF_MS = 20
+"""As in `broker.controller_link`."""
+
+COMMIT_TIMEOUT_MS = 10_000
+"""`metadata.service.COMMIT_TIMEOUT_MS`."""
+
+
+class Heartbeats:
+    """Of one broker process, from `open` to its end."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process = process
+        self._stream: Stream | None = None
+        self._has_begun = False
+        self._target = -1
+        self._number = 0
+        self._is_awaiting = False
+
+    @property
+    def has_begun(self) -> bool:
+        return self._has_begun
+
+    def open(self) -> None:
+        """Begin a stream to whoever seems to be active."""
+        process = self._process
+        self._has_begun = True
+        self._target = process.targets.next()
+        server = process.world.nodes[self._target]
+        # At the server, as in `metadata.service`.
+        sender: tuple[int, int] | None = None
+        serial = 0
+
+        def serve(request: Any, answer: Answer) -> None:
+            nonlocal sender, serial
+            machine = server.machine
+            if isinstance(machine, ControllerMachine):
+                if sender != (request.broker_id, request.broker_epoch):
+                    sender = (request.broker_id, request.broker_epoch)
+                    serial = machine.core.stream_began(*sender)
+                machine.submit(
+                    request,
+                    lambda reply: answer((reply, machine.leader_id)),
+                    timeout_ms=COMMIT_TIMEOUT_MS,
+                )
+
+        def gone() -> None:
+            machine = server.machine
+            if isinstance(machine, ControllerMachine) and sender is not None:
+                machine.stream_broke(*sender, serial)
+
+        self._stream = process.world.wire.stream(
+            process.node,
+            server,
+            serve=serve,
+            on_gone=gone,
+            on_answer=self._on_reply,
+            on_end=self._on_failed,
+        )
+        self.beat()
+
+    def hurry(self) -> None:
+        """There is something that a heartbeat should tell at once."""
+        if not self._is_awaiting:
+            self.beat()
+
+    def beat(self) -> None:
+        """One heartbeat."""
+        process = self._process
+        if self._stream is None:
+            return
+        self._number += 1
+        self._is_awaiting = True
+        self._stream.send(
+            Heartbeat(
+                broker_id=process.node.node_id,
+                broker_epoch=process.broker_epoch,
+                metadata_offset=process.image.end_offset,
+                want_shutdown=process.want_shutdown,
+            )
+        )
+        process.later(HEARTBEAT_TIMEOUT_MS, partial(self._give_up, self._number))
+
+    def _give_up(self, number: int) -> None:
+        if self._is_awaiting and number == self._number:
+            self._on_failed()
+
+    def _on_failed(self) -> None:
+        if self._stream is not None:
+            self._process.targets.note_failure(self._target)
+            self._reopen()
+
+    def _reopen(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._is_awaiting = None, False
+        self._process.later(RETRY_BACKOFF_MS, self.open)
+
+    def _on_reply(self, reply: tuple[Any, int]) -> None:
+        if self._stream is None:
+            return
+        process = self._process
+        answer, leader_id = reply
+        self._is_awaiting = False
+        if isinstance(answer, HeartbeatReply):
+            process.targets.note_active(self._target)
+            if answer.should_shut_down and process.want_shutdown:
+                process.leave(True)
+                return
+            interval_ms = process.world.scenario.heartbeat_interval_ms
+            process.later(interval_ms, partial(self._next, self._number))
+            return
+        code = answer.code if isinstance(answer, Rejected) else None
+        if code is ErrorCode.BROKER_ID_NOT_REGISTERED:
+            process.register()
+        elif code is ErrorCode.STALE_BROKER_EPOCH:
+            process.end(f"place lost: {answer}")
+        else:
+            process.targets.note_failure(self._target, leader_id)
+            self._reopen()
+
+    def _next(self, number: int) -> None:
+        if not self._is_awaiting and number == self._number:
+            self.beat()

@@ -1,0 +1,144 @@
+"""What was asked of the controllers, what they decided, and what they said."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from chaos.sim.checks import check
+from chaos.sim.mirror import Mirror
+from metadata import requests as r
+from metadata.config_requests import AlterClientQuotas, AlterConfigs
+from metadata.controller import Reply, Request
+from runtime.errors import ErrorCode, Rejected
+
+_KINDS: dict[type[Any], str] = {
+    r.RegisterBrokerRequest: "register",
+    r.AlterPartition: "alter-isr",
+    r.AllocateProducerIds: "producer-ids",
+    r.CreateTopics: "create-topics",
+    r.DeleteTopics: "delete-topics",
+    r.CreatePartitions: "create-partitions",
+    AlterConfigs: "configs",
+    AlterClientQuotas: "quotas",
+    r.AlterReassignments: "reassign",
+    r.ListReassignments: "list",
+    r.ElectLeaders: "elect",
+    r.UpdateFeatures: "features",
+    r.UnregisterBrokerRequest: "unregister",
+    r.RegisterControllerRequest: "register-controller",
+}
+
+OWN = "fence"
+"""Kind of what a controller decides by itself: fencing, the periodic walk, a new cluster's
+levels."""
+
+
+def kind_of(request: Request) -> str:
+    """The operation's name, as in `faults.OPERATIONS`."""
+    if isinstance(request, r.Heartbeat):
+        return "shut-down" if request.want_shutdown else "unfence"
+    return _KINDS[type(request)]
+
+
+class Told(enum.Enum):
+    """What the one who asked may take for true."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Attempt:
+    """One request at one controller, or (request None) something it decided by itself.
+
+    base_offset, values: what was proposed for it, in `epoch`; no values: nothing. reply: what left
+    the controller, None for nothing. is_decided: the request reached a decision.
+    """
+
+    kind: str
+    node_id: int
+    request: Request | None = None
+    epoch: int = -1
+    base_offset: int = -1
+    values: tuple[bytes, ...] = ()
+    is_decided: bool = False
+    reply: Reply | None = None
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + len(self.values)
+
+    @property
+    def told(self) -> Told:
+        """OK: it is done as the reply says, item by item. FAILED: nothing of it was done."""
+        reply = self.reply
+        if not isinstance(reply, Rejected):
+            return Told.UNKNOWN if reply is None else Told.OK
+        if reply.code is ErrorCode.REQUEST_TIMED_OUT:
+            return Told.UNKNOWN
+        if reply.code is ErrorCode.NOT_CONTROLLER and self.is_decided:
+            return Told.UNKNOWN
+        return Told.FAILED
+
+    def is_committed(self, committed: Mirror) -> bool:
+        """Whether the first of its records stands in the log where it was proposed."""
+        return self.entry_matches(committed, 0)
+
+    def entry_matches(self, committed: Mirror, index: int) -> bool:
+        """Whether one of its records does."""
+        return committed.entry(self.base_offset + index) == (self.epoch, self.values[index])
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """attempts: in order. by_place: (epoch, base offset) to the attempt that proposed there.
+    tally: operations by what whoever asked was told, client time-outs included."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    by_place: dict[tuple[int, int], Attempt] = field(default_factory=dict)
+    tally: Counter[str] = field(default_factory=Counter)
+
+    def begin(self, kind: str, node_id: int, request: Request | None = None) -> Attempt:
+        """A request has reached a controller."""
+        attempt = Attempt(kind=kind, node_id=node_id, request=request)
+        self.attempts.append(attempt)
+        return attempt
+
+    def note_proposed(
+        self, attempt: Attempt, epoch: int, base_offset: int, values: Sequence[bytes]
+    ) -> None:
+        """The controller appended a batch for it; a decision of many records has several."""
+        if not attempt.values:
+            attempt.epoch, attempt.base_offset = epoch, base_offset
+        attempt.values += tuple(values)
+        self.by_place[(epoch, attempt.base_offset)] = attempt
+
+    def note_reply(self, attempt: Attempt, reply: Reply, committed: Mirror) -> None:
+        """AcknowledgedSurvives, at once: what is acknowledged is committed by then."""
+        check(attempt.reply is None, "AcknowledgedSurvives", f"answered twice: {brief(attempt)}")
+        attempt.reply = reply
+        if attempt.told is not Told.OK or not attempt.values:
+            return
+        check(
+            all(attempt.entry_matches(committed, i) for i in range(len(attempt.values))),
+            "AcknowledgedSurvives",
+            f"acknowledged before it was committed: {brief(attempt)}",
+        )
+
+    def committed_attempts(self, committed: Mirror) -> Iterator[Attempt]:
+        """Those whose records are in the log, in its order."""
+        found = [a for a in self.by_place.values() if a.values and a.is_committed(committed)]
+        yield from sorted(found, key=lambda attempt: attempt.base_offset)
+
+
+def brief(attempt: Attempt) -> str:
+    """For people."""
+    return (
+        f"{attempt.kind} at node {attempt.node_id} epoch {attempt.epoch} offsets "
+        f"{attempt.base_offset}..{attempt.end_offset}: {attempt.request} -> {attempt.reply}"
+    )

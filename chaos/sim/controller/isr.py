@@ -1,0 +1,118 @@
+"""What leaders of partitions tell the controller of their ISRs: in time, late, twice, out of order.
+
+A leader looks at its followers as the world has them, and proposes what its own image calls for.
+Whether a follower has the data is not simulated: one that is up and reachable has caught up.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from metadata.image import PartitionImage
+from metadata.requests import AlterPartition, IsrProposal
+
+if TYPE_CHECKING:
+    from chaos.sim.controller.brokers import BrokerProcess
+
+SHRINKS, EXPANDS = 0.6, 0.8
+"""Share of looks at which a leader acts on what it sees."""
+
+REPEATS = 0.06
+"""Share of looks at which an old proposal is sent once more."""
+
+REMEMBERED_MAX = 12
+FALSE_ALARMS = 0.01
+"""Share of looks at which a follower is taken for gone that is not."""
+
+OLD_FOLLOWERS = 0.05
+"""Share of looks at which a leader knows a follower by the epoch of the process before."""
+
+Key = tuple[bytes, int]
+
+
+class IsrProposals:
+    """Of one broker process."""
+
+    def __init__(self, process: BrokerProcess, rng: random.Random) -> None:
+        self._process = process
+        self._rng = rng
+        self._in_flight: set[Key] = set()
+        self._sent: deque[AlterPartition] = deque(maxlen=REMEMBERED_MAX)
+
+    def look(self) -> None:
+        """Propose what is due."""
+        process, rng = self._process, self._rng
+        image, own_id = process.image, process.node.node_id
+        is_rough = process.world.network.is_rough
+        if is_rough and self._sent and rng.random() < REPEATS:
+            process.ask(rng.choice(self._sent), lambda reply: None)
+        reachable: dict[int, int] = {}
+        for broker_id in image.brokers:
+            epoch = process.world.epoch_of_reachable(own_id, broker_id)
+            if epoch < 0 or (is_rough and rng.random() < FALSE_ALARMS):
+                continue
+            if is_rough and rng.random() < OLD_FOLLOWERS:
+                # Its last fetch is of the process before.
+                epoch = max(process.world.brokers[broker_id].epoch_before, -1)
+            reachable[broker_id] = epoch
+        proposals = []
+        for topic_id, topic in sorted(image.topics.items()):
+            for partition_id, partition in sorted(topic.partitions.items()):
+                key = (topic_id, partition_id)
+                if partition.leader != own_id or key in self._in_flight:
+                    continue
+                members = self._wanted(partition, own_id, reachable)
+                if members is not None:
+                    proposals.append(self._proposal(key, partition, members, reachable))
+        if not proposals:
+            return
+        keys = {(p.topic_id, p.partition_id) for p in proposals}
+        request = AlterPartition(
+            broker_id=own_id, broker_epoch=process.broker_epoch, proposals=tuple(proposals)
+        )
+        self._in_flight |= keys
+        self._sent.append(request)
+        forget: Callable[[Any], None] = partial(self._forget, keys)
+        process.ask(request, forget)
+
+    def _forget(self, keys: set[Key], _: Any) -> None:
+        self._in_flight -= keys
+
+    def _wanted(
+        self, partition: PartitionImage, own_id: int, reachable: dict[int, int]
+    ) -> tuple[int, ...] | None:
+        rng = self._rng
+        stay = [r for r in partition.isr if r in reachable or r == own_id]
+        if len(stay) < len(partition.isr):
+            return tuple(stay) if rng.random() < SHRINKS else None
+        active = {b.broker_id for b in self._process.image.brokers.values() if b.is_active}
+        joining = [
+            r
+            for r in partition.replicas
+            if r not in partition.isr and r in reachable and r in active
+        ]
+        if not joining or rng.random() >= EXPANDS:
+            return None
+        if rng.random() < 0.3:
+            joining = joining[:1]
+        return (*partition.isr, *joining)
+
+    def _proposal(
+        self,
+        key: Key,
+        partition: PartitionImage,
+        members: tuple[int, ...],
+        reachable: dict[int, int],
+    ) -> IsrProposal:
+        # A member that is there is named with the epoch that it fetches under (KIP-903).
+        return IsrProposal(
+            topic_id=key[0],
+            partition_id=key[1],
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            new_isr=tuple((member, reachable.get(member, -1)) for member in members),
+        )

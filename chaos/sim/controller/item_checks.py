@@ -1,0 +1,208 @@
+"""Whether a reply says what the image shows: item by item, before the operation and after it. Pure.
+
+Written from what the operations promise, not from how they are decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from chaos.sim.controller import broker_checks
+from chaos.sim.controller.broker_checks import (
+    NO_TRACE,
+    SURVIVES,
+    Verdicts,
+    partitions_of,
+)
+from chaos.sim.controller.history import Attempt
+from metadata import requests as r
+from metadata.config_requests import AlterClientQuotas, AlterConfigs, Operation
+from metadata.image import ClusterImage
+from runtime.errors import ErrorCode
+
+Problem = tuple[str, str]
+"""Name of a check, and what is wrong."""
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+def problem_of(attempt: Attempt, before: ClusterImage, after: ClusterImage) -> Problem | None:
+    """What of an acknowledged request is not as its reply says; None if all is."""
+    request = attempt.request
+    judge = _JUDGES.get(type(request))
+    if judge is None:
+        return None
+    if getattr(request, "validate_only", False):
+        return (NO_TRACE, "a dry run wrote records") if attempt.values else None
+    for holds, name, expected in judge(request, attempt.reply, before, after):
+        if not holds:
+            return name, expected
+    return None
+
+
+def _created(
+    request: r.CreateTopics, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    done = {item.name for item in reply if item.error is ErrorCode.NONE}
+    yield len(reply) == len(request.topics), SURVIVES, "an answer for each topic"
+    for item in reply:
+        topic = after.topic(item.name)
+        if item.error is ErrorCode.NONE:
+            yield before.topic(item.name) is None, SURVIVES, f"{item.name} was not there"
+            yield (
+                topic is not None
+                and topic.topic_id == item.topic_id
+                and len(topic.partitions) == item.num_partitions,
+                SURVIVES,
+                f"{item.name} is there",
+            )
+        elif item.name not in done:
+            yield topic == before.topic(item.name), NO_TRACE, f"{item.name} was not made"
+
+
+def _deleted(
+    request: r.DeleteTopics, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    gone = {item.topic_id for item in reply if item.error is ErrorCode.NONE}
+    yield len(reply) == len(request.topics), SURVIVES, "an answer for each topic"
+    for topic_id in gone:
+        yield topic_id in before.topics, SURVIVES, f"{topic_id.hex()} was there"
+        yield topic_id not in after.topics, SURVIVES, f"{topic_id.hex()} is gone"
+    for topic_id in before.topics:
+        yield topic_id in after.topics or topic_id in gone, NO_TRACE, "others stay"
+
+
+def _grown(
+    request: r.CreatePartitions, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    done = {item.name for item in reply if item.error is ErrorCode.NONE}
+    counts = {topic.name: topic.count for topic in request.topics}
+    for name, count in counts.items():
+        topic = after.topic(name)
+        if name in done:
+            holds = topic is not None and len(topic.partitions) == count
+            yield holds, SURVIVES, f"{name} has {count} partitions"
+        else:
+            yield topic == before.topic(name), NO_TRACE, f"{name} is as it was"
+
+
+def _configured(
+    request: AlterConfigs, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    for resource, item in zip(request.resources, reply, strict=True):
+        key = (resource.resource_type, resource.resource_name)
+        now: Mapping[str, str] = after.configs.get(key, {})
+        if item.error is not ErrorCode.NONE:
+            yield now == before.configs.get(key, {}), NO_TRACE, f"{key} is as it was"
+            continue
+        if now != before.configs.get(key, {}) and any(
+            operation.name == MIN_INSYNC_REPLICAS for operation in resource.operations
+        ):
+            # Whoever stood in an ELR did so under the old minimum (KIP-966).
+            topic = after.topic(resource.resource_name)
+            under = partitions_of(after) if topic is None else topic.partitions.values()
+            yield not any(p.elr for p in under), "ElrEndsWithItsMinimum", f"none under {key}"
+        for operation in resource.operations:
+            if operation.kind == Operation.SET:
+                holds = now.get(operation.name) == operation.value
+                yield holds, SURVIVES, f"{key} has {operation}"
+            elif operation.kind == Operation.DELETE:
+                yield operation.name not in now, SURVIVES, f"{key} has no {operation.name}"
+
+
+def _limited(
+    request: AlterClientQuotas, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    for entry, item in zip(request.entries, reply, strict=True):
+        now: Mapping[str, float] = after.client_quotas.get(entry.entity, {})
+        if item.error is not ErrorCode.NONE:
+            holds = now == before.client_quotas.get(entry.entity, {})
+            # Twice the same entity in one request: only one of them is refused.
+            if [e.entity for e in request.entries].count(entry.entity) == 1:
+                yield holds, NO_TRACE, f"{entry.entity} is as it was"
+        elif [e.entity for e in request.entries].count(entry.entity) == 1:
+            for operation in entry.operations:
+                yield now.get(operation.key) == operation.value, SURVIVES, f"{entry} holds"
+
+
+def _partition(image: ClusterImage, name: str, partition_id: int) -> Any:
+    topic = image.topic(name)
+    return None if topic is None else topic.partitions.get(partition_id)
+
+
+def _reassigned(
+    request: r.AlterReassignments, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    done = {(i.topic, i.partition_id) for i in reply if i.error is ErrorCode.NONE}
+    for wanted, item in zip(request.reassignments, reply, strict=True):
+        key = (wanted.topic, wanted.partition_id)
+        now = _partition(after, *key)
+        if item.error is not ErrorCode.NONE:
+            if key not in done:
+                yield now == _partition(before, *key), NO_TRACE, f"{key} is as it was"
+        elif wanted.replicas is None:
+            old = _partition(before, *key)
+            origin = set(old.replicas) - set(old.adding_replicas)
+            holds = not now.is_reassigning and set(now.replicas) == origin
+            yield holds, SURVIVES, f"{key} is back on {origin}"
+        else:
+            target = tuple(x for x in now.replicas if x not in now.removing_replicas)
+            yield target == wanted.replicas, SURVIVES, f"{key} goes to {wanted.replicas}"
+
+
+def _elected(
+    request: r.ElectLeaders, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    for item in reply:
+        key = (item.topic, item.partition_id)
+        old, now = _partition(before, *key), _partition(after, *key)
+        if item.error is not ErrorCode.NONE:
+            yield now == old, NO_TRACE, f"{key} is as it was"
+        elif request.election is r.ElectionType.PREFERRED:
+            yield now.leader == now.replicas[0], SURVIVES, f"{key} has its preferred leader"
+        else:
+            yield now.has_leader, SURVIVES, f"{key} has a leader"
+
+
+def _updated(
+    request: r.UpdateFeatures, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    if any(item.error is not ErrorCode.NONE for item in reply):
+        yield after.features == before.features, NO_TRACE, "all levels or none"
+        return
+    for update in request.updates:
+        holds = after.features.get(update.name, 0) == update.max_level
+        yield holds, SURVIVES, f"{update.name} is {update.max_level}"
+
+
+def _listed(
+    request: r.ListReassignments, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    expected = {
+        (topic.name, partition_id, partition.replicas)
+        for topic in after.topics.values()
+        for partition_id, partition in topic.partitions.items()
+        if partition.is_reassigning
+    }
+    found = {(item.topic, item.partition_id, item.replicas) for item in reply}
+    yield found == expected, SURVIVES, f"the moves under way are {expected}"
+
+
+_JUDGES: dict[type[Any], Callable[[Any, Any, ClusterImage, ClusterImage], Verdicts]] = {
+    r.CreateTopics: _created,
+    r.DeleteTopics: _deleted,
+    r.CreatePartitions: _grown,
+    AlterConfigs: _configured,
+    AlterClientQuotas: _limited,
+    r.AlterReassignments: _reassigned,
+    r.ElectLeaders: _elected,
+    r.UpdateFeatures: _updated,
+    r.RegisterBrokerRequest: broker_checks.registered,
+    r.Heartbeat: broker_checks.heard,
+    r.AlterPartition: broker_checks.altered,
+    r.AllocateProducerIds: broker_checks.allocated,
+    r.UnregisterBrokerRequest: broker_checks.unregistered,
+    r.RegisterControllerRequest: broker_checks.controller_registered,
+    r.ListReassignments: _listed,
+}

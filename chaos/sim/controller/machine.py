@@ -1,0 +1,129 @@
+"""What stands on top of the log here: the cluster image, by the real loader and the real bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chaos.sim.machine import StateMachine
+from chaos.sim.state import ListState
+from metadata.image import EMPTY_IMAGE, ClusterImage
+from metadata.loader import advance
+from metadata.snapshot_job import load_image, payloads_of
+from raft.effects import LeaderChanged
+from runtime.async_disk import AsyncDisk
+from runtime.errors import required
+
+if TYPE_CHECKING:
+    from chaos.sim.controller.brokers import SimBroker
+    from chaos.sim.controller.reference import Reference
+    from chaos.sim.controller.world import ControllerWorld
+    from chaos.sim.mirror import Mirror
+    from chaos.sim.node import SimNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageState(ListState):
+    """A cluster image. digest: of the records that it stands for, once it was found to be the
+    image that they make; so the checks of the quorum go for images as well."""
+
+    image: ClusterImage = EMPTY_IMAGE
+
+    def payloads(self) -> Iterator[bytes]:  # type: ignore[override]
+        """Data frames of a real snapshot."""
+        return payloads_of(self.image)
+
+
+def state_of_image(
+    image: ClusterImage, committed: Mirror, reference: Reference, who: str, name: str
+) -> ImageState:
+    """The image as a state of the simulator. Raises CheckFailed(name) if it is not what is
+    committed up to its offset."""
+    reference.agrees(image, who, name)
+    return ImageState(
+        end_offset=image.end_offset,
+        epoch=image.epoch,
+        digest=required(committed.digest_at(image.end_offset), "the reference reaches there"),
+        image=image,
+    )
+
+
+async def load_image_state(world: ControllerWorld, disk: AsyncDisk, path: str) -> ListState:
+    """A `chaos.sim.recovery.LoadState`: the real loader. Raises CorruptData, OSError."""
+    _, image = await load_image(disk, path)
+    name = "SnapshotEqualsPrefix"
+    return state_of_image(image, world.checks.committed, world.reference, path, name)
+
+
+class ImageMachine(StateMachine):
+    """state: always an ImageState here, but for the moment before a process has begun."""
+
+    _node: SimNode
+
+    def __init__(self, node: SimNode, state: ListState, world: ControllerWorld) -> None:
+        self.world = world
+        super().__init__(node, state)
+
+    @property
+    def image(self) -> ClusterImage:
+        """Committed, as this node has it."""
+        return self.state.image if isinstance(self.state, ImageState) else EMPTY_IMAGE
+
+    def note_image(self, image: ClusterImage, name: str = "ImagesAgree") -> None:
+        """The node's image moved on along the log: check it, and snapshot it if that is due."""
+        who = f"node {self._node.node_id}"
+        world = self.world
+        self.state = state_of_image(image, world.checks.committed, world.reference, who, name)
+        world.checks.on_applied(self._node)
+        if 0 < self._due_offset <= self.state.end_offset:
+            self.snapshot()
+
+
+class BrokerMachine(ImageMachine):
+    """Stands for `metadata.publisher`: the image of a broker, which follows the log."""
+
+    def __init__(
+        self, node: SimNode, state: ListState, world: ControllerWorld, broker: SimBroker
+    ) -> None:
+        super().__init__(node, state, world)
+        self._broker = broker
+        self._incarnation = node.incarnation
+        self._high_watermark = 0
+        self._is_running = False
+
+    def apply(self, high_watermark: int) -> None:
+        self._high_watermark = high_watermark
+        if not self._is_running and self._wanted is None:
+            self._run()
+
+    def on_leader_changed(self, change: LeaderChanged) -> None:
+        self._broker.on_election(change.leader_id, change.epoch)
+
+    def stop(self) -> None:
+        self._broker.on_stopped()
+
+    def _on_loaded(self, state: ListState) -> None:
+        super()._on_loaded(state)
+        self._broker.on_image()
+
+    def _run(self) -> None:
+        self._is_running = False
+        if self._wanted is not None:
+            return  # the log before the snapshot is gone
+        node, image = self._node, self.image
+        if image.end_offset < self._high_watermark:
+            log = node.replica_log.log
+            _, image = advance(
+                log, image, self._high_watermark, bytes_max=self.world.scenario.chunk_bytes
+            )
+            self.note_image(image)
+            self._broker.on_image()
+        if image.end_offset < self._high_watermark:
+            self._is_running = True
+            self.world.timeline.after(self.world.turn_ms(), self._run_later)
+
+    def _run_later(self) -> None:
+        node = self._node
+        if node.is_up and node.incarnation == self._incarnation:
+            node.submit(self._run)

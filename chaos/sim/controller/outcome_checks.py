@@ -1,0 +1,54 @@
+"""What those who asked were told, against what is committed. Pure.
+
+AcknowledgedSurvives: what was acknowledged is committed whole, and does item by item what the reply
+says. RefusedLeftNoTrace: what was refused, a request or an item of one, changed nothing.
+UnknownIsWhole: of what nobody knows the outcome of, all is there or nothing.
+ProducerIdBlockOnce: no id was handed out twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from chaos.sim.checks import check
+from chaos.sim.controller.history import Attempt, History, Told, brief
+from chaos.sim.controller.item_checks import problem_of
+from chaos.sim.controller.reference import Reference
+from chaos.sim.mirror import Mirror
+from metadata.requests import ProducerIdBlock
+
+
+def check_outcomes(history: History, committed: Mirror, reference: Reference) -> None:
+    """Judge a whole run. Raises CheckFailed."""
+    for attempt in history.attempts:
+        check_attempt(attempt, committed, reference)
+    check_blocks(history)
+
+
+def check_attempt(attempt: Attempt, committed: Mirror, reference: Reference) -> None:
+    """Judge one request."""
+    there = [attempt.entry_matches(committed, i) for i in range(len(attempt.values))]
+    told = attempt.told
+    if told is Told.FAILED:
+        check(not any(there), "RefusedLeftNoTrace", brief(attempt))
+        return
+    check(all(there) or not any(there), "UnknownIsWhole", brief(attempt))
+    if told is Told.UNKNOWN:
+        return
+    check(all(there), "AcknowledgedSurvives", brief(attempt))
+    before = reference.at(attempt.base_offset)
+    after = reference.at(attempt.end_offset)
+    found = problem_of(attempt, before, after)
+    if found is not None:
+        check(False, found[0], f"{found[1]}: {brief(attempt)}")
+
+
+def check_blocks(history: History) -> None:
+    """Blocks of producer ids that were handed out do not overlap."""
+    blocks = sorted(
+        (attempt.reply.start, attempt.reply.start + attempt.reply.length)
+        for attempt in history.attempts
+        if isinstance(attempt.reply, ProducerIdBlock)
+    )
+    for (_, end), (start, _) in itertools.pairwise(blocks):
+        check(end <= start, "ProducerIdBlockOnce", f"{start} lies in a block up to {end}")

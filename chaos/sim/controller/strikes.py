@@ -1,0 +1,99 @@
+"""Fail-over in the middle of an operation: the active controller is hit at a named moment of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chaos.sim.controller.faults import StrikeOperation
+from chaos.sim.controller.history import Attempt, Told
+from chaos.sim.disk import PowerCut
+from chaos.sim.node import Killed
+
+if TYPE_CHECKING:
+    from chaos.sim.controller.world import ControllerWorld
+    from chaos.sim.node import SimNode
+    from metadata.controller import Reply
+
+ARMED_MAX = 32
+"""Strikes that wait for their operation; the oldest gives way."""
+
+
+class Strikes:
+    """hits: by operation, moment and means."""
+
+    def __init__(self, world: ControllerWorld) -> None:
+        self.hits: Counter[tuple[str, str, str]] = Counter()
+        self._world = world
+        self._armed: list[StrikeOperation] = []
+
+    def arm(self, fault: StrikeOperation) -> None:
+        """Wait for the next operation of its kind."""
+        self._armed = [*self._armed, fault][-ARMED_MAX:]
+
+    def heal(self) -> None:
+        """No more of it."""
+        self._armed.clear()
+
+    def on_decided(self, node: SimNode, attempt: Attempt) -> None:
+        """Records of an operation were proposed just now; the append comes in this very turn."""
+        fault = self._take(attempt, "decided")
+        if fault is not None:
+            incarnation = node.incarnation
+
+            def hit() -> None:
+                if node.is_up and node.incarnation == incarnation:
+                    self._hit(node, fault)
+
+            self._world.timeline.after(0, hit)
+
+    def on_committed(self, node: SimNode, attempt: Attempt, reply: Reply) -> bool:
+        """Its reply is about to leave; True if it never does. May end the process here and now."""
+        if attempt.told is not Told.OK:
+            return False
+        fault = self._take(attempt, "committed")
+        if fault is None:
+            return False
+        if fault.means == "kill":
+            raise Killed(f"killed before the reply to {attempt.kind}")
+        if fault.means == "power":
+            raise PowerCut(f"power cut before the reply to {attempt.kind}")
+        self._hit(node, fault)
+        return True
+
+    def _take(self, attempt: Attempt, moment: str) -> StrikeOperation | None:
+        for index, fault in enumerate(self._armed):
+            if fault.operation == attempt.kind and fault.moment == moment:
+                del self._armed[index]
+                self.hits[(fault.operation, moment, fault.means)] += 1
+                self._world.tally[f"operations hit when {moment}"] += 1
+                self._world.note(attempt_node(self._world, attempt), f"hit: {fault}")
+                return fault
+        return None
+
+    def _hit(self, node: SimNode, fault: StrikeOperation) -> None:
+        world = self._world
+        match fault.means:
+            case "kill" | "power":
+                node.stop(is_power_cut=fault.means == "power")
+                world.start_later(node, fault.lasts_ms)
+            case "pause":
+                node.pause()
+                incarnation = node.incarnation
+
+                def resume() -> None:
+                    if node.is_paused and node.incarnation == incarnation:
+                        node.resume()
+
+                world.timeline.after(fault.lasts_ms, resume)
+            case _:
+                others = [i for i in world.nodes if i != node.node_id]
+                links = [link for i in others for link in ((i, node.node_id), (node.node_id, i))]
+                world.network.block(links)
+                world.timeline.after(fault.lasts_ms, partial(world.network.unblock, links))
+
+
+def attempt_node(world: ControllerWorld, attempt: Attempt) -> SimNode:
+    """Where it was decided."""
+    return world.nodes[attempt.node_id]

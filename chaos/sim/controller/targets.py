@@ -1,0 +1,38 @@
+"""Which controller a broker asks, as `metadata.client` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Targets:
+    """leader_id: the controller that seems to be active, -1 for none."""
+
+    def __init__(self, controller_ids: Sequence[int], turn: int) -> None:
+        self.leader_id = -1
+        self._ids = controller_ids
+        self._epoch = -1
+        self._turn = turn
+
+    def next(self) -> int:
+        """The known leader, else each controller in turn."""
+        if self.leader_id in self._ids:
+            return self.leader_id
+        self._turn += 1
+        return self._ids[self._turn % len(self._ids)]
+
+    def note_active(self, target: int) -> None:
+        """It has just answered as the active one."""
+        self.leader_id = target
+
+    def note_failure(self, target: int, hint: int | None = None) -> None:
+        """It did not answer, or is not active; hint: whom it named, perhaps itself or nobody."""
+        if self.leader_id == target:
+            self.leader_id = -1
+        if hint is not None and hint >= 0 and hint != target:
+            self.leader_id = hint
+
+    def note_election(self, leader_id: int, epoch: int) -> None:
+        """The metadata log has another leader."""
+        if leader_id >= 0 and epoch > self._epoch:
+            self._epoch, self.leader_id = epoch, leader_id

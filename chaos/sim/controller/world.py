@@ -1,0 +1,179 @@
+"""A cluster in virtual time: the quorum's world, and on top of it controllers, brokers and
+administrators. All checks of the quorum stay on."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from functools import partial
+
+from chaos.sim.clients import Workload
+from chaos.sim.controller.admin import Administrators
+from chaos.sim.controller.brokers import SimBroker
+from chaos.sim.controller.history import Attempt, History
+from chaos.sim.controller.machine import BrokerMachine, ImageMachine, load_image_state
+from chaos.sim.controller.nemesis import ControllerNemesis
+from chaos.sim.controller.process import ControllerMachine
+from chaos.sim.controller.reference import Reference
+from chaos.sim.controller.registrar import SimRegistrar
+from chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
+from chaos.sim.controller.strikes import Strikes
+from chaos.sim.controller.wire import Wire
+from chaos.sim.machine import Machine
+from chaos.sim.nemesis import Nemesis
+from chaos.sim.node import SimNode
+from chaos.sim.quorum import QuorumOutcome, QuorumWorld
+from chaos.sim.recovery import LoadState
+from chaos.sim.scenario import Scenario
+from chaos.sim.state import ListState
+from metadata.image import EMPTY_IMAGE, ClusterImage
+from metadata.records import NO_LEADER
+
+
+class ControllerWorld(QuorumWorld):
+    """brokers: by node id. history: of all requests. reference: the one image of all."""
+
+    scenario: ControllerScenario
+    scenario_of: Callable[[int], Scenario] = staticmethod(controller_scenario_of)
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.brokers: dict[int, SimBroker] = {}
+        super().__init__(scenario)
+
+    def run(self) -> QuorumOutcome:
+        try:
+            return super().run()
+        finally:
+            # The real loader takes images out of the collector's sight, for a process that lives on
+            # with them; here worlds come and go.
+            gc.unfreeze()
+
+    # What stands on top of the quorum.
+
+    def machine_of(self, node: SimNode, state: ListState) -> Machine:
+        node_id = node.node_id
+        if node_id in self.brokers:
+            if node.is_up:
+                self.timeline.after(0, partial(self._begin_broker, node, node.incarnation))
+            return BrokerMachine(node, state, self, self.brokers[node_id])
+        machine = ControllerMachine(node, state, self)
+        if node.is_up:
+            rng = self._generator(f"registrar-{node_id}-{node.incarnation}")
+            SimRegistrar(self, node, machine, rng)
+        return machine
+
+    @property
+    def load_state(self) -> LoadState:
+        return partial(load_image_state, self)
+
+    def _make_clients(self) -> Workload:
+        # The network and the checks are there, the nodes are not yet.
+        self.controller_ids = tuple(self.scenario.controller_ids)
+        self.broker_ids = tuple(i for i in self.scenario.node_ids if i not in self.controller_ids)
+        self._turn_rng = self._generator("turns")
+        self.history = History()
+        self.reference = Reference(self.checks.committed, self._cause_at)
+        self.reference.checks.is_unclean_default = self.scenario.is_unclean
+        self.wire = Wire(self.timeline, self.network)
+        self.strikes = Strikes(self)
+        self.brokers = {
+            node_id: SimBroker(self, node_id, self._generator(f"broker-{node_id}"))
+            for node_id in self.broker_ids
+        }
+        self.administrators = Administrators(self, self._generator("administrators"))
+        return self.administrators
+
+    def _make_nemesis(self) -> Nemesis:
+        return ControllerNemesis(self, self._generator("nemesis"))
+
+    # What the parts use.
+
+    def turn_ms(self) -> int:
+        """How long other things happen before a process goes on applying the log."""
+        return self._turn_rng.randint(0, self.scenario.turn_ms_max)
+
+    def image_of(self, node: SimNode) -> ClusterImage:
+        """The committed image as this node has it."""
+        machine = node.machine
+        return machine.image if isinstance(machine, ImageMachine) else EMPTY_IMAGE
+
+    def epoch_of_reachable(self, leader_id: int, broker_id: int) -> int:
+        """The broker epoch under which a follower fetches from a leader; -1 if it does not."""
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.process is None or not broker.process.is_serving:
+            return -1
+        node, network = broker.node, self.network
+        if node.is_paused or not (
+            network.is_open(leader_id, broker_id) and network.is_open(broker_id, leader_id)
+        ):
+            return -1
+        return broker.process.broker_epoch
+
+    # Inside.
+
+    def _cause_at(self, epoch: int, offset: int) -> Attempt | None:
+        return self.history.by_place.get((epoch, offset))
+
+    def _begin_broker(self, node: SimNode, incarnation: int) -> None:
+        if node.is_up and node.incarnation == incarnation:
+            node.submit(self.brokers[node.node_id].begin)
+
+    def _tallies(self) -> dict[str, int]:
+        checks = self.reference.checks
+        return {
+            **super()._tallies(),
+            **self.history.tally,
+            "changes of leadership": checks.leader_changes,
+            "fencings": checks.fencings,
+            "unclean elections": checks.unclean_elections,
+        }
+
+    def _served(self) -> int:
+        # Without brokers nothing can be asked for.
+        return self.administrators.served if self.broker_ids else self.timeline.now_ms
+
+    def _is_converged(self) -> bool:
+        """One leader, equal logs; everybody has applied all; every broker serves, and leads what
+        only it could lead."""
+        nodes = [node for node in self.nodes.values() if not node.is_removed]
+        leaders = [node for node in nodes if node.is_leader]
+        if self.clients.is_busy or len(leaders) != 1:
+            return False
+        end_offset = leaders[0].mirror.end_offset
+        if any(node.mirror.end_offset != end_offset for node in nodes):
+            return False
+        newest = self.reference.newest
+        return (
+            newest.end_offset == end_offset
+            and self._is_whole(newest)
+            and all(_is_same_but_for_place(self.image_of(node), newest) for node in nodes)
+        )
+
+    def _is_whole(self, image: ClusterImage) -> bool:
+        active = set(image.active_broker_ids())
+        return active == set(self.broker_ids) and not any(
+            partition.leader == NO_LEADER
+            for topic in image.topics.values()
+            for partition in topic.partitions.values()
+            if any(r in active for r in (*partition.isr, *partition.elr))
+        )
+
+    def _summary(self) -> str:
+        image = self.reference.newest
+        fenced = [b.broker_id for b in image.brokers.values() if not b.is_active]
+        return (
+            f"{super()._summary()}; brokers {sorted(image.brokers)}, not active {fenced}, "
+            f"offset {image.end_offset}, served {self.administrators.served}; "
+            + "; ".join(
+                f"{n.node_id} at {self.image_of(n).end_offset}" for n in self.nodes.values()
+            )
+        )
+
+
+def _is_same_but_for_place(image: ClusterImage, other: ClusterImage) -> bool:
+    """The quorum's own records say nothing to the image; the active controller skips them."""
+    return all(
+        getattr(image, name) == getattr(other, name)
+        for name in ClusterImage.__slots__
+        if name not in ("end_offset", "epoch")
+    )

@@ -1,0 +1,50 @@
+"""The worlds that a seed can be run in, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chaos.sim import quorum
+from chaos.sim import scenario as scenarios
+from chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
+from chaos.sim.controller.world import ControllerWorld
+from chaos.sim.quorum import QuorumOutcome, QuorumWorld
+from chaos.sim.scenario import Scenario
+
+QUORUM = Scenario.WORLD
+CONTROLLER = ControllerScenario.WORLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _World:
+    scenario_of: Callable[[int], Scenario]
+    world_type: type[QuorumWorld]
+
+
+_WORLDS = {
+    QUORUM: _World(scenario_of=scenarios.scenario_of, world_type=QuorumWorld),
+    CONTROLLER: _World(scenario_of=controller_scenario_of, world_type=ControllerWorld),
+}
+
+NAMES = tuple(_WORLDS)
+
+
+def scenario_of(seed: int, world: str = QUORUM) -> Scenario:
+    """The scenario that a seed stands for in this world."""
+    return _WORLDS[world].scenario_of(seed)
+
+
+def run_seed(seed: int, world: str = QUORUM) -> QuorumOutcome:
+    """Run the scenario that a seed stands for. Raises SeedFailed."""
+    return run_scenario(scenario_of(seed, world))
+
+
+def run_scenario(scenario: Scenario) -> QuorumOutcome:
+    """Run a scenario in the world that it is of. Raises SeedFailed."""
+    return quorum.run_scenario(scenario, _WORLDS[scenario.WORLD].world_type)
+
+
+def from_json(text: str) -> Scenario:
+    """A scenario of any world. Raises ConfigError naming what is wrong."""
+    return scenarios.from_json(text, {CONTROLLER: ControllerScenario})

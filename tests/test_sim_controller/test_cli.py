@@ -1,0 +1,76 @@
+"""`kvorum chaos sim --world controller`: seeds, failures, the way back to them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chaos.sim.checks import SeedFailed
+from chaos.sim.controller.scenario import ControllerScenario
+from chaos.sim.many import run_many
+from chaos.sim.scenario import to_json
+from chaos.sim.shrink import shrink
+from chaos.sim.worlds import run_seed, scenario_of
+from metadata.controller import Controller
+from tests.test_cli.test_offline import run
+
+
+def test_seeds_of_the_controllers_world_are_summed_up(monkeypatch, capsys):
+    arguments = ("chaos", "sim", "--world", "controller", "--seed", 0, "--count", 2, "--jobs", 1)
+    code, out, _ = run(monkeypatch, capsys, *arguments)
+    assert code == 0
+    assert out.startswith("seeds      2 in ")
+    assert "changes of leadership" in out
+
+
+def broken(monkeypatch):
+    """Nobody is fenced any more."""
+    monkeypatch.setattr(Controller, "expire_session", lambda self, now_ms: None)
+
+
+def test_a_failing_seed_says_how_to_run_it_again(monkeypatch, capsys):
+    broken(monkeypatch)
+    arguments = ("chaos", "sim", "--world", "controller", "--seed", 1)
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert (code, out) == (6, "")
+    assert "rerun: kvorum chaos sim --world controller --seed 1\n" in err
+    assert "shrink: kvorum chaos sim --world controller --seed 1 --shrink\n" in err
+
+
+def test_fail_fast_stops_at_the_first_seed_that_fails(monkeypatch):
+    broken(monkeypatch)
+    summary = run_many(
+        range(1, 100),
+        jobs=1,
+        on_result=lambda result: None,
+        world="controller",
+        stops_at_failure=True,
+    )
+    assert summary.seeds < 10
+    assert len(summary.failures) == 1
+
+
+def test_several_processes_run_the_controllers_world():
+    summary = run_many(range(2), jobs=2, on_result=lambda result: None, world="controller")
+    assert summary.seeds == 2
+    assert not summary.failures
+
+
+def test_a_scenario_of_a_file_is_run_in_its_world(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "scenario.json"
+    path.write_text(to_json(ControllerScenario(seed=3, duration_ms=2_000)))
+    code, out, _ = run(monkeypatch, capsys, "chaos", "sim", "--scenario", path)
+    assert code == 0
+    assert out.startswith("seed 3")
+
+
+def test_a_failure_shrinks_to_a_small_scenario_of_the_same_world(monkeypatch):
+    broken(monkeypatch)
+    with pytest.raises(SeedFailed) as failed:
+        run_seed(1, "controller")
+    monkeypatch.setattr("chaos.sim.shrink.RUNS_MAX", 5)
+    shrunk = shrink(scenario_of(1, "controller"), lambda line: None)
+    assert shrunk.failure.name == failed.value.name
+    assert json.loads(to_json(shrunk.scenario))["world"] == "controller"
+    assert len(shrunk.scenario.faults) < len(scenario_of(1, "controller").faults)
