@@ -7,11 +7,14 @@ was decided meanwhile as if the broker were there (a topic placed on it, a leade
 it) the last chunk takes away again. A broker that holds little is fenced in one chunk.
 
 If the controller dies half-way, the broker is still unfenced in the log, its session at the next
-controller ends as well, and the rest goes then.
+controller ends as well, and the rest goes then; or the broker was alive after all, and has lost
+leaderships that others have. What nobody else can lead stays with it until the last chunk: if the
+broker came back to another controller, nothing would make it lead again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from metadata.decide import Decision
@@ -20,7 +23,7 @@ from metadata.decide.elections import Sweep, begin_sweep
 from metadata.decide.electorate import Electorate, Terms, electorate
 from metadata.decide.partition_change import dropped
 from metadata.image import ClusterImage, TopicImage
-from metadata.records import BrokerRegistrationChange, PartitionChange, Record
+from metadata.records import NO_LEADER, PartitionChange, Record
 
 CHUNK_CHANGES = 2_000
 """Partitions given away in one chunk: about ten milliseconds of the loop's time,"""
@@ -66,19 +69,14 @@ def fence_chunk(
     broker = image.brokers.get(at.broker_id)
     if broker is None or broker.is_fenced or broker.broker_epoch != at.broker_epoch:
         return Decision((), None)
-    if at.walk is None:
-        return Decision(fence(image, at.broker_id, is_unclean_default=is_unclean_default), None)
-    voters = electorate(image, leaving=at.broker_id, is_unclean_default=is_unclean_default)
-    changes, walk = _walk(image, at.broker_id, at.walk, voters, chunk_changes)
-    is_first = at.walk.topic_index == at.walk.partition_id == 0
-    if walk is None and is_first:
-        # Nothing can have been decided in between: all in one.
-        done = BrokerRegistrationChange(at.broker_id, at.broker_epoch, is_fenced=True)
-        return Decision((*changes, done), None)
-    after = Fencing(
-        broker_id=at.broker_id, broker_epoch=at.broker_epoch, cause=at.cause, walk=walk
-    )
-    return Decision(tuple(changes), after)
+    if at.walk is not None:
+        voters = electorate(image, leaving=at.broker_id, is_unclean_default=is_unclean_default)
+        changes, walk = _walk(image, at.broker_id, at.walk, voters, chunk_changes)
+        is_first = at.walk.topic_index == at.walk.partition_id == 0
+        if walk is not None or not is_first:
+            return Decision(tuple(changes), dataclasses.replace(at, walk=walk))
+        # The broker holds so little that one chunk is enough.
+    return Decision(fence(image, at.broker_id, is_unclean_default=is_unclean_default), None)
 
 
 def _walk(
@@ -111,9 +109,12 @@ def _change(
     voters: Electorate,
     terms: Terms | None,
 ) -> tuple[PartitionChange | None, Terms | None]:
-    """What takes the broker out of one partition, and the topic's terms once they were needed."""
+    """What takes the broker out of one partition, if another leads it then; and the topic's terms
+    once they were needed."""
     partition = topic.partitions[partition_id]
     if broker_id not in partition.isr and broker_id != partition.leader:
         return None, terms
     terms = terms or voters.terms(image, topic.name)
-    return dropped((topic.topic_id, partition_id), partition, broker_id, terms), terms
+    change = dropped((topic.topic_id, partition_id), partition, broker_id, terms)
+    is_led = change is not None and change.leader != NO_LEADER
+    return change if is_led else None, terms
