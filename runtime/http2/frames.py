@@ -32,6 +32,9 @@ SETTINGS_INITIAL_WINDOW_SIZE = 4
 SETTINGS_MAX_FRAME_SIZE = 5
 SETTINGS_MAX_HEADER_LIST_SIZE = 6
 
+SETTINGS_MAX = 100
+"""Values in one frame. RFC 9113 knows six."""
+
 WINDOW_DEFAULT = 65_535
 WINDOW_MAX = (1 << 31) - 1
 FRAME_BYTES_DEFAULT = 16_384
@@ -87,7 +90,7 @@ def settings(values: Mapping[int, int]) -> bytes:
 
 def parse_settings(payload: bytes) -> dict[int, int]:
     """The values of a SETTINGS frame. Raises ProtocolError."""
-    if len(payload) % _SETTING.size:
+    if len(payload) % _SETTING.size or len(payload) > _SETTING.size * SETTINGS_MAX:
         raise ProtocolError("a SETTINGS frame of broken length", FRAME_SIZE_ERROR)
     return dict(_SETTING.iter_unpack(payload))
 
@@ -112,10 +115,25 @@ def rst_stream(stream_id: int, code: int) -> bytes:
     return frame(RST_STREAM, 0, stream_id, code.to_bytes(4, "big"))
 
 
+def parse_rst_stream(payload: bytes) -> int:
+    """The error code. Raises ProtocolError."""
+    if len(payload) != 4:
+        raise ProtocolError("a RST_STREAM frame of broken length", FRAME_SIZE_ERROR)
+    return int.from_bytes(payload, "big")
+
+
 def goaway(last_stream_id: int, code: int, reason: str = "") -> bytes:
     """A GOAWAY frame."""
     head = last_stream_id.to_bytes(4, "big") + code.to_bytes(4, "big")
     return frame(GOAWAY, 0, 0, head + reason.encode())
+
+
+def parse_goaway(payload: bytes) -> tuple[int, int, str]:
+    """(last stream id, error code, reason). Raises ProtocolError."""
+    if len(payload) < 8:
+        raise ProtocolError("a GOAWAY of broken length", FRAME_SIZE_ERROR)
+    last = int.from_bytes(payload[:4], "big") & WINDOW_MAX
+    return last, int.from_bytes(payload[4:8], "big"), payload[8:264].decode("latin-1")
 
 
 def without_padding(payload: bytes, flags: int) -> bytes:
