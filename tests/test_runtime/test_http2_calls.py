@@ -201,9 +201,7 @@ def test_a_caller_that_is_cancelled_ends_the_handler(client: str, server: str) -
 
 
 @PAIRS
-def test_a_cancelled_conversation_ends_its_handler_and_its_reader(
-    client: str, server: str
-) -> None:
+def test_a_cancelled_conversation_ends_its_handler_and_its_reader(client: str, server: str) -> None:
     async def case() -> None:
         async with pair(client, server) as (channel, serving):
             talk = channel.stream_stream(method("chat"))()
