@@ -176,6 +176,11 @@ class Connection(asyncio.Protocol):
         """The stream has ended on both sides."""
         self.streams.pop(stream.id, None)
 
+    def put_last(self, stream: Stream) -> None:
+        """The stream had its turn to write: the others wake before it."""
+        if self.streams.pop(stream.id, None) is not None:
+            self.streams[stream.id] = stream
+
     # In.
 
     def _take(self, data: bytes) -> int:

@@ -225,16 +225,22 @@ class Stream:
         view = memoryview(frames.message_head(size) + message)
         connection = self._connection
         self._is_writing = True
+        has_waited = False
         try:
             while view:
                 room = self.room()
                 if room <= 0:
                     await self._room_or_end()
+                    has_waited = True
                     continue
                 piece, view = view[:room], view[room:]
                 self.send_window -= len(piece)
                 connection.send_window -= len(piece)
                 connection.send(frames.frame(frames.DATA, 0, self.id, bytes(piece)))
+                if has_waited:
+                    # All that wait are woken in turn, and the first may take all there is.
+                    connection.put_last(self)
+                    has_waited = False
         finally:
             self._is_writing = False
             self.is_torn = 0 < len(view) < size + MESSAGE_HEAD_BYTES

@@ -114,7 +114,7 @@ async def client_by_hand(address: str) -> AsyncIterator[ByHand]:
         client.settings()
         yield client
     finally:
-        writer.close()
+        writer.transport.abort()
 
 
 @asynccontextmanager
