@@ -311,7 +311,7 @@ class Connection(asyncio.Protocol):
 def _require_settings(data: bytes) -> None:
     _, kind, flags, stream_id = frames.parse_head(data, 0)
     if kind != frames.SETTINGS or flags & frames.ACK or stream_id:
-        raise ProtocolError(f"it does not begin with SETTINGS, but with {data[:24]!r}")
+        raise ProtocolError(f"it does not begin with SETTINGS, but with {data[: frames.HEAD_BYTES]!r}")
 
 
 def _name_of(peername: object) -> str:
