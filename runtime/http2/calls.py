@@ -11,8 +11,8 @@ import grpc.aio
 
 from runtime.errors import required
 from runtime.http2 import frames
-from runtime.http2.status import check_status, parsed, rpc_error
-from runtime.http2.stream import Stream, StreamEnded
+from runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
+from runtime.http2.stream import Stream
 
 if TYPE_CHECKING:
     from runtime.http2.client import Channel

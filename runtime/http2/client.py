@@ -16,13 +16,14 @@ import grpc.aio
 from runtime.http2 import frames, headers
 from runtime.http2.calls import StreamCall
 from runtime.http2.client_connection import ClientConnection
-from runtime.http2.status import check_status, parsed, rpc_error
-from runtime.http2.stream import Stream, StreamEnded
+from runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
+from runtime.http2.stream import Stream
 
 CONNECT_TIMEOUT_MS = 1_000
 """An attempt that hangs (a black hole) is given up after this."""
 RECONNECT_BACKOFF_MIN_MS = 20
 RECONNECT_BACKOFF_MAX_MS = 200
+
 Serialize = Callable[[Any], bytes]
 Parse = Callable[[bytes], Any]
 

@@ -12,6 +12,7 @@ from runtime.http2 import frames
 from runtime.http2.frames import ProtocolError
 from runtime.http2.headers import HEADER_BYTES_MAX, Decoder
 from runtime.http2.keepalive import KeepAlive
+from runtime.http2.status import status_of_reset
 from runtime.http2.stream import STREAM_WINDOW, Stream
 
 FRAME_BYTES_MAX = 1 << 20
@@ -33,12 +34,6 @@ SETTINGS = {
 }
 
 _PING = b"kvorum!?"
-_STATUS_OF_ERROR = {
-    frames.NO_ERROR: grpc.StatusCode.INTERNAL,
-    frames.REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
-    frames.CANCEL: grpc.StatusCode.CANCELLED,
-    frames.ENHANCE_YOUR_CALM: grpc.StatusCode.RESOURCE_EXHAUSTED,
-}
 
 
 class Connection(asyncio.Protocol):
@@ -92,7 +87,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.peer = _name_of(transport.get_extra_info("peername"))
+        peername = transport.get_extra_info("peername") or ("?",)
+        self.peer = ":".join(map(str, peername[:2]))
         # The window of the connection never binds: what bounds memory are those of the streams.
         growth = frames.WINDOW_MAX - frames.WINDOW_DEFAULT
         self.send(frames.settings(SETTINGS) + frames.window_update(0, growth))
@@ -129,8 +125,6 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             buffer.clear()
             self.refuse(error)
-
-    # Out.
 
     def send(self, data: bytes) -> None:
         """Hand bytes to the socket; nothing happens if the connection is gone."""
@@ -181,13 +175,11 @@ class Connection(asyncio.Protocol):
         if self.streams.pop(stream.id, None) is not None:
             self.streams[stream.id] = stream
 
-    # In.
-
     def _take(self, data: bytes) -> int:
         """Take in all whole frames; how many bytes those were."""
         at, end = 0, len(data)
         if not self._has_settings and end >= frames.HEAD_BYTES:
-            _require_settings(data)
+            frames.require_settings(data)
         self._needed = frames.HEAD_BYTES
         while end - at >= frames.HEAD_BYTES:
             length, kind, flags, stream_id = frames.parse_head(data, at)
@@ -254,8 +246,7 @@ class Connection(asyncio.Protocol):
                 code = frames.parse_rst_stream(payload)
                 stream = self.streams.get(stream_id)
                 if stream is not None:
-                    status = _STATUS_OF_ERROR.get(code, grpc.StatusCode.INTERNAL)
-                    stream.fail(status, f"the peer reset the stream (HTTP/2 error {code})")
+                    stream.fail(*status_of_reset(code))
             case frames.GOAWAY:
                 self.on_goaway(*frames.parse_goaway(payload))
             case frames.PUSH_PROMISE:
@@ -306,13 +297,3 @@ class Connection(asyncio.Protocol):
 
     def _ping(self) -> None:
         self.send(frames.frame(frames.PING, 0, 0, _PING))
-
-
-def _require_settings(data: bytes) -> None:
-    _, kind, flags, stream_id = frames.parse_head(data, 0)
-    if kind != frames.SETTINGS or flags & frames.ACK or stream_id:
-        raise ProtocolError(f"it does not begin with SETTINGS, but with {data[: frames.HEAD_BYTES]!r}")
-
-
-def _name_of(peername: object) -> str:
-    return ":".join(map(str, peername[:2])) if isinstance(peername, tuple) else str(peername)

@@ -9,7 +9,8 @@ import grpc
 import grpc.aio
 
 from runtime.http2 import frames, headers
-from runtime.http2.stream import Stream, StreamEnded
+from runtime.http2.status import StreamEnded
+from runtime.http2.stream import Stream
 
 _HEAD = headers.encode(((":status", "200"), ("content-type", headers.GRPC)))
 _OK = headers.encode((("grpc-status", "0"),))

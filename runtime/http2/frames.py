@@ -43,6 +43,9 @@ FRAME_BYTES_LIMIT = (1 << 24) - 1
 MESSAGE_HEAD_BYTES = 5
 """Before each gRPC message: whether it is compressed, and its length."""
 
+MESSAGE_BYTES_MAX = 64 << 20
+"""Above any batch the quorum moves (8 MiB a fetch) with room for metadata reads."""
+
 _HEAD = struct.Struct(">HBBBL")
 _SETTING = struct.Struct(">HL")
 _MESSAGE_FRAME = struct.Struct(">HBBBLBL")
@@ -86,6 +89,13 @@ def message_head(size: int) -> bytes:
 def settings(values: Mapping[int, int]) -> bytes:
     """A SETTINGS frame."""
     return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(*item) for item in values.items()))
+
+
+def require_settings(data: bytes) -> None:
+    """Raise ProtocolError unless data, of a head's length at least, begins with SETTINGS."""
+    _, kind, flags, stream_id = parse_head(data, 0)
+    if kind != SETTINGS or flags & ACK or stream_id:
+        raise ProtocolError(f"it does not begin with SETTINGS, but with {data[:HEAD_BYTES]!r}")
 
 
 def parse_settings(payload: bytes) -> dict[int, int]:

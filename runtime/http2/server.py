@@ -19,7 +19,8 @@ from runtime.http2 import headers
 from runtime.http2.context import Aborted, Context, end_call
 from runtime.http2.frames import ProtocolError
 from runtime.http2.server_connection import ServerConnection
-from runtime.http2.stream import Stream, StreamEnded
+from runtime.http2.status import StreamEnded
+from runtime.http2.stream import Stream
 
 logger = logging.getLogger("kvorum.rpc")
 

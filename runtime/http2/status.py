@@ -1,15 +1,17 @@
-"""What a caller makes of how its call ended."""
+"""How a call ended, and what its caller makes of that."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 
-from runtime.http2 import headers
-from runtime.http2.stream import Stream, StreamEnded
+from runtime.http2 import frames, headers
+
+if TYPE_CHECKING:
+    from runtime.http2.stream import Stream
 
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 _STATUS_OF_HTTP = {
@@ -19,6 +21,22 @@ _STATUS_OF_HTTP = {
     "404": grpc.StatusCode.UNIMPLEMENTED,
     **dict.fromkeys(("429", "502", "503", "504"), grpc.StatusCode.UNAVAILABLE),
 }
+
+_STATUS_OF_ERROR = {
+    frames.NO_ERROR: grpc.StatusCode.INTERNAL,
+    frames.REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
+    frames.CANCEL: grpc.StatusCode.CANCELLED,
+    frames.ENHANCE_YOUR_CALM: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+class StreamEnded(Exception):
+    """Nothing more comes or goes. code, details: gRPC's, as the peer or the connection said."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(f"{code.name} {details}")
+        self.code = code
+        self.details = details
 
 
 def rpc_error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
@@ -63,3 +81,9 @@ def not_grpc(answer: dict[str, str]) -> tuple[grpc.StatusCode, str]:
     kind = answer.get("content-type", "none")
     code = _STATUS_OF_HTTP.get(http, grpc.StatusCode.UNKNOWN)
     return code, f"an answer without a gRPC status (HTTP status {http}, content-type {kind})"
+
+
+def status_of_reset(error: int) -> tuple[grpc.StatusCode, str]:
+    """(code, details) of a stream that the peer reset with an error code of HTTP/2."""
+    code = _STATUS_OF_ERROR.get(error, grpc.StatusCode.INTERNAL)
+    return code, f"the peer reset the stream (HTTP/2 error {error})"

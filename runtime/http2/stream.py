@@ -11,25 +11,14 @@ import grpc
 
 from runtime.errors import invariant
 from runtime.http2 import frames
-from runtime.http2.frames import MESSAGE_HEAD_BYTES, ProtocolError
+from runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES, ProtocolError
+from runtime.http2.status import StreamEnded
 
 if TYPE_CHECKING:
     from runtime.http2.connection import Connection
 
-MESSAGE_BYTES_MAX = 64 << 20
-"""Above any batch the quorum moves (8 MiB a fetch) with room for metadata reads."""
-
 STREAM_WINDOW = 4 << 20
 """Bytes that a peer may send on a stream before somebody reads them."""
-
-
-class StreamEnded(Exception):
-    """Nothing more comes or goes. code, details: gRPC's, as the peer or the connection said."""
-
-    def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        super().__init__(f"{code.name} {details}")
-        self.code = code
-        self.details = details
 
 
 class Stream:
@@ -81,8 +70,6 @@ class Stream:
         self._partial = bytearray()
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
-
-    # In.
 
     async def read(self) -> bytes | None:
         """The next message, None behind the last one. Raises StreamEnded.
@@ -176,8 +163,6 @@ class Stream:
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
-
-    # Out.
 
     async def write(self, message: bytes) -> None:
         """Send a message; waits while the peer, or the socket, takes no more. Raises StreamEnded.

@@ -401,6 +401,16 @@ def test_a_conversation_ends_while_it_waits_for_a_connection(how: str) -> None:
     play(silent, case)
 
 
+@pytest.mark.parametrize("kind", ["unary_unary", "unary_stream"])
+def test_a_deadline_counts_while_it_connects(kind: str) -> None:
+    async def case(channel: Channel) -> None:
+        call = getattr(channel, kind)(PATH)(b"", timeout=0.02)
+        code, _ = await told(call if kind == "unary_unary" else anext(call))
+        assert code is Code.DEADLINE_EXCEEDED
+
+    play(silent, case)
+
+
 def test_a_conversation_that_was_cancelled_first_never_begins() -> None:
     async def case(channel: Channel) -> None:
         talk = channel.stream_stream(PATH)()

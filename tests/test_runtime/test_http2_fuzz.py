@@ -24,13 +24,13 @@ from runtime.http2.client_connection import ClientConnection
 from runtime.http2.connection import Connection
 from runtime.http2.server import Server
 from runtime.http2.server_connection import ServerConnection
-from runtime.http2.stream import StreamEnded
+from runtime.http2.status import StreamEnded
 from tests.test_runtime.http2_by_hand import ANSWER, OK, REQUEST
 from tests.test_runtime.http2_peers import SERVICE, Service, method, run
 
 END_HEADERS, END_STREAM = frames.END_HEADERS, frames.END_STREAM
 BOTH_ENDS = END_HEADERS | END_STREAM
-EXAMPLES = settings(max_examples=600, deadline=None)
+EXAMPLES = settings(max_examples=300, deadline=None)
 HELLO = frames.message_head(5) + b"hello"
 TURNS = 12
 """Of the loop, after which handlers and callers have done what they can."""
