@@ -83,6 +83,8 @@ class ClientConnection(Connection):
         self._close_if_over()
 
     def forget(self, stream: Stream) -> None:
+        if stream.id not in self.streams:
+            return
         super().forget(stream)
         self._admit()
         if self.is_closing:

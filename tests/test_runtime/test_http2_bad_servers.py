@@ -13,7 +13,9 @@ import pytest
 from runtime.errors import InvariantViolated
 from runtime.http2 import client as client_module
 from runtime.http2 import client_connection, frames, headers, keepalive
-from runtime.http2.stream import MESSAGE_BYTES_MAX
+from runtime.http2.client_connection import ClientConnection
+from runtime.http2.connection import Connection
+from runtime.http2.stream import MESSAGE_BYTES_MAX, Stream
 from runtime.rpc import Channel, open_channel
 from tests.test_runtime.http2_by_hand import ANSWER, END_HEADERS, END_STREAM, ByHand, server_by_hand
 from tests.test_runtime.http2_peers import free_port, run, until
@@ -176,7 +178,22 @@ def test_a_server_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch)
     expect(script, Code.UNAVAILABLE, "nothing came for")
 
 
-def test_a_call_above_the_last_of_a_goaway_is_unavailable_and_the_other_ends_well() -> None:
+@pytest.fixture
+def closings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Why callers closed their connections."""
+    reasons: list[str] = []
+
+    def close(self: ClientConnection, reason: str) -> None:
+        reasons.append(reason)
+        Connection.close(self, reason)
+
+    monkeypatch.setattr(ClientConnection, "close", close)
+    return reasons
+
+
+def test_a_call_above_the_last_of_a_goaway_is_unavailable_and_the_other_ends_well(
+    closings: list[str],
+) -> None:
     seen: list[ByHand] = []
 
     async def script(peer: ByHand) -> None:
@@ -197,6 +214,7 @@ def test_a_call_above_the_last_of_a_goaway_is_unavailable_and_the_other_ends_wel
         assert second.code() is Code.UNAVAILABLE
         # Nobody needs the old connection any more: it is closed from here.
         await until(lambda: not channel.connections, "it is closed")
+        assert closings == ["its last call has ended"]
 
     play(script, case)
 
@@ -223,7 +241,9 @@ def test_calls_wait_while_the_server_takes_no_more() -> None:
     play(script, case)
 
 
-def test_a_waiting_call_that_gives_up_leaves_its_turn_to_the_next() -> None:
+def test_a_waiting_call_that_gives_up_leaves_its_turn_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def case(channel: Channel) -> None:
         echo = channel.unary_unary(PATH)
         first = asyncio.create_task(echo(b""))
@@ -231,8 +251,12 @@ def test_a_waiting_call_that_gives_up_leaves_its_turn_to_the_next() -> None:
         second, third = asyncio.create_task(echo(b"")), asyncio.create_task(echo(b""))
         (connection,) = channel.connections
         await until(lambda: len(connection._waiting) == 2, "two wait")
-        turn = connection._waiting[0]
-        turn.add_done_callback(lambda _: second.cancel())  # in the very moment it could go on
+
+        def forget(stream: Stream) -> None:
+            ClientConnection.forget(connection, stream)
+            second.cancel()  # in the very moment it could go on
+
+        monkeypatch.setattr(connection, "forget", forget)
         go_on.set()
         assert [await first, await third] == [b"yes", b"yes"]
         assert second.cancelled()
@@ -330,7 +354,7 @@ def test_a_window_that_shrinks_below_zero_is_waited_for() -> None:
 
 
 def test_a_connection_whose_stream_ids_are_used_up_is_replaced(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, closings: list[str]
 ) -> None:
     monkeypatch.setattr(client_connection, "STREAM_ID_MAX", 4)
     ids: list[int] = []
@@ -347,6 +371,7 @@ def test_a_connection_whose_stream_ids_are_used_up_is_replaced(
             await channel.unary_unary(PATH)(b"")
         assert ids == [1, 3, 1, 3]
         await until(lambda: not channel.connections, "both are closed")
+        assert closings == ["its last call has ended"] * 2
 
     play(script, case)
 
