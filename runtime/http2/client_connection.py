@@ -83,10 +83,10 @@ class ClientConnection(Connection):
         self._close_if_over()
 
     def forget(self, stream: Stream) -> None:
-        if stream.id not in self.streams:
+        if self.streams.pop(stream.id, None) is None:
             return
-        super().forget(stream)
-        self._admit()
+        if self._waiting:
+            self._admit()
         if self.is_closing:
             self._close_if_over()
 

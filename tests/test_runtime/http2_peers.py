@@ -85,7 +85,9 @@ class Service:
 
     async def count(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
         """So many messages, then an error if asked for."""
-        number, _, last = request.decode().partition(" ")
+        number, _, last = request.decode(errors="replace").partition(" ")
+        if not (number.isascii() and number.isdigit() and len(number) < 5):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no number")
         for i in range(int(number)):
             yield b"%d" % i
         if last:

@@ -30,7 +30,7 @@ from tests.test_runtime.http2_peers import SERVICE, Service, method, run
 
 END_HEADERS, END_STREAM = frames.END_HEADERS, frames.END_STREAM
 BOTH_ENDS = END_HEADERS | END_STREAM
-EXAMPLES = settings(max_examples=300, deadline=None)
+EXAMPLES = settings(max_examples=200, deadline=None)
 HELLO = frames.message_head(5) + b"hello"
 TURNS = 12
 """Of the loop, after which handlers and callers have done what they can."""
