@@ -14,7 +14,7 @@ KEEPALIVE = "runtime/http2/keepalive.py"
 SERVER = "runtime/http2/server.py"
 STREAM = "runtime/http2/stream.py"
 
-_FILES = ("bad_clients", "bad_servers", "streams", "calls", "fuzz")
+_FILES = ("bad_clients", "bad_servers", "callers", "streams", "calls", "fuzz")
 _TESTS = tuple(f"tests/test_runtime/test_http2_{name}.py" for name in _FILES)
 _mutant = functools.partial(Mutant, tests=_TESTS, has_simulator=False)
 

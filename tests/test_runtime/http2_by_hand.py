@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import grpc
+import grpc.aio
 import hpack
+import pytest
 
 from runtime.http2 import frames, headers
-from tests.test_runtime.http2_peers import free_port
+from runtime.rpc import Channel, open_channel
+from tests.test_runtime.http2_peers import free_port, run, until
 
 REQUEST = (
     (":method", "POST"),
@@ -20,6 +24,8 @@ REQUEST = (
     ("content-type", "application/grpc"),
 )
 ANSWER = headers.encode(((":status", "200"), ("content-type", "application/grpc")))
+PATH = "/test.Peer/echo"
+LARGE = b"x" * 300_000
 OK = headers.encode((("grpc-status", "0"),))
 END_HEADERS, END_STREAM = frames.END_HEADERS, frames.END_STREAM
 
@@ -146,3 +152,44 @@ async def server_by_hand(
                 task.cancel()
         if playing:
             await asyncio.wait([task for task in playing if task is not None])
+
+
+async def told(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await call
+    return failed.value.code(), failed.value.details()
+
+
+def play(
+    script: Callable[[ByHand], Awaitable[None]],
+    case: Callable[[Channel], Awaitable[None]],
+    *,
+    preface: bool = True,
+) -> None:
+    """Run `case` against a server that plays `script`; no stream may be left."""
+
+    async def both() -> None:
+        async with server_by_hand(script, preface=preface) as address:
+            channel = open_channel(address)
+            await case(channel)
+            assert not any(connection.streams for connection in channel.connections)
+            await channel.close()
+            await until(lambda: not channel.connections, "the connections are closed")
+
+    run(both())
+
+
+async def receive(peer: ByHand) -> None:
+    """Settings, and the whole of one request."""
+    peer.settings()
+    while not (await peer.until(frames.DATA)).ends_stream:
+        pass
+
+
+async def silent(peer: ByHand) -> None:
+    await peer.until_over()
+
+
+async def greeting(peer: ByHand) -> None:
+    peer.settings()
+    await peer.until_over()
