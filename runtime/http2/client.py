@@ -7,91 +7,33 @@ a stream's end is `grpc.aio.EOF`, a channel connects when first used and again w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from runtime.http2 import frames, headers
-from runtime.http2.connection import Connection
-from runtime.http2.frames import ProtocolError
-from runtime.http2.stream import Stream, StreamEnded
+from runtime.http2.calls import StreamCall
+from runtime.http2.client_connection import ClientConnection
+from runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
+from runtime.http2.stream import Stream
 
 CONNECT_TIMEOUT_MS = 1_000
 """An attempt that hangs (a black hole) is given up after this."""
 RECONNECT_BACKOFF_MIN_MS = 20
 RECONNECT_BACKOFF_MAX_MS = 200
-STREAM_ID_MAX = (1 << 31) - 1_001
-"""A connection with so high a stream id takes no more calls; the channel opens another."""
-
-_STATUS = {status.value[0]: status for status in grpc.StatusCode}
-_STATUS_OF_HTTP = {
-    "401": grpc.StatusCode.UNAUTHENTICATED,
-    "403": grpc.StatusCode.PERMISSION_DENIED,
-    "404": grpc.StatusCode.UNIMPLEMENTED,
-    **dict.fromkeys(("429", "502", "503", "504"), grpc.StatusCode.UNAVAILABLE),
-}
 
 Serialize = Callable[[Any], bytes]
 Parse = Callable[[bytes], Any]
 
 
-def rpc_error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
-    """The error that a failed call raises."""
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
-
-
-class ClientConnection(Connection):
-    """ready: done when the server's settings came, or the connection was lost before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._next_id = 1
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).write(frames.PREFACE)
-        super().connection_made(transport)
-
-    def on_ready(self) -> None:
-        if not self.ready.done():
-            self.ready.set_result(None)
-
-    def on_lost(self, reason: str) -> None:
-        if not self.ready.done():
-            self.ready.set_exception(ConnectionError(reason))
-
-    def on_headers(self, stream_id: int, headers: dict[str, str], *, ends_stream: bool) -> None:
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            return  # given up meanwhile
-        if not stream.headers:
-            stream.headers = headers
-        if ends_stream:
-            stream.trailers = headers
-            stream.on_remote_done()
-            # The server has said how the call ended: nothing that might still be sent matters.
-            stream.note_local_done()
-
-    def on_bad_message(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
-        stream.reset(code, details)
-
-    def begin(self) -> Stream:
-        """A stream for a call; its request headers must be sent before another begins."""
-        stream = self.open_stream(self._next_id)
-        self._next_id += 2
-        if self._next_id > STREAM_ID_MAX:
-            self.is_closing = True
-        return stream
-
-
 class Channel:
-    """Calls to the server at `host:port`."""
+    """Calls to the server at `host:port`. connections: all that are open, those winding up too."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
+        self.connections: set[ClientConnection] = set()
         self._host, self._port = host.strip("[]"), port
         self._authority = address
         self._connection: ClientConnection | None = None
@@ -132,8 +74,12 @@ class Channel:
         async def call(request: Any, timeout: float | None = None) -> AsyncIterator[Any]:
             stream = StreamCall(self, method, request_serializer, response_deserializer, timeout)
             try:
-                await stream.write(request)
-                await stream.done_writing()
+                try:
+                    await stream.write(request)
+                    await stream.done_writing()
+                except grpc.aio.AioRpcError:
+                    if not stream.is_answered:
+                        raise
                 while (message := await stream.read()) is not grpc.aio.EOF:
                     yield message
             finally:
@@ -168,36 +114,30 @@ class Channel:
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._connection is not None:
-            self._connection.close()
+        for connection in list(self.connections):
+            connection.close("the channel was closed")
+            connection.fail_streams()
 
     # Inside.
 
-    async def begin(self, method: str, timeout_ms: float | None, first: bytes | None) -> Stream:
-        """A stream whose request headers are sent; `first`: its one request, if it is unary.
+    async def begin(self, method: str, timeout_ms: float | None) -> tuple[Stream, bytes]:
+        """A stream, and the headers of its request, to be sent before anybody else's turn.
 
         Raises AioRpcError.
         """
         connection = self._connection
         if connection is None or connection.is_closing:
             connection = await self._connected()
+        if len(connection.streams) >= connection.streams_max or connection.is_closing:
+            try:
+                await connection.admission()
+            except StreamEnded as error:
+                raise rpc_error(error.code, error.details) from None
         stream = connection.begin()
         block = self._head(method)
         if timeout_ms is not None:
             block += headers.encode((("grpc-timeout", headers.encode_timeout(timeout_ms)),))
-        head = frames.frame(frames.HEADERS, frames.END_HEADERS, stream.id, block)
-        if first is None:
-            connection.send(head)
-        elif len(first) + frames.MESSAGE_HEAD_BYTES <= stream.room():
-            size = len(first) + frames.MESSAGE_HEAD_BYTES
-            stream.send_window -= size
-            connection.send_window -= size
-            stream.end(head + frames.message_frame(stream.id, first, ends_stream=True))
-        else:
-            connection.send(head)
-            await stream.write(first)
-            stream.end(frames.frame(frames.DATA, frames.END_STREAM, stream.id))
-        return stream
+        return stream, frames.frame(frames.HEADERS, frames.END_HEADERS, stream.id, block)
 
     async def _ask(self, method: str, body: bytes, parse: Parse, timeout_s: float | None) -> Any:
         if timeout_s is None:
@@ -211,18 +151,18 @@ class Channel:
     async def _exchange(
         self, method: str, body: bytes, parse: Parse, timeout_ms: float | None
     ) -> Any:
-        stream: Stream | None = None
+        stream, head = await self.begin(method, timeout_ms)
         try:
-            stream = await self.begin(method, timeout_ms, body)
+            if not stream.try_finish(head, body):
+                await _send_large(stream, head, body)
             answer = await stream.read()
-            if answer is not None:
-                await stream.read()  # its end, with the status
+            if answer is not None and await stream.read() is not None:
+                raise StreamEnded(grpc.StatusCode.INTERNAL, f"{method}: more than one answer")
             check_status(stream)
         except StreamEnded as error:
             raise rpc_error(error.code, error.details) from None
         finally:
-            if stream is not None:
-                stream.reset(grpc.StatusCode.CANCELLED, "given up by the caller")
+            stream.reset(grpc.StatusCode.CANCELLED, "given up by the caller")
         if answer is None:
             raise rpc_error(grpc.StatusCode.INTERNAL, f"{method}: an answer without a message")
         return parsed(parse, answer, method)
@@ -237,7 +177,7 @@ class Channel:
                     (":path", method),
                     (":authority", self._authority),
                     ("te", "trailers"),
-                    ("content-type", "application/grpc"),
+                    ("content-type", headers.GRPC),
                     ("user-agent", "kvorum"),
                 )
             )
@@ -252,23 +192,26 @@ class Channel:
                 raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._failure)
             self._connecting = loop.create_task(self._connect(), name=f"to-{self._authority}")
             self._connecting.add_done_callback(self._on_connected)
-        try:
-            return await asyncio.shield(self._connecting)
-        except (OSError, TimeoutError, ProtocolError):
-            raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._failure) from None
+        connecting = self._connecting
+        # Not a shield: the task is cancelled when the channel closes, and its waiters are not.
+        await asyncio.wait((connecting,))
+        if connecting.cancelled():
+            raise rpc_error(grpc.StatusCode.UNAVAILABLE, "the channel was closed")
+        if connecting.exception() is not None:
+            raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._failure)
+        return connecting.result()
 
     async def _connect(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
-        connection: ClientConnection | None = None
+        connection = ClientConnection(self.connections)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-                _, connection = await loop.create_connection(
-                    ClientConnection, self._host, int(self._port)
-                )
+                await loop.create_connection(lambda: connection, self._host, int(self._port))
                 await connection.ready
+            if connection.is_closing:
+                raise ConnectionError(connection.reason or "the server goes away")
         except BaseException as error:
-            if connection is not None:
-                connection.abort()
+            connection.abort("it was given up while it was made")
             self._backoff_ms = min(
                 max(self._backoff_ms * 2, RECONNECT_BACKOFF_MIN_MS), RECONNECT_BACKOFF_MAX_MS
             )
@@ -286,108 +229,12 @@ class Channel:
             task.exception()  # those who wait have it; if all left, nobody need hear of it
 
 
-class StreamCall:
-    """A conversation: write and read until one side has had enough."""
-
-    def __init__(
-        self,
-        channel: Channel,
-        method: str,
-        serialize: Serialize,
-        parse: Parse,
-        timeout_s: float | None,
-    ) -> None:
-        self._channel = channel
-        self._method = method
-        self._serialize = serialize
-        self._parse = parse
-        self._timeout_s = timeout_s
-        self._stream: Stream | None = None
-        self._is_cancelled = False
-        self._deadline: asyncio.TimerHandle | None = None
-
-    async def write(self, message: Any) -> None:
-        """Send one message. Raises AioRpcError."""
-        stream = self._stream or await self._begin()
-        try:
-            await stream.write(self._serialize(message))
-        except StreamEnded as error:
-            raise self._error(stream, error) from None
-
-    async def read(self) -> Any:
-        """The next message, `grpc.aio.EOF` behind the last. Raises AioRpcError."""
-        stream = self._stream or await self._begin()
-        try:
-            message = await stream.read()
-            if message is None:
-                check_status(stream)
-                return grpc.aio.EOF
-        except StreamEnded as error:
-            raise rpc_error(error.code, error.details) from None
-        return parsed(self._parse, message, self._method)
-
-    async def done_writing(self) -> None:
-        """Nothing more will be written."""
-        stream = self._stream or await self._begin()
-        if not stream.is_local_done and stream.failure is None:
-            stream.end(frames.frame(frames.DATA, frames.END_STREAM, stream.id))
-
-    def cancel(self) -> None:
-        """End the call at once; whoever waits in it hears CANCELLED."""
-        self._is_cancelled = True
-        if self._deadline is not None:
-            self._deadline.cancel()
-        if self._stream is not None:
-            self._stream.reset(grpc.StatusCode.CANCELLED, "cancelled by the caller")
-
-    async def _begin(self) -> Stream:
-        timeout_s = self._timeout_s
-        stream = await self._channel.begin(
-            self._method, None if timeout_s is None else timeout_s * 1000, None
-        )
-        if self._is_cancelled:
-            stream.reset(grpc.StatusCode.CANCELLED, "cancelled by the caller")
-        elif timeout_s is not None:
-            self._deadline = asyncio.get_running_loop().call_later(
-                timeout_s, stream.reset, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"
-            )
-        self._stream = stream
-        return stream
-
-    def _error(self, stream: Stream, error: StreamEnded) -> grpc.aio.AioRpcError:
-        """Of a write: the status that the server gave, if that is why nothing can be sent."""
-        if stream.is_remote_done and stream.trailers:
-            with contextlib.suppress(StreamEnded):
-                check_status(stream)
-                return rpc_error(error.code, error.details)
-            code, details = status_of(stream.trailers)
-            return rpc_error(code, details)
-        return rpc_error(error.code, error.details)
-
-
-def parsed(parse: Parse, message: bytes, method: str) -> Any:
-    """The message, or AioRpcError if it is none."""
+async def _send_large(stream: Stream, head: bytes, body: bytes) -> None:
+    """A request that does not fit one frame, or not now. Raises StreamEnded."""
+    stream.send(head)
     try:
-        return parse(message)
-    except Exception as error:  # protobuf's DecodeError, which this room does not know
-        raise rpc_error(
-            grpc.StatusCode.INTERNAL, f"what came from {method} is no message: {error}"
-        ) from error
-
-
-def check_status(stream: Stream) -> None:
-    """Raise StreamEnded unless the server ended the stream with OK."""
-    code, details = status_of(stream.trailers)
-    if code is not grpc.StatusCode.OK:
-        raise StreamEnded(code, details)
-
-
-def status_of(trailers: dict[str, str]) -> tuple[grpc.StatusCode, str]:
-    """(code, details) that a server's last headers say."""
-    text = trailers.get("grpc-status")
-    if text is None:
-        http = trailers.get(":status", "")
-        code = _STATUS_OF_HTTP.get(http, grpc.StatusCode.UNKNOWN)
-        return code, f"an answer without a gRPC status (HTTP status {http or 'none'})"
-    code = _STATUS.get(int(text) if text.isdigit() else -1, grpc.StatusCode.UNKNOWN)
-    return code, headers.parse_message(trailers.get("grpc-message", ""))
+        await stream.write(body)
+        stream.end(frames.frame(frames.DATA, frames.END_STREAM, stream.id))
+    except StreamEnded:
+        if not stream.is_remote_done:
+            raise  # else the server has answered without hearing it all: with that it ends

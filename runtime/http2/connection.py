@@ -11,6 +11,8 @@ from runtime.clock import monotonic_ms
 from runtime.http2 import frames
 from runtime.http2.frames import ProtocolError
 from runtime.http2.headers import HEADER_BYTES_MAX, Decoder
+from runtime.http2.keepalive import KeepAlive
+from runtime.http2.status import status_of_reset
 from runtime.http2.stream import STREAM_WINDOW, Stream
 
 FRAME_BYTES_MAX = 1 << 20
@@ -19,12 +21,9 @@ FRAME_BYTES_MAX = 1 << 20
 STREAMS_MAX = 1_000
 """Calls under way on one connection."""
 
-KEEPALIVE_TIME_MS = 1_000
-"""A connection that was silent for so long is pinged,"""
-KEEPALIVE_TIMEOUT_MS = 1_000
-"""and given up if nothing at all comes within this."""
-STALL_MS = 250
-"""A timer that fires so late says that this process stood still, not the peer."""
+UNSENT_BYTES_MAX = 4 << 20
+"""Messages wait while the socket takes no more; a peer that makes us owe it so many bytes of
+answers to its frames, and reads none, is cut off."""
 
 SETTINGS = {
     frames.SETTINGS_ENABLE_PUSH: 0,
@@ -35,39 +34,33 @@ SETTINGS = {
 }
 
 _PING = b"kvorum!?"
-_STATUS_OF_ERROR = {
-    frames.NO_ERROR: grpc.StatusCode.INTERNAL,
-    frames.REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
-    frames.CANCEL: grpc.StatusCode.CANCELLED,
-    frames.ENHANCE_YOUR_CALM: grpc.StatusCode.RESOURCE_EXHAUSTED,
-}
 
 
 class Connection(asyncio.Protocol):
     """What client and server have in common.
 
-    send_window, frame_bytes_max: what the peer takes now. is_congested: the socket takes no more.
-    is_closing: no new stream may be opened.
+    send_window, frame_bytes_max, streams_max: what the peer takes now. is_congested: the socket
+    takes no more. is_closing: no new stream may be opened. reason: why it was closed.
     """
 
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
         self.send_window = frames.WINDOW_DEFAULT
         self.frame_bytes_max = frames.FRAME_BYTES_DEFAULT
+        self.streams_max = frames.WINDOW_MAX
         self.is_congested = False
         self.is_closing = False
         self.peer = "?"
+        self.reason = ""
         self._peer_stream_window = frames.WINDOW_DEFAULT
         self._used_window = 0
         self._buffer = bytearray()
         self._decoder = Decoder()
         self._block: tuple[int, int, bytearray] | None = None
         self._transport: asyncio.Transport | None = None
-        self._drained: asyncio.Future[None] | None = None
-        self._keepalive: asyncio.TimerHandle | None = None
-        self._heard_ms = 0
-        self._due_ms = 0
+        self._needed = 0
         self._has_settings = False
+        self._keepalive = KeepAlive(self._ping, self.abort)
 
     # What the two ends do differently.
 
@@ -82,7 +75,11 @@ class Connection(asyncio.Protocol):
         """What came on a stream is no message that can be taken."""
         raise NotImplementedError
 
-    def on_lost(self, reason: str) -> None:
+    def on_goaway(self, last_stream_id: int, code: int, reason: str) -> None:
+        """The peer takes no new streams, and none above last_stream_id."""
+        self.is_closing = True
+
+    def on_lost(self) -> None:
         """The connection is over; its streams have been told."""
         raise NotImplementedError
 
@@ -90,73 +87,78 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.peer = str(transport.get_extra_info("peername"))
-        self._heard_ms = monotonic_ms()
-        self._arm_keepalive(KEEPALIVE_TIME_MS)
+        peername = transport.get_extra_info("peername") or ("?",)
+        self.peer = ":".join(map(str, peername[:2]))
         # The window of the connection never binds: what bounds memory are those of the streams.
         growth = frames.WINDOW_MAX - frames.WINDOW_DEFAULT
         self.send(frames.settings(SETTINGS) + frames.window_update(0, growth))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_closing = True
-        if self._keepalive is not None:
-            self._keepalive.cancel()
-        reason = f"the connection was lost: {exc}" if exc else "the peer closed the connection"
-        for stream in list(self.streams.values()):
-            stream.fail(grpc.StatusCode.UNAVAILABLE, reason)
-        self._wake_drained()
-        self.on_lost(reason)
+        self._keepalive.stop()
+        if not self.reason:
+            what = f"the connection was lost: {exc}" if exc else "the peer closed the connection"
+            self.reason = what
+        self.fail_streams()
+        self.on_lost()
 
     def pause_writing(self) -> None:
         self.is_congested = True
 
     def resume_writing(self) -> None:
         self.is_congested = False
-        self._wake_drained()
+        for stream in list(self.streams.values()):
+            stream.wake_writer()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_ms = monotonic_ms()
+        self._keepalive.heard_ms = monotonic_ms()
+        buffer = self._buffer
         try:
-            if self._buffer:
-                self._buffer += data
-                used = self._take(bytes(self._buffer))
-                del self._buffer[:used]
-            else:
+            if not buffer:
                 used = self._take(data)
                 if used < len(data):
-                    self._buffer += data[used:]
+                    buffer += data[used:]
+            else:
+                buffer += data
+                if len(buffer) >= self._needed:
+                    used = self._take(bytes(buffer))
+                    del buffer[:used]
         except ProtocolError as error:
+            buffer.clear()
             self.refuse(error)
-
-    # Out.
 
     def send(self, data: bytes) -> None:
         """Hand bytes to the socket; nothing happens if the connection is gone."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-
-    async def drained(self) -> None:
-        """Wait until the socket takes more, or the connection is lost."""
-        if self._drained is None or self._drained.done():
-            self._drained = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._drained)
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(data)
+        if self.is_congested and transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            self.abort(f"the peer reads nothing, over {UNSENT_BYTES_MAX} bytes wait for it")
 
     def refuse(self, error: ProtocolError) -> None:
         """Tell the peer which rule it broke, and close."""
         self.send(frames.goaway(0, error.code, str(error)))
-        self.close()
+        self.close(f"the peer broke HTTP/2: {error}")
 
-    def close(self) -> None:
+    def close(self, reason: str) -> None:
         """Send what is on its way, then close."""
         self.is_closing = True
+        self.reason = self.reason or reason
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self) -> None:
+    def abort(self, reason: str) -> None:
         """Close without sending what is on its way."""
         self.is_closing = True
+        self.reason = self.reason or reason
         if self._transport is not None:
             self._transport.abort()
+
+    def fail_streams(self) -> None:
+        """No stream will hear any more, for the connection's reason."""
+        self.is_closing = True
+        for stream in list(self.streams.values()):
+            stream.fail(grpc.StatusCode.UNAVAILABLE, self.reason)
 
     def open_stream(self, stream_id: int) -> Stream:
         """A stream that begins here or has just begun at the peer."""
@@ -168,11 +170,17 @@ class Connection(asyncio.Protocol):
         """The stream has ended on both sides."""
         self.streams.pop(stream.id, None)
 
-    # In.
+    def put_last(self, stream: Stream) -> None:
+        """The stream had its turn to write: the others wake before it."""
+        if self.streams.pop(stream.id, None) is not None:
+            self.streams[stream.id] = stream
 
     def _take(self, data: bytes) -> int:
         """Take in all whole frames; how many bytes those were."""
         at, end = 0, len(data)
+        if not self._has_settings and end >= frames.HEAD_BYTES:
+            frames.require_settings(data)
+        self._needed = frames.HEAD_BYTES
         while end - at >= frames.HEAD_BYTES:
             length, kind, flags, stream_id = frames.parse_head(data, at)
             if length > FRAME_BYTES_MAX:
@@ -181,6 +189,7 @@ class Connection(asyncio.Protocol):
                 )
             start = at + frames.HEAD_BYTES
             if end - start < length:
+                self._needed = frames.HEAD_BYTES + length
                 break
             at = start + length
             payload = data[start:at]
@@ -201,9 +210,12 @@ class Connection(asyncio.Protocol):
         stream = self.streams.get(stream_id)
         if stream is None or stream.is_remote_done:
             return  # it has been given up here, and the peer does not know yet
-        data = frames.without_padding(payload, flags) if flags & frames.PADDED else payload
-        if data:
-            stream.on_data(data, length)
+        if not stream.headers:
+            raise ProtocolError("DATA before HEADERS")
+        if flags & frames.PADDED:
+            payload = frames.without_padding(payload, frames.PADDED)
+        if length:
+            stream.on_data(payload, length)
         if flags & frames.END_STREAM:
             stream.on_remote_done()
 
@@ -216,6 +228,8 @@ class Connection(asyncio.Protocol):
                 if self._block is None or self._block[0] != stream_id:
                     raise ProtocolError("a CONTINUATION of nothing")
                 _, ends, block = self._block
+                if not payload and not flags & frames.END_HEADERS:
+                    raise ProtocolError("a CONTINUATION of no bytes", frames.ENHANCE_YOUR_CALM)
                 block += payload
                 self._on_block(stream_id, ends, block, flags)
             case frames.WINDOW_UPDATE:
@@ -229,13 +243,12 @@ class Connection(asyncio.Protocol):
                 if not flags & frames.ACK:
                     self._on_settings(frames.parse_settings(payload))
             case frames.RST_STREAM:
+                code = frames.parse_rst_stream(payload)
                 stream = self.streams.get(stream_id)
                 if stream is not None:
-                    code = int.from_bytes(payload[:4], "big")
-                    status = _STATUS_OF_ERROR.get(code, grpc.StatusCode.INTERNAL)
-                    stream.fail(status, f"the peer reset the stream (HTTP/2 error {code})")
+                    stream.fail(*status_of_reset(code))
             case frames.GOAWAY:
-                self._on_goaway(payload)
+                self.on_goaway(*frames.parse_goaway(payload))
             case frames.PUSH_PROMISE:
                 raise ProtocolError("a PUSH_PROMISE, which was not allowed")
             case _:
@@ -260,11 +273,12 @@ class Connection(asyncio.Protocol):
             raise ProtocolError(f"frames of {frame_bytes} bytes are not HTTP/2")
         growth = window - self._peer_stream_window
         self._peer_stream_window = window
-        self.frame_bytes_max = frame_bytes
+        # However large the frames are that the peer takes: between two others get their turn.
+        self.frame_bytes_max = min(frame_bytes, FRAME_BYTES_MAX)
+        self.streams_max = values.get(frames.SETTINGS_MAX_CONCURRENT_STREAMS, self.streams_max)
         self.send(frames.frame(frames.SETTINGS, frames.ACK, 0))
         for stream in list(self.streams.values()):
-            stream.send_window += growth
-            stream.wake_writer()
+            stream.add_window(growth)
         if not self._has_settings:
             self._has_settings = True
             self.on_ready()
@@ -279,38 +293,7 @@ class Connection(asyncio.Protocol):
             return
         stream_there = self.streams.get(stream_id)
         if stream_there is not None:
-            stream_there.send_window += increment
-            stream_there.wake_writer()
+            stream_there.add_window(increment)
 
-    def _on_goaway(self, payload: bytes) -> None:
-        if len(payload) < 8:
-            raise ProtocolError("a GOAWAY of broken length", frames.FRAME_SIZE_ERROR)
-        self.is_closing = True
-        last = int.from_bytes(payload[:4], "big") & frames.WINDOW_MAX
-        for stream in list(self.streams.values()):
-            if stream.id > last:
-                stream.fail(grpc.StatusCode.UNAVAILABLE, "the peer goes away")
-
-    # Keep-alive.
-
-    def _arm_keepalive(self, delay_ms: int) -> None:
-        self._due_ms = monotonic_ms() + delay_ms
-        loop = asyncio.get_running_loop()
-        self._keepalive = loop.call_later(delay_ms / 1000, self._on_keepalive)
-
-    def _on_keepalive(self) -> None:
-        now_ms = monotonic_ms()
-        silent_ms = now_ms - self._heard_ms
-        if silent_ms < KEEPALIVE_TIME_MS:
-            self._arm_keepalive(KEEPALIVE_TIME_MS - silent_ms)
-        elif silent_ms < KEEPALIVE_TIME_MS + KEEPALIVE_TIMEOUT_MS or (
-            now_ms - self._due_ms > STALL_MS
-        ):
-            self.send(frames.frame(frames.PING, 0, 0, _PING))
-            self._arm_keepalive(KEEPALIVE_TIMEOUT_MS)
-        else:
-            self.abort()
-
-    def _wake_drained(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+    def _ping(self) -> None:
+        self.send(frames.frame(frames.PING, 0, 0, _PING))

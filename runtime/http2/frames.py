@@ -32,6 +32,9 @@ SETTINGS_INITIAL_WINDOW_SIZE = 4
 SETTINGS_MAX_FRAME_SIZE = 5
 SETTINGS_MAX_HEADER_LIST_SIZE = 6
 
+SETTINGS_MAX = 100
+"""Values in one frame. RFC 9113 knows six."""
+
 WINDOW_DEFAULT = 65_535
 WINDOW_MAX = (1 << 31) - 1
 FRAME_BYTES_DEFAULT = 16_384
@@ -39,6 +42,9 @@ FRAME_BYTES_LIMIT = (1 << 24) - 1
 
 MESSAGE_HEAD_BYTES = 5
 """Before each gRPC message: whether it is compressed, and its length."""
+
+MESSAGE_BYTES_MAX = 64 << 20
+"""Above any batch the quorum moves (8 MiB a fetch) with room for metadata reads."""
 
 _HEAD = struct.Struct(">HBBBL")
 _SETTING = struct.Struct(">HL")
@@ -85,9 +91,16 @@ def settings(values: Mapping[int, int]) -> bytes:
     return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(*item) for item in values.items()))
 
 
+def require_settings(data: bytes) -> None:
+    """Raise ProtocolError unless data, of a head's length at least, begins with SETTINGS."""
+    _, kind, flags, stream_id = parse_head(data, 0)
+    if kind != SETTINGS or flags & ACK or stream_id:
+        raise ProtocolError(f"it does not begin with SETTINGS, but with {data[:HEAD_BYTES]!r}")
+
+
 def parse_settings(payload: bytes) -> dict[int, int]:
     """The values of a SETTINGS frame. Raises ProtocolError."""
-    if len(payload) % _SETTING.size:
+    if len(payload) % _SETTING.size or len(payload) > _SETTING.size * SETTINGS_MAX:
         raise ProtocolError("a SETTINGS frame of broken length", FRAME_SIZE_ERROR)
     return dict(_SETTING.iter_unpack(payload))
 
@@ -112,10 +125,25 @@ def rst_stream(stream_id: int, code: int) -> bytes:
     return frame(RST_STREAM, 0, stream_id, code.to_bytes(4, "big"))
 
 
+def parse_rst_stream(payload: bytes) -> int:
+    """The error code. Raises ProtocolError."""
+    if len(payload) != 4:
+        raise ProtocolError("a RST_STREAM frame of broken length", FRAME_SIZE_ERROR)
+    return int.from_bytes(payload, "big")
+
+
 def goaway(last_stream_id: int, code: int, reason: str = "") -> bytes:
     """A GOAWAY frame."""
     head = last_stream_id.to_bytes(4, "big") + code.to_bytes(4, "big")
     return frame(GOAWAY, 0, 0, head + reason.encode())
+
+
+def parse_goaway(payload: bytes) -> tuple[int, int, str]:
+    """(last stream id, error code, reason). Raises ProtocolError."""
+    if len(payload) < 8:
+        raise ProtocolError("a GOAWAY of broken length", FRAME_SIZE_ERROR)
+    last = int.from_bytes(payload[:4], "big") & WINDOW_MAX
+    return last, int.from_bytes(payload[4:8], "big"), payload[8:264].decode("latin-1")
 
 
 def without_padding(payload: bytes, flags: int) -> bytes:

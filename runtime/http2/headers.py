@@ -7,7 +7,7 @@ sent before. What comes in plain is read without the decoder; for the rest there
 from __future__ import annotations
 
 from collections.abc import Iterable
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_to_bytes
 
 import hpack
 
@@ -15,7 +15,14 @@ from runtime.http2.frames import COMPRESSION_ERROR, ProtocolError
 
 Pairs = Iterable[tuple[str, str]]
 
+GRPC = "application/grpc"
+"""The `content-type` of both directions."""
+
 HEADER_BYTES_MAX = 16_384
+"""A block of headers, packed and unpacked."""
+MESSAGE_BYTES_MAX = 4_096
+"""Words of a status, encoded: with the rest they fit a frame and what peers allow by default."""
+
 _UNITS_NS = {"H": 3_600_000_000_000, "M": 60_000_000_000, "S": 1_000_000_000, "m": 1_000_000}
 _UNITS_NS |= {"u": 1_000, "n": 1}
 _TIMEOUT_MS_MAX = 99_999_999
@@ -54,11 +61,12 @@ class Decoder:
         if plain is not None:
             return plain
         try:
-            return {_text(name): _text(value) for name, value in self._hpack.decode(block)}
-        except (hpack.HPACKError, UnicodeDecodeError) as error:
+            pairs = self._hpack.decode(block, raw=True)
+        except hpack.HPACKError as error:
             raise ProtocolError(
                 f"an unreadable header block: {error}", COMPRESSION_ERROR
             ) from error
+        return {_text(name): _text(value) for name, value in pairs}
 
 
 def _plain(block: bytes) -> dict[str, str] | None:
@@ -102,10 +110,25 @@ def parse_timeout(text: str) -> float:
 
 
 def encode_message(text: str) -> str:
-    """A `grpc-message` value."""
-    return quote(text, safe=_PRINTABLE)
+    """A `grpc-message` value; what is over MESSAGE_BYTES_MAX is cut off."""
+    quoted = quote(text, safe=_PRINTABLE, errors="replace")
+    if len(quoted) > MESSAGE_BYTES_MAX:
+        # No byte takes more than three, and no character is cut in two.
+        start = text.encode(errors="replace")[: MESSAGE_BYTES_MAX // 3]
+        quoted = quote(start.decode(errors="ignore"), safe=_PRINTABLE)
+    return quoted
 
 
 def parse_message(text: str) -> str:
-    """The text of a `grpc-message`."""
-    return unquote(text, errors="replace")
+    """The text of a `grpc-message`; UTF-8 that is not percent-encoded is taken too."""
+    return unquote_to_bytes(text.encode("latin-1", errors="replace")).decode(errors="replace")
+
+
+def parse_status(text: str) -> int:
+    """The number of a `grpc-status`, -1 if it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else -1
+
+
+def is_grpc(content_type: str) -> bool:
+    """Whether a body is gRPC's, by its `content-type`."""
+    return content_type == GRPC or content_type.startswith((GRPC + "+", GRPC + ";"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import grpc
@@ -13,191 +15,31 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from runtime.errors import WireError
-from runtime.http2 import frames, headers
-from runtime.http2.connection import STREAMS_MAX, Connection
+from runtime.http2 import headers
+from runtime.http2.context import Aborted, Context, end_call
 from runtime.http2.frames import ProtocolError
-from runtime.http2.stream import Stream, StreamEnded
+from runtime.http2.server_connection import ServerConnection
+from runtime.http2.status import StreamEnded
+from runtime.http2.stream import Stream
 
 logger = logging.getLogger("kvorum.rpc")
-
-PREFACE_TIMEOUT_MS = 5_000
-"""A connection that has not said by then that it speaks HTTP/2 is closed."""
 
 BACKLOG = 4_096
 """Connections that may wait to be accepted: all brokers come at once to a new leader."""
 
-_HEAD = headers.encode(((":status", "200"), ("content-type", "application/grpc")))
-_OK = headers.encode((("grpc-status", "0"),))
-
-
-class Aborted(Exception):
-    """A handler ends its call with a status."""
-
-    def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        super().__init__(details)
-        self.code = code
-        self.details = details
-
-
-class Context:
-    """A call as its handler sees it."""
-
-    def __init__(self, stream: Stream, connection: Connection, handler: Any) -> None:
-        self._stream = stream
-        self._connection = connection
-        self._parse: Callable[[bytes], Any] = handler.request_deserializer or bytes
-        self._serialize: Callable[[Any], bytes] = handler.response_serializer or bytes
-        self._has_head = False
-
-    async def read(self) -> Any:
-        """The caller's next message, `grpc.aio.EOF` behind the last. Raises DecodeError."""
-        message = await self._stream.read()
-        return grpc.aio.EOF if message is None else self._parse(message)
-
-    async def write(self, message: Any) -> None:
-        """Send one message; one at a time. Raises UsageError if the call has ended."""
-        try:
-            self.send_head()
-            await self._stream.write(self._serialize(message))
-        except StreamEnded as error:
-            raise grpc.aio.UsageError(f"the call has ended: {error}") from None
-
-    async def abort(self, code: grpc.StatusCode, details: str = "") -> None:
-        """End the call with a status; does not return."""
-        raise Aborted(code, details)
-
-    async def requests(self) -> AsyncIterator[Any]:
-        """The caller's messages."""
-        while (message := await self.read()) is not grpc.aio.EOF:
-            yield message
-
-    def send_head(self) -> None:
-        """Send the headers of the answer if they have not been."""
-        if not self._has_head:
-            self._has_head = True
-            self._connection.send(self._head())
-
-    def finish(self, message: Any) -> bytes | None:
-        """Send the only answer and its status in one; or return it if it takes more frames."""
-        body: bytes = self._serialize(message)
-        stream = self._stream
-        size = len(body) + frames.MESSAGE_HEAD_BYTES
-        if size > stream.room() or stream.failure is not None:
-            return body
-        stream.send_window -= size
-        self._connection.send_window -= size
-        self._has_head = True
-        stream.end(
-            self._head()
-            + frames.message_frame(stream.id, body, ends_stream=False)
-            + self._last(_OK)
-        )
-        return None
-
-    def end(self, code: grpc.StatusCode, details: str = "") -> None:
-        """Send the call's status, which is its end."""
-        stream = self._stream
-        if stream.is_local_done or stream.failure is not None:
-            return
-        if code is grpc.StatusCode.OK:
-            self.send_head()
-            block = _OK
-        else:
-            status = (("grpc-status", str(code.value[0])),)
-            text = (("grpc-message", headers.encode_message(details)),)
-            block = (b"" if self._has_head else _HEAD) + headers.encode(status + text)
-        stream.end(self._last(block))
-        if not stream.is_remote_done:
-            # The caller may go on writing; nobody reads it any more.
-            stream.reset(grpc.StatusCode.CANCELLED, "the call has ended", frames.NO_ERROR)
-
-    def _head(self) -> bytes:
-        return frames.frame(frames.HEADERS, frames.END_HEADERS, self._stream.id, _HEAD)
-
-    def _last(self, block: bytes) -> bytes:
-        flags = frames.END_HEADERS | frames.END_STREAM
-        return frames.frame(frames.HEADERS, flags, self._stream.id, block)
-
-
-class ServerConnection(Connection):
-    """A caller."""
-
-    def __init__(self, server: Server) -> None:
-        super().__init__()
-        self._server = server
-        self._preface: bytearray | None = bytearray()
-        self._last_id = 0
-        self._preface_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._server.connections.add(self)
-        self._preface_timer = asyncio.get_running_loop().call_later(
-            PREFACE_TIMEOUT_MS / 1000, self._on_no_preface
-        )
-
-    def data_received(self, data: bytes) -> None:
-        if self._preface is None:
-            super().data_received(data)
-            return
-        self._preface += data
-        if not frames.PREFACE.startswith(self._preface[: len(frames.PREFACE)]):
-            self._on_no_preface()
-        elif len(self._preface) >= len(frames.PREFACE):
-            rest = bytes(self._preface[len(frames.PREFACE) :])
-            self._preface = None
-            if self._preface_timer is not None:
-                self._preface_timer.cancel()
-            super().data_received(rest)
-
-    def _on_no_preface(self) -> None:
-        if self._preface is not None and not self.is_closing:
-            began = bytes(self._preface[:24])
-            logger.warning("%s does not speak gRPC (began with %r): closed", self.peer, began)
-            self.close()
-
-    def refuse(self, error: ProtocolError) -> None:
-        logger.warning("%s broke HTTP/2: %s: closed", self.peer, error)
-        self.send(frames.goaway(self._last_id, error.code, str(error)))
-        self.close()
-
-    def on_lost(self, reason: str) -> None:
-        if self._preface_timer is not None:
-            self._preface_timer.cancel()
-        self._server.connections.discard(self)
-
-    def on_headers(self, stream_id: int, headers: dict[str, str], *, ends_stream: bool) -> None:
-        stream = self.streams.get(stream_id)
-        if stream is not None:
-            if not ends_stream:
-                raise ProtocolError("headers in the middle of a stream")
-            stream.on_remote_done()
-            return
-        if stream_id <= self._last_id or stream_id % 2 == 0:
-            if stream_id % 2 == 0:
-                raise ProtocolError(f"stream {stream_id} is not a client's to open")
-            return  # of a stream that has ended here
-        self._last_id = stream_id
-        if self.is_closing or len(self.streams) >= STREAMS_MAX:
-            self.send(frames.rst_stream(stream_id, frames.REFUSED_STREAM))
-            return
-        stream = self.open_stream(stream_id)
-        if ends_stream:
-            stream.on_remote_done()
-        self._server.on_call(self, stream, headers)
-
-    def on_bad_message(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
-        self._server.refuse_call(self, stream, code, details)
+CUT_TIMEOUT_MS = 1_000
+"""A server that stops waits so long for handlers that it has cancelled."""
 
 
 class Server:
     """Calls by path, to handlers as generated code registers them.
 
-    connections: those that are open now.
+    connections: those that are open now. is_stopping: no more are taken.
     """
 
     def __init__(self) -> None:
         self.connections: set[ServerConnection] = set()
+        self.is_stopping = False
         self._handlers: dict[str, Any] = {}
         self._server: asyncio.Server | None = None
         self._calls: set[asyncio.Task[None]] = set()
@@ -224,11 +66,11 @@ class Server:
 
     async def stop(self, grace_s: float) -> None:
         """Take no more calls, end the conversations, give other calls grace_s, then cut them."""
+        self.is_stopping = True
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):
-            connection.is_closing = True
-            connection.send(frames.goaway(frames.WINDOW_MAX, frames.NO_ERROR))
+            connection.wind_up()
         for call in self._conversations:
             call.cancel()
         if self._calls:
@@ -236,9 +78,11 @@ class Server:
         for call in self._calls:
             call.cancel()
         if self._calls:
-            await asyncio.wait(self._calls)
+            _, left = await asyncio.wait(self._calls, timeout=CUT_TIMEOUT_MS / 1000)
+            if left:
+                logger.warning("%d calls go on although they were cancelled", len(left))
         for connection in list(self.connections):
-            connection.close()
+            connection.close("the server has stopped")
 
     # What connections tell.
 
@@ -248,81 +92,94 @@ class Server:
         """A call has begun."""
         path = request.get(":path", "")
         handler = self._handlers.get(path)
-        is_grpc = request.get("content-type", "").startswith("application/grpc")
+        is_grpc = headers.is_grpc(request.get("content-type", ""))
         if handler is None or not is_grpc or request.get(":method") != "POST":
             what = f"Method {path} is not served here" if is_grpc else "this is no gRPC call"
-            self.refuse_call(connection, stream, grpc.StatusCode.UNIMPLEMENTED, what)
+            self.refuse_call(stream, grpc.StatusCode.UNIMPLEMENTED, what)
             return
-        context = Context(stream, connection, handler)
-        call = asyncio.get_running_loop().create_task(self._run(path, handler, context, stream))
+        timeout = request.get("grpc-timeout")
+        try:
+            timeout_ms = None if timeout is None else headers.parse_timeout(timeout)
+        except ProtocolError as error:
+            self.refuse_call(stream, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            return
+        loop = asyncio.get_running_loop()
+        call = loop.create_task(self._run(path, handler, Context(stream, handler), stream))
         self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
         if handler.stream_stream is not None:
             self._conversations.add(call)
-            call.add_done_callback(self._conversations.discard)
         stream.on_failed = call.cancel
-        timeout = request.get("grpc-timeout")
-        if timeout is not None:
-            timer = asyncio.get_running_loop().call_later(
-                headers.parse_timeout(timeout) / 1000, _on_deadline, context, stream
+        connection.calls += 1
+        timer: asyncio.TimerHandle | None = None
+        if timeout_ms is not None:
+            code = grpc.StatusCode.DEADLINE_EXCEEDED
+            timer = loop.call_later(
+                timeout_ms / 1000, self.refuse_call, stream, code, "Deadline Exceeded"
             )
-            call.add_done_callback(lambda _: timer.cancel())
+        call.add_done_callback(partial(self._on_done, connection, stream, timer))
 
-    def refuse_call(
-        self, connection: Connection, stream: Stream, code: grpc.StatusCode, details: str
-    ) -> None:
+    def refuse_call(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
         """End a call that no handler will see to its end."""
-        if stream.on_failed is not None:
-            stream.on_failed()
-        status = (("grpc-status", str(code.value[0])),)
-        text = (("grpc-message", headers.encode_message(details)),)
-        block = _HEAD + headers.encode(status + text)
-        flags = frames.END_HEADERS | frames.END_STREAM
-        if not stream.is_local_done:
-            stream.end(frames.frame(frames.HEADERS, flags, stream.id, block))
-            connection.forget(stream)
+        stop_handler = stream.on_failed
+        end_call(stream, code, details)
+        if stop_handler is not None:
+            stop_handler()
+
+    def _on_done(
+        self,
+        connection: ServerConnection,
+        stream: Stream,
+        timer: asyncio.TimerHandle | None,
+        call: asyncio.Task[None],
+    ) -> None:
+        self._calls.discard(call)
+        self._conversations.discard(call)
+        connection.calls -= 1
+        if timer is not None:
+            timer.cancel()
+        if call.cancelled():  # perhaps before its first step
+            end_call(stream, grpc.StatusCode.UNAVAILABLE, "the server is stopping")
 
     async def _run(self, path: str, handler: Any, context: Context, stream: Stream) -> None:
         try:
             await _carry_out(handler, context, stream)
-            context.end(grpc.StatusCode.OK)
-        except Aborted as error:
-            context.end(error.code, error.details)
+            end_call(stream, grpc.StatusCode.OK)
+        except (Aborted, StreamEnded) as error:
+            # Of StreamEnded nobody hears if it says that the caller has gone.
+            end_call(stream, error.code, error.details)
         except (DecodeError, WireError) as error:
-            context.end(grpc.StatusCode.INVALID_ARGUMENT, f"{path[1:]}: {error}")
+            end_call(stream, grpc.StatusCode.INVALID_ARGUMENT, f"{path[1:]}: {error}")
         except asyncio.CancelledError:
             # The caller hung up, its time is over, or the server stops.
-            context.end(grpc.StatusCode.UNAVAILABLE, "the server is stopping")
-        except StreamEnded:
-            return  # there is nobody to tell
-        except Exception:
-            logger.exception("%s failed", path)
-            context.end(grpc.StatusCode.UNKNOWN, f"{path} failed")
+            end_call(stream, grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+        except Exception as error:
+            has_ended = stream.failure is not None or stream.is_local_done
+            if not (has_ended and isinstance(error, grpc.aio.UsageError)):
+                logger.exception("%s failed", path)
+            end_call(stream, grpc.StatusCode.UNKNOWN, f"{path} failed")
 
 
 async def _carry_out(handler: Any, context: Context, stream: Stream) -> None:
     if handler.stream_stream is not None:
         call: Callable[..., Any] = handler.stream_stream
         if inspect.isasyncgenfunction(call):
-            async for reply in call(context.requests(), context):
-                await context.write(reply)
+            await _send_all(call(context.requests(), context), context)
         else:
             await call(context.requests(), context)
+        if stream.is_cut and stream.is_remote_done:
+            raise Aborted(grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message")
         return
     request = await context.read()
     if request is grpc.aio.EOF:
-        raise Aborted(grpc.StatusCode.INTERNAL, "a call without a request")
+        raise Aborted(grpc.StatusCode.INTERNAL, "a call without a whole request")
     if handler.unary_stream is not None:
-        async for reply in handler.unary_stream(request, context):
+        await _send_all(handler.unary_stream(request, context), context)
+    else:
+        await context.answer(await handler.unary_unary(request, context))
+
+
+async def _send_all(replies: Any, context: Context) -> None:
+    # Closed by hand: a handler's `finally` is to run when its call ends, not when memory is freed.
+    async with aclosing(replies):
+        async for reply in replies:
             await context.write(reply)
-        return
-    body = context.finish(await handler.unary_unary(request, context))
-    if body is not None:
-        context.send_head()
-        await stream.write(body)
-
-
-def _on_deadline(context: Context, stream: Stream) -> None:
-    context.end(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
-    if stream.on_failed is not None:
-        stream.on_failed()

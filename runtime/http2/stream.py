@@ -9,26 +9,16 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from runtime.errors import invariant
 from runtime.http2 import frames
-from runtime.http2.frames import MESSAGE_HEAD_BYTES, ProtocolError
+from runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES, ProtocolError
+from runtime.http2.status import StreamEnded
 
 if TYPE_CHECKING:
     from runtime.http2.connection import Connection
 
-MESSAGE_BYTES_MAX = 64 << 20
-"""Above any batch the quorum moves (8 MiB a fetch) with room for metadata reads."""
-
 STREAM_WINDOW = 4 << 20
 """Bytes that a peer may send on a stream before somebody reads them."""
-
-
-class StreamEnded(Exception):
-    """Nothing more comes or goes. code, details: gRPC's, as the peer or the connection said."""
-
-    def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        super().__init__(f"{code.name} {details}")
-        self.code = code
-        self.details = details
 
 
 class Stream:
@@ -36,12 +26,14 @@ class Stream:
 
     headers: of the peer, empty until they came. trailers: of a server, at its stream's end.
     failure: why the stream ended before its time; on_failed is called then. is_remote_done,
-    is_local_done: nothing more comes, nothing more may be sent.
+    is_local_done: nothing more comes, nothing more may be sent. is_head_sent: of a server, its
+    headers have gone. is_torn: a write was given up half-way, no message can follow.
     """
 
     __slots__ = (
         "_connection",
         "_held_bytes",
+        "_is_writing",
         "_messages",
         "_partial",
         "_reader",
@@ -50,8 +42,10 @@ class Stream:
         "failure",
         "headers",
         "id",
+        "is_head_sent",
         "is_local_done",
         "is_remote_done",
+        "is_torn",
         "on_failed",
         "send_window",
         "trailers",
@@ -66,6 +60,9 @@ class Stream:
         self.on_failed: Callable[[], object] | None = None
         self.is_remote_done = False
         self.is_local_done = False
+        self.is_head_sent = False
+        self.is_torn = False
+        self._is_writing = False
         self._connection = connection
         self._messages: deque[bytes] = deque()
         self._held_bytes = 0
@@ -74,22 +71,31 @@ class Stream:
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
 
-    # In.
-
     async def read(self) -> bytes | None:
-        """The next message, None behind the last one. One reader at a time. Raises StreamEnded."""
+        """The next message, None behind the last one. Raises StreamEnded.
+
+        One reader at a time; a second is a bug, and told so."""
         while not self._messages:
             if self.failure is not None:
-                raise self.failure
+                raise self._ended()
             if self.is_remote_done:
                 return None
+            invariant(self._reader is None, "two readers at once on one stream")
             self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
+            try:
+                await self._reader
+            finally:
+                self._reader = None
         message = self._messages.popleft()
-        self._held_bytes -= len(message)
+        self._held_bytes -= len(message) + MESSAGE_HEAD_BYTES
         if self._used_window > STREAM_WINDOW // 2:
             self._give_credit()
         return message
+
+    @property
+    def is_cut(self) -> bool:
+        """What came last is the beginning of a message."""
+        return bool(self._partial)
 
     def on_data(self, data: bytes, window_bytes: int) -> None:
         """A DATA frame came, window_bytes long with its padding. Raises ProtocolError."""
@@ -136,13 +142,14 @@ class Stream:
 
     def _add(self, message: bytes) -> None:
         self._messages.append(message)
-        self._held_bytes += len(message)
+        # With its head: or a peer could fill the memory with messages of no bytes.
+        self._held_bytes += len(message) + MESSAGE_HEAD_BYTES
         self._wake_reader()
 
     def _give_credit(self) -> None:
         # What waits to be read keeps its share of the window: that is what slows a sender down.
         credit = self._used_window - self._held_bytes
-        if credit > STREAM_WINDOW // 2 and not self.is_remote_done:
+        if credit > STREAM_WINDOW // 2 and not self.is_remote_done and self.failure is None:
             self._used_window -= credit
             self._connection.send(frames.window_update(self.id, credit))
 
@@ -157,46 +164,84 @@ class Stream:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    # Out.
-
     async def write(self, message: bytes) -> None:
-        """Send a message; waits while the peer, or the socket, takes no more.
+        """Send a message; waits while the peer, or the socket, takes no more. Raises StreamEnded.
 
-        One at a time: the next only when the last has returned. Raises StreamEnded."""
-        connection = self._connection
-        if self.failure is not None or self.is_local_done:
-            raise self.failure or StreamEnded(grpc.StatusCode.INTERNAL, "the stream is finished")
+        One writer at a time: the pieces of two messages would mix, so a second is a bug, and told
+        so. Who is cancelled half-way through a message leaves a stream that takes no other."""
+        if self._is_writing:
+            invariant(False, "two writers at once on one stream")
+        if self.failure is not None or self.is_local_done or self.is_torn:
+            raise self._ended()
         length = len(message) + MESSAGE_HEAD_BYTES
         if length <= self.room():
+            connection = self._connection
             self.send_window -= length
             connection.send_window -= length
             connection.send(frames.message_frame(self.id, message, ends_stream=False))
         else:
             await self._write_in_pieces(message)
-        if connection.is_congested:
-            await connection.drained()
+
+    def try_finish(self, head: bytes, message: bytes, last: bytes = b"") -> bool:
+        """Send in one: head, the only message, and `last`, the frame that ends this side.
+
+        Without one the message's frame ends it. False if that does not fit now; nothing was sent.
+        """
+        length = len(message) + MESSAGE_HEAD_BYTES
+        if length > self.room() or self.failure is not None or self.is_local_done:
+            return False
+        self.send_window -= length
+        self._connection.send_window -= length
+        self.end(head + frames.message_frame(self.id, message, ends_stream=not last) + last)
+        return True
 
     def room(self) -> int:
-        """Bytes that one frame may carry now."""
+        """Bytes that one frame may carry now; 0 or less: none."""
         connection = self._connection
+        if connection.is_congested:
+            return 0
         return min(self.send_window, connection.send_window, connection.frame_bytes_max)
 
     async def _write_in_pieces(self, message: bytes) -> None:
-        view = memoryview(frames.message_head(len(message)) + message)
+        size = len(message)
+        if size > MESSAGE_BYTES_MAX:
+            text = f"a message of {size} bytes is over {MESSAGE_BYTES_MAX}"
+            raise StreamEnded(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        view = memoryview(frames.message_head(size) + message)
         connection = self._connection
-        while view:
-            while (room := self.room()) <= 0 or connection.is_congested:
-                if room > 0:
-                    await connection.drained()
-                else:
-                    self._writer = asyncio.get_running_loop().create_future()
-                    await self._writer
-                if self.failure is not None:
-                    raise self.failure
-            piece, view = view[:room], view[room:]
-            self.send_window -= len(piece)
-            connection.send_window -= len(piece)
-            connection.send(frames.frame(frames.DATA, 0, self.id, bytes(piece)))
+        self._is_writing = True
+        has_waited = False
+        try:
+            while view:
+                room = self.room()
+                if room <= 0:
+                    await self._room_or_end()
+                    has_waited = True
+                    continue
+                piece, view = view[:room], view[room:]
+                self.send_window -= len(piece)
+                connection.send_window -= len(piece)
+                connection.send(frames.frame(frames.DATA, 0, self.id, bytes(piece)))
+                if has_waited:
+                    # All that wait are woken in turn, and the first may take all there is.
+                    connection.put_last(self)
+                    has_waited = False
+        finally:
+            self._is_writing = False
+            self.is_torn = 0 < len(view) < size + MESSAGE_HEAD_BYTES
+
+    async def _room_or_end(self) -> None:
+        self._writer = asyncio.get_running_loop().create_future()
+        try:
+            await self._writer
+        finally:
+            self._writer = None
+        if self.failure is not None or self.is_local_done:
+            raise self._ended()
+
+    def send(self, head: bytes) -> None:
+        """Send a frame that no window counts."""
+        self._connection.send(head)
 
     def end(self, last: bytes) -> None:
         """Send the frame that ends this side: trailers, or the last of a request."""
@@ -204,13 +249,22 @@ class Stream:
         self.note_local_done()
 
     def note_local_done(self) -> None:
-        """Nothing more is sent."""
+        """Nothing more is sent; a write under way hears that."""
         self.is_local_done = True
+        self.wake_writer()
         if self.is_remote_done:
             self._connection.forget(self)
 
+    def add_window(self, increment: int) -> None:
+        """The peer takes so many bytes more."""
+        self.send_window += increment
+        if self.send_window > frames.WINDOW_MAX:
+            code = frames.FLOW_CONTROL_ERROR
+            self.reset(grpc.StatusCode.INTERNAL, "the stream's window overflows", code)
+        self.wake_writer()
+
     def wake_writer(self) -> None:
-        """There is room again, or never will be."""
+        """There may be room again, or never will be."""
         if self._writer is not None and not self._writer.done():
             self._writer.set_result(None)
 
@@ -231,6 +285,13 @@ class Stream:
         if self.failure is None and not (self.is_local_done and self.is_remote_done):
             self._connection.send(frames.rst_stream(self.id, error))
             self.fail(code, details)
+
+    def _ended(self) -> StreamEnded:
+        # A new one each time: a raised exception keeps the frames that it went through.
+        if self.failure is not None:
+            return StreamEnded(self.failure.code, self.failure.details)
+        why = "an earlier message was given up half-way" if self.is_torn else "it is finished"
+        return StreamEnded(grpc.StatusCode.INTERNAL, f"nothing can be sent on the stream: {why}")
 
     def _abort(self, code: grpc.StatusCode, details: str) -> None:
         self._partial.clear()

@@ -1,0 +1,140 @@
+"""A conversation as its caller sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+from runtime.errors import required
+from runtime.http2 import frames
+from runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
+from runtime.http2.stream import Stream
+
+if TYPE_CHECKING:
+    from runtime.http2.client import Channel
+
+
+class StreamCall:
+    """Write and read until one side has had enough; one task may write while another reads.
+
+    It begins with the first of these, on whatever connection the channel then has. Who leaves it
+    before its end must cancel it.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        method: str,
+        serialize: Callable[[Any], bytes],
+        parse: Callable[[bytes], Any],
+        timeout_s: float | None,
+    ) -> None:
+        self._channel = channel
+        self._method = method
+        self._serialize = serialize
+        self._parse = parse
+        self._timeout_s = timeout_s
+        self._stream: Stream | None = None
+        self._opener: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._end: tuple[grpc.StatusCode, str] | None = None
+
+    async def write(self, message: Any) -> None:
+        """Send one message. Raises AioRpcError."""
+        stream = self._stream or await self._opened()
+        try:
+            await stream.write(self._serialize(message))
+        except StreamEnded as error:
+            raise self._error(stream, error) from None
+
+    async def read(self) -> Any:
+        """The next message, `grpc.aio.EOF` behind the last. Raises AioRpcError."""
+        stream = self._stream or await self._opened()
+        try:
+            message = await stream.read()
+            if message is None:
+                self._stop_deadline()
+                check_status(stream)
+                return grpc.aio.EOF
+        except StreamEnded as error:
+            raise rpc_error(error.code, error.details) from None
+        return parsed(self._parse, message, self._method)
+
+    async def done_writing(self) -> None:
+        """Nothing more will be written; not while a write is under way."""
+        stream = self._stream or await self._opened()
+        if stream.is_torn:
+            stream.reset(grpc.StatusCode.CANCELLED, "a message was given up half-way")
+        elif not stream.is_local_done and stream.failure is None:
+            stream.end(frames.frame(frames.DATA, frames.END_STREAM, stream.id))
+
+    @property
+    def is_answered(self) -> bool:
+        """The server has ended the call."""
+        return self._stream is not None and self._stream.is_remote_done
+
+    def cancel(self) -> None:
+        """End the call at once; whoever waits in it hears CANCELLED."""
+        self._finish(grpc.StatusCode.CANCELLED, "cancelled by the caller")
+
+    def _finish(self, code: grpc.StatusCode, details: str) -> None:
+        self._stop_deadline()
+        if self._end is None:
+            self._end = code, details
+        if self._stream is not None:
+            self._stream.reset(code, details)
+        elif self._opener is not None:
+            self._opener.cancel()
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    async def _opened(self) -> Stream:
+        # A reader and a writer may both come first: one task opens the stream for them, which also
+        # lets the call end while it waits for a connection.
+        if self._opener is None and self._end is None:
+            loop = asyncio.get_running_loop()
+            self._opener = loop.create_task(self._open(), name=f"open-{self._method}")
+            self._opener.add_done_callback(_note_error)
+            if self._timeout_s is not None:
+                code = grpc.StatusCode.DEADLINE_EXCEEDED
+                delay_s = max(self._timeout_s, 0)
+                self._deadline = loop.call_later(delay_s, self._finish, code, "Deadline Exceeded")
+        if self._opener is not None:
+            await asyncio.wait((self._opener,))
+            if not self._opener.cancelled():
+                self._opener.result()
+                return required(self._stream, "a stream that was opened")
+        raise rpc_error(*required(self._end, "why a call ended before it began"))
+
+    async def _open(self) -> None:
+        timeout_ms = None if self._timeout_s is None else self._timeout_s * 1000
+        try:
+            stream, head = await self._channel.begin(self._method, timeout_ms)
+        except BaseException:
+            self._stop_deadline()
+            raise
+        if self._deadline is not None:
+            stream.on_failed = self._deadline.cancel
+        stream.send(head)
+        self._stream = stream
+
+    def _error(self, stream: Stream, error: StreamEnded) -> grpc.aio.AioRpcError:
+        """Of a write: the status that the server gave, if that is why nothing can be sent."""
+        if stream.is_remote_done and stream.failure is None:
+            try:
+                check_status(stream)
+            except StreamEnded as status:
+                return rpc_error(status.code, status.details)
+        return rpc_error(error.code, error.details)
+
+
+def _note_error(opener: asyncio.Task[None]) -> None:
+    # Those who wait have it; if all have left, nobody need hear of it.
+    if not opener.cancelled():
+        opener.exception()

@@ -1,0 +1,101 @@
+"""A call as its handler sees it, and how a call ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from runtime.http2 import frames, headers
+from runtime.http2.status import StreamEnded
+from runtime.http2.stream import Stream
+
+_HEAD = headers.encode(((":status", "200"), ("content-type", headers.GRPC)))
+_OK = headers.encode((("grpc-status", "0"),))
+
+
+class Aborted(Exception):
+    """A handler ends its call with a status."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(details)
+        self.code = code
+        self.details = details
+
+
+class Context:
+    """A call as its handler sees it."""
+
+    def __init__(self, stream: Stream, handler: Any) -> None:
+        self._stream = stream
+        self._parse: Callable[[bytes], Any] = handler.request_deserializer or bytes
+        self._serialize: Callable[[Any], bytes] = handler.response_serializer or bytes
+
+    async def read(self) -> Any:
+        """The caller's next message, `grpc.aio.EOF` behind the last. Raises DecodeError."""
+        message = await self._stream.read()
+        return grpc.aio.EOF if message is None else self._parse(message)
+
+    async def write(self, message: Any) -> None:
+        """Send one message; one at a time. Raises UsageError if the call has ended."""
+        try:
+            await self.send(self._serialize(message))
+        except StreamEnded as error:
+            raise grpc.aio.UsageError(f"the call has ended: {error}") from None
+
+    async def abort(self, code: grpc.StatusCode, details: str = "") -> None:
+        """End the call with a status; does not return."""
+        raise Aborted(code, details)
+
+    async def requests(self) -> AsyncIterator[Any]:
+        """The caller's messages."""
+        while (message := await self.read()) is not grpc.aio.EOF:
+            yield message
+
+    async def answer(self, message: Any) -> None:
+        """Send the only answer, with the status in one if it fits. Raises StreamEnded."""
+        body: bytes = self._serialize(message)
+        stream = self._stream
+        if not stream.is_remote_done or not stream.try_finish(
+            _head(stream), body, _last(stream, _OK)
+        ):
+            await self.send(body)
+
+    async def send(self, body: bytes) -> None:
+        """Send one message, behind the headers of the answer. Raises StreamEnded."""
+        stream = self._stream
+        if not stream.is_head_sent and stream.failure is None and not stream.is_local_done:
+            stream.is_head_sent = True
+            stream.send(_head(stream))
+        await stream.write(body)
+
+
+def end_call(stream: Stream, code: grpc.StatusCode, details: str = "") -> None:
+    """Send a call's status, which is its end; nothing if it has ended."""
+    if stream.is_local_done or stream.failure is not None:
+        return
+    if code is grpc.StatusCode.OK and stream.is_torn:
+        code, details = grpc.StatusCode.INTERNAL, "an answer was given up half-way"
+    if code is grpc.StatusCode.OK:
+        head = b"" if stream.is_head_sent else _head(stream)
+        stream.end(head + _last(stream, _OK))
+    else:
+        status = (("grpc-status", str(code.value[0])),)
+        text = (("grpc-message", headers.encode_message(details)),)
+        first = b"" if stream.is_head_sent else _HEAD
+        stream.end(_last(stream, first + headers.encode(status + text)))
+    if not stream.is_remote_done:
+        # The caller may go on writing; nobody reads it any more.
+        stream.on_failed = None
+        stream.reset(grpc.StatusCode.CANCELLED, "the call has ended", frames.NO_ERROR)
+
+
+def _head(stream: Stream) -> bytes:
+    return frames.frame(frames.HEADERS, frames.END_HEADERS, stream.id, _HEAD)
+
+
+def _last(stream: Stream, block: bytes) -> bytes:
+    flags = frames.END_HEADERS | frames.END_STREAM
+    return frames.frame(frames.HEADERS, flags, stream.id, block)

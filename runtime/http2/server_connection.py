@@ -1,0 +1,104 @@
+"""The serving end of a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import grpc
+
+from runtime.http2 import frames
+from runtime.http2.connection import STREAMS_MAX, Connection
+from runtime.http2.frames import ProtocolError
+from runtime.http2.stream import Stream
+
+if TYPE_CHECKING:
+    from runtime.http2.server import Server
+
+logger = logging.getLogger("kvorum.rpc")
+
+PREFACE_TIMEOUT_MS = 5_000
+"""A connection that has not said by then that it speaks HTTP/2 is closed."""
+
+
+class ServerConnection(Connection):
+    """A caller. calls: handlers of it that have not ended, those of streams it gave up too."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self.calls = 0
+        self._server = server
+        self._preface: bytearray | None = bytearray()
+        self._last_id = 0
+        self._preface_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._server.is_stopping:
+            self.abort("the server is stopping")
+            return
+        self._server.connections.add(self)
+        self._preface_timer = asyncio.get_running_loop().call_later(
+            PREFACE_TIMEOUT_MS / 1000, self._on_no_preface
+        )
+
+    def data_received(self, data: bytes) -> None:
+        if self._preface is None:
+            super().data_received(data)
+            return
+        self._preface += data
+        if not frames.PREFACE.startswith(self._preface[: len(frames.PREFACE)]):
+            self._on_no_preface()
+        elif len(self._preface) >= len(frames.PREFACE):
+            rest = bytes(self._preface[len(frames.PREFACE) :])
+            self._preface = None
+            if self._preface_timer is not None:
+                self._preface_timer.cancel()
+            self._keepalive.start()
+            super().data_received(rest)
+
+    def _on_no_preface(self) -> None:
+        if self._preface is not None and not self.is_closing:
+            began = bytes(self._preface[:24])
+            logger.warning("%s does not speak gRPC (began with %r): closed", self.peer, began)
+            self.close("it does not speak gRPC")
+
+    def wind_up(self) -> None:
+        """Take no more calls."""
+        self.is_closing = True
+        self.send(frames.goaway(frames.WINDOW_MAX, frames.NO_ERROR))
+
+    def refuse(self, error: ProtocolError) -> None:
+        logger.warning("%s broke HTTP/2: %s: closed", self.peer, error)
+        self.send(frames.goaway(self._last_id, error.code, str(error)))
+        self.close(f"the peer broke HTTP/2: {error}")
+
+    def on_lost(self) -> None:
+        if self._preface_timer is not None:
+            self._preface_timer.cancel()
+        self._server.connections.discard(self)
+
+    def on_headers(self, stream_id: int, headers: dict[str, str], *, ends_stream: bool) -> None:
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            if not ends_stream:
+                raise ProtocolError("headers in the middle of a stream")
+            stream.on_remote_done()
+            return
+        if stream_id <= self._last_id or stream_id % 2 == 0:
+            if stream_id % 2 == 0:
+                raise ProtocolError(f"stream {stream_id} is not a client's to open")
+            return  # of a stream that has ended here
+        self._last_id = stream_id
+        if self.is_closing or self.calls >= STREAMS_MAX:
+            self.send(frames.rst_stream(stream_id, frames.REFUSED_STREAM))
+            return
+        stream = self.open_stream(stream_id)
+        stream.headers = headers
+        if ends_stream:
+            stream.on_remote_done()
+        self._server.on_call(self, stream, headers)
+
+    def on_bad_message(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
+        self._server.refuse_call(stream, code, details)

@@ -1,0 +1,89 @@
+"""How a call ended, and what its caller makes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+from runtime.http2 import frames, headers
+
+if TYPE_CHECKING:
+    from runtime.http2.stream import Stream
+
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+_STATUS_OF_HTTP = {
+    "400": grpc.StatusCode.INTERNAL,
+    "401": grpc.StatusCode.UNAUTHENTICATED,
+    "403": grpc.StatusCode.PERMISSION_DENIED,
+    "404": grpc.StatusCode.UNIMPLEMENTED,
+    **dict.fromkeys(("429", "502", "503", "504"), grpc.StatusCode.UNAVAILABLE),
+}
+
+_STATUS_OF_ERROR = {
+    frames.NO_ERROR: grpc.StatusCode.INTERNAL,
+    frames.REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
+    frames.CANCEL: grpc.StatusCode.CANCELLED,
+    frames.ENHANCE_YOUR_CALM: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+class StreamEnded(Exception):
+    """Nothing more comes or goes. code, details: gRPC's, as the peer or the connection said."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(f"{code.name} {details}")
+        self.code = code
+        self.details = details
+
+
+def rpc_error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    """The error that a failed call raises."""
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+
+
+def parsed(parse: Callable[[bytes], Any], message: bytes, method: str) -> Any:
+    """The message, or AioRpcError if it is none."""
+    try:
+        return parse(message)
+    except Exception as error:  # protobuf's DecodeError, which this room does not know
+        raise rpc_error(
+            grpc.StatusCode.INTERNAL, f"what came from {method} is no message: {error}"
+        ) from error
+
+
+def check_status(stream: Stream) -> None:
+    """Raise StreamEnded unless the server ended the stream with OK, behind a whole message."""
+    code, details = status_of(stream)
+    if code is grpc.StatusCode.OK and stream.is_cut:
+        code, details = grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message"
+    if code is not grpc.StatusCode.OK:
+        raise StreamEnded(code, details)
+
+
+def status_of(stream: Stream) -> tuple[grpc.StatusCode, str]:
+    """(code, details) that a server's last headers say."""
+    text = stream.trailers.get("grpc-status")
+    if text is None:
+        return not_grpc(stream.headers)
+    code = _STATUS.get(headers.parse_status(text), grpc.StatusCode.UNKNOWN)
+    details = headers.parse_message(stream.trailers.get("grpc-message", ""))
+    if code is grpc.StatusCode.UNKNOWN and not details:
+        details = f"grpc-status {text!r} without words"
+    return code, details
+
+
+def not_grpc(answer: dict[str, str]) -> tuple[grpc.StatusCode, str]:
+    """(code, details) of an answer that says no gRPC status. answer: its first headers."""
+    http = answer.get(":status", "none")
+    kind = answer.get("content-type", "none")
+    code = _STATUS_OF_HTTP.get(http, grpc.StatusCode.UNKNOWN)
+    return code, f"an answer without a gRPC status (HTTP status {http}, content-type {kind})"
+
+
+def status_of_reset(error: int) -> tuple[grpc.StatusCode, str]:
+    """(code, details) of a stream that the peer reset with an error code of HTTP/2."""
+    code = _STATUS_OF_ERROR.get(error, grpc.StatusCode.INTERNAL)
+    return code, f"the peer reset the stream (HTTP/2 error {error})"

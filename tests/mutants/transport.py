@@ -1,0 +1,158 @@
+"""Rules of gRPC over HTTP/2, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+import functools
+
+from tests.mutants.model import Mutant
+
+CLIENT = "runtime/http2/client.py"
+CLIENT_CONNECTION = "runtime/http2/client_connection.py"
+CONNECTION = "runtime/http2/connection.py"
+CONTEXT = "runtime/http2/context.py"
+KEEPALIVE = "runtime/http2/keepalive.py"
+SERVER = "runtime/http2/server.py"
+STREAM = "runtime/http2/stream.py"
+
+_FILES = ("bad_clients", "bad_servers", "callers", "streams", "calls", "fuzz")
+_TESTS = tuple(f"tests/test_runtime/test_http2_{name}.py" for name in _FILES)
+_mutant = functools.partial(Mutant, tests=_TESTS, has_simulator=False)
+
+MUTANTS = (
+    _mutant(
+        "writer-sleeps-through-the-end",
+        "a writer that waits for room hears that its stream is finished",
+        STREAM,
+        "        self.is_local_done = True\n        self.wake_writer()\n",
+        "        self.is_local_done = True\n",
+    ),
+    _mutant(
+        "empty-messages-cost-nothing",
+        "a message that waits to be read keeps its head's share of the window too",
+        STREAM,
+        "        self._held_bytes += len(message) + MESSAGE_HEAD_BYTES\n",
+        "        self._held_bytes += len(message)\n",
+    ),
+    _mutant(
+        "writes-past-a-full-socket",
+        "messages wait while the socket takes no more",
+        STREAM,
+        "        if connection.is_congested:\n            return 0\n",
+        "",
+    ),
+    _mutant(
+        "first-stream-first-for-ever",
+        "streams that wait for the socket take turns",
+        CONNECTION,
+        "        if self.streams.pop(stream.id, None) is not None:\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "half-a-message-then-another",
+        "no message follows one that was given up half-way",
+        STREAM,
+        "            self.is_torn = 0 < len(view) < size + MESSAGE_HEAD_BYTES\n",
+        "            self.is_torn = False\n",
+    ),
+    _mutant(
+        "stream-window-overflows",
+        "a stream's window stays below 2^31",
+        STREAM,
+        "        if self.send_window > frames.WINDOW_MAX:\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "asks-more-than-the-server-takes",
+        "calls wait while the server has as many as it takes",
+        CLIENT,
+        "        if len(connection.streams) >= connection.streams_max or connection.is_closing:\n",
+        "        if connection.is_closing:\n",
+    ),
+    _mutant(
+        "turn-lost-with-its-caller",
+        "a waiting call that gives up hands on its turn",
+        CLIENT_CONNECTION,
+        "                    self._admit()  # the place is another's\n",
+        "                    pass\n",
+    ),
+    _mutant(
+        "call-on-a-connection-that-has-gone",
+        "no call begins on a connection that was lost while it was made",
+        CLIENT,
+        "            if connection.is_closing:\n                raise ConnectionError",
+        "            if False:\n                raise ConnectionError",
+    ),
+    _mutant(
+        "old-connections-stay",
+        "a connection that winds up is closed with its last call",
+        CLIENT_CONNECTION,
+        "        if self.is_closing:\n            self._close_if_over()\n",
+        "",
+    ),
+    _mutant(
+        "server-takes-a-goodbye-for-a-refusal",
+        "a caller's GOAWAY names no call of its own",
+        CONNECTION,
+        '        """The peer takes no new streams, and none above last_stream_id."""\n'
+        "        self.is_closing = True\n",
+        "        self.is_closing = True\n        self.fail_streams()\n",
+    ),
+    _mutant(
+        "resets-pile-up",
+        "handlers of streams that were given up count until they have ended",
+        "runtime/http2/server_connection.py",
+        "self.calls >= STREAMS_MAX",
+        "len(self.streams) >= STREAMS_MAX",
+    ),
+    _mutant(
+        "answered-and-never-forgotten",
+        "a call that was answered is over, whatever its caller still has to send",
+        CONTEXT,
+        "    if not stream.is_remote_done:\n        # The caller may",
+        "    if False:\n        # The caller may",
+    ),
+    _mutant(
+        "two-ends-of-one-call",
+        "nothing is sent behind the status of a call",
+        STREAM,
+        "        if length > self.room() or self.failure is not None or self.is_local_done:\n",
+        "        if length > self.room() or self.failure is not None:\n",
+    ),
+    _mutant(
+        "asks-and-reads-nothing",
+        "what is owed to a peer that reads nothing is bounded",
+        CONNECTION,
+        "        if self.is_congested and transport.get_write_buffer_size() > UNSENT_BYTES_MAX:\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "our-stall-is-the-peers-silence",
+        "a timer that fires late says nothing of the peer",
+        KEEPALIVE,
+        "            now_ms - self._due_ms > STALL_MS\n",
+        "            False\n",
+    ),
+    _mutant(
+        "one-bad-timeout-ends-all",
+        "a call with a broken timeout is refused, its connection goes on",
+        SERVER,
+        "        except ProtocolError as error:\n"
+        "            self.refuse_call(stream, grpc.StatusCode.INVALID_ARGUMENT, str(error))\n"
+        "            return\n",
+        "        except ProtocolError as error:\n            raise error\n",
+    ),
+    _mutant(
+        "handler-outlives-its-call",
+        "a caller that hangs up ends its handler",
+        SERVER,
+        "        stream.on_failed = call.cancel\n",
+        "",
+    ),
+    _mutant(
+        "cut-message-is-an-end",
+        "a stream that ends inside a message did not end well",
+        "runtime/http2/status.py",
+        "    if code is grpc.StatusCode.OK and stream.is_cut:\n",
+        "    if False:\n",
+    ),
+)
