@@ -109,7 +109,8 @@ def elect_leaders(
 
 
 def begin_sweep(image: ClusterImage) -> Sweep:
-    return Sweep(tuple(image.topics))
+    """The beginning of a walk, in an order that is the same in every process."""
+    return Sweep(tuple(sorted(image.topics)))
 
 
 def sweep(
