@@ -22,7 +22,7 @@ from storage.batch import (
     read_header,
 )
 from storage.compression import Codec
-from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
 _CONTROL_NAMES = {0: "ABORT", 1: "COMMIT"}
 

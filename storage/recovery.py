@@ -14,18 +14,25 @@ from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.batch_walk import BatchWalk, OffsetGap, TornTail, remove_segments
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
-from storage.producer_rebuild import prune_snapshots, rebuild_producers, remove_snapshots_above
-from storage.producer_state import ProducerStateTable
-from storage.segment import (
+from storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     NAME_DIGITS,
     TIME_INDEX_SUFFIX,
-    Segment,
     file_name,
     offsets_of,
 )
+from storage.producer_rebuild import (
+    prune_snapshots,
+    rebuild_aborted,
+    rebuild_producers,
+    remove_snapshots_above,
+)
+from storage.producer_state import ProducerStateTable
+from storage.segment import Segment
+from storage.swapping import finish_swaps
 
 logger = logging.getLogger("kvorum.storage")
 
@@ -80,6 +87,7 @@ def load(
     if not is_clean:
         first = max(0, bisect_right(bases, recovery_point) - 1)
     epochs = _load_epochs(disk, directory, segments, first)
+    _load_aborted(disk, directory, segments, first)
     torn_tail: TornTail | None = None
     last_gap: OffsetGap | None = None
     if is_clean:
@@ -129,19 +137,31 @@ def empty(start_offset: int) -> Loaded:
 def _clean_names(disk: Disk, directory: str) -> list[str]:
     """Names in the folder after leftovers of a crash were removed."""
     kept: list[str] = []
+    if finish_swaps(disk, directory, disk.list_dir(directory)):
+        logger.info("%s: finished or undid a compaction that a crash had cut short", directory)
     for name in disk.list_dir(directory):
         path = f"{directory}/{name}"
-        if name.endswith((DELETED_SUFFIX, ".tmp", ".cleaned")):
+        if name.endswith((DELETED_SUFFIX, ".tmp")):
             disk.remove(path)
-        elif name.endswith(".swap"):
-            raise CorruptData(path, 0, "an unfinished compaction; finishing it is not supported")
         else:
             kept.append(name)
     logs = {name[:NAME_DIGITS] for name in kept if name.endswith(LOG_SUFFIX)}
     for name in kept:
-        if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and name[:NAME_DIGITS] not in logs:
+        if name.endswith(INDEX_SUFFIXES) and name[:NAME_DIGITS] not in logs:
             disk.remove(f"{directory}/{name}")
     return kept
+
+
+def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: int) -> None:
+    """The transaction indexes of the segments before `first`, made anew where they are unfit."""
+    for at, segment in enumerate(segments[:first]):
+        try:
+            if segment.has_saved_indexes:
+                _ = segment.aborted
+                continue
+        except CorruptData as error:
+            logger.warning("%s; it is made anew from the batches", error)
+        rebuild_aborted(disk, directory, segments, at)
 
 
 def _load_epochs(
