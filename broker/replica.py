@@ -17,7 +17,12 @@ from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
 from runtime.ids import uuid_text
-from storage.batch import BatchError, stamp_log_append_time, validate_client_batch
+from storage.batch import (
+    BatchError,
+    refuse_keyless,
+    stamp_log_append_time,
+    validate_client_batch,
+)
 from storage.checkpoints import PARTITION_METADATA
 from storage.log import Log
 from wire.produce_codec import ProducedPartition
@@ -61,6 +66,7 @@ class Replica:
         "lower_recovery_point",
         "pending_acks",
         "turn",
+        "uncleanable",
         "watchers",
     )
 
@@ -85,6 +91,8 @@ class Replica:
         self.identity_unsynced = False
         self.is_closed = False
         self.is_offline = False
+        #: Why the log cleaner leaves this log alone; "" while it does not.
+        self.uncleanable = ""
         self.watchers: dict[Watched, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
 
@@ -150,6 +158,8 @@ class Replica:
                 timestamp_after_max_ms=self.config.timestamp_after_max_ms,
             )
             self._check_served(header.attributes, terms.version)
+            if log.config.compaction is not None:
+                refuse_keyless(batch, header, f"{core.topic}-{partition_id}")
             duplicate = log.producers.check(header) if header.producer_id >= 0 else None
             if duplicate is not None:
                 required = duplicate.last_offset + 1
@@ -165,7 +175,12 @@ class Replica:
                 self.write_identity()
         except BatchError as refused:
             return (
-                ProducedPartition(partition_id, refused.code.value, error_message=refused.reason),
+                ProducedPartition(
+                    partition_id,
+                    refused.code.value,
+                    error_message=refused.reason,
+                    record_errors=refused.record_errors,
+                ),
                 0,
             )
         except (OSError, CorruptData) as failure:

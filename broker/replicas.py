@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 
+from broker.cleaner import LogCleaner
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
 from broker.dynamic_config import with_dynamic
@@ -81,6 +82,7 @@ class ReplicaManager:
         """Replicas whose logs could not be opened, and their directory names."""
         self._topic_waiters: list[asyncio.Event] = []
         self._maintenance = Maintenance(self)
+        self.cleaner = LogCleaner(self)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -95,11 +97,13 @@ class ReplicaManager:
         """Begin fetching and maintenance; needs a running loop."""
         self.fetchers.start()
         self._maintenance.start()
+        self.cleaner.start()
 
     async def stop(self) -> None:
         """Fetchers down, waiting requests answered, logs closed cleanly, checkpoints written."""
         await self.fetchers.stop()
         await self.isr.stop()
+        await self.cleaner.stop()
         await self._maintenance.stop()
         for replica in self._replicas.values():
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)

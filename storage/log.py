@@ -128,7 +128,9 @@ class Log(LogBase):
                 segment.write(data)
             else:
                 segment.write(memoryview(data)[first : first + run_bytes])
-            self._has_unsynced_bytes = True
+            if not self._has_unsynced_bytes:
+                self._has_unsynced_bytes = True
+                self._unsynced_since_ms = now_ms
             for at, size, base_offset, last_offset, epoch, header in placed[start:stop]:
                 timestamp_ms = header.max_timestamp_ms
                 if timestamp_ms > max_timestamp_ms:

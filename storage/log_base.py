@@ -27,6 +27,7 @@ class LogBase:
         "_has_unsynced_bytes",
         "_segments",
         "_start_offset",
+        "_unsynced_since_ms",
         "config",
         "directory",
         "epochs",
@@ -54,6 +55,7 @@ class LogBase:
         # Recovery fsynced what it kept, and a clean close had fsynced all.
         self._durable_end_offset = loaded.end_offset
         self._has_unsynced_bytes = False
+        self._unsynced_since_ms = 0
 
     # --- state -------------------------------------------------------------------------------
 
@@ -88,13 +90,19 @@ class LogBase:
     def segment_base_offsets(self) -> list[int]:
         return list(self._segments.bases)
 
-    @property
-    def needs_flush(self) -> bool:
-        """A rolled segment waits for its fsync, or `flush_messages` have gathered."""
+    def needs_flush(self, now_ms: int) -> bool:
+        """A rolled segment waits for its fsync, or `flush_messages` or `flush_ms` have gathered."""
         if self._segments.has_unflushed_roll:
             return True
-        limit = self.config.flush_messages
-        return limit is not None and self._end_offset - self._durable_end_offset >= limit
+        config = self.config
+        limit = config.flush_messages
+        if limit is not None and self._end_offset - self._durable_end_offset >= limit:
+            return True
+        return (
+            config.flush_ms is not None
+            and self._has_unsynced_bytes
+            and now_ms - self._unsynced_since_ms >= config.flush_ms
+        )
 
     def summary(self) -> str:
         return (

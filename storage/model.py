@@ -41,6 +41,7 @@ class LogConfig:
     retention_bytes: int = -1
     max_message_bytes: int = 1_048_588
     flush_messages: int | None = None
+    flush_ms: int | None = None
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = DAY_MS
     compaction: CompactionConfig | None = None

@@ -450,6 +450,8 @@ def test_a_power_cut_at_any_call_of_a_clean_loses_and_revives_nothing() -> None:
             assert as_dictionary(records(again)) == model
             names = disk.list_dir(DIRECTORY)
             assert not any(n.endswith((".swap", ".cleaned", ".deleted")) for n in names)
+            again = opened(disk)
+            assert again.torn_tail is None
             clean(again, now_ms=2 * DAY_MS, checkpoint=70)
             assert as_dictionary(records(again)) == model
             calls += 1

@@ -223,20 +223,31 @@ def test_producer_state_is_rebuilt_by_truncation() -> None:
     assert len(log.producers) == 0
 
 
+def test_needs_flush_when_the_oldest_unsynced_record_is_flush_ms_old() -> None:
+    log = opened(flush_ms=100)
+    assert not log.needs_flush(1000)
+    log.append_as_leader(batch(), leader_epoch=1, now_ms=1000)
+    log.append_as_leader(batch(), leader_epoch=1, now_ms=1080)
+    assert not log.needs_flush(1099)
+    assert log.needs_flush(1100)
+    log.flush()
+    assert not log.needs_flush(5000)
+
+
 def test_needs_flush_after_a_roll_or_flush_messages() -> None:
     log = opened(segment_bytes=300)
     append(log)
-    assert not log.needs_flush
+    assert not log.needs_flush(0)
     append(log)
     append(log)
-    assert log.needs_flush
+    assert log.needs_flush(0)
     log.flush()
-    assert not log.needs_flush
+    assert not log.needs_flush(0)
     counting = opened(flush_messages=2)
     append(counting)
-    assert not counting.needs_flush
+    assert not counting.needs_flush(0)
     append(counting)
-    assert counting.needs_flush
+    assert counting.needs_flush(0)
 
 
 # --- retention -----------------------------------------------------------------------------------
