@@ -1,8 +1,9 @@
 """Answering Fetch: what each watched partition has to tell, parking when it is too little.
 
-Consumers read below the high watermark, followers to the end of the log. A follower's fetch is
-also news about its position; that is taken in only after its history has been found to match
-ours, or an offset of a diverged log would count as replicated data.
+Consumers read below the high watermark, or below the last stable offset if they want committed
+records only, and are told the aborted transactions among these; followers read to the log's end.
+A follower's fetch is also news about its position; that is taken in only after its history has
+been found to match ours, or an offset of a diverged log would count as replicated data.
 """
 
 from __future__ import annotations
@@ -197,8 +198,15 @@ def _answer(
     if objection is not None:
         return objection
     core, log, asked = replica.core, replica.log, watched.asked
-    end_offset = core.end_offset if watched.state.replica_id >= 0 else core.high_watermark
-    records = None
+    high_watermark, start_offset = core.high_watermark, log.start_offset
+    stable_offset = log.last_stable_offset(high_watermark)
+    end_offset = high_watermark
+    is_committed_only = False
+    if watched.state.replica_id >= 0:
+        end_offset = core.end_offset
+    elif watched.state.is_read_committed:
+        end_offset, is_committed_only = stable_offset, True
+    records, aborted = None, None
     if asked.fetch_offset < end_offset and (bytes_left > 0 or is_first):
         try:
             records = log.read(
@@ -207,6 +215,8 @@ def _answer(
                 end_offset=end_offset,
                 at_least_one_batch=is_first,
             )
+            if is_committed_only and records.length:
+                aborted = log.aborted_in(records, end_offset=end_offset)
         except OffsetOutOfRange:
             return _out_of_range(replica, watched)
         except (OSError, CorruptData):
@@ -214,7 +224,6 @@ def _answer(
             return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
         if not records.length:
             records = None
-    high_watermark, start_offset = core.high_watermark, log.start_offset
     if (
         records is None
         and high_watermark == watched.sent_high_watermark
@@ -226,11 +235,12 @@ def _answer(
         asked.partition_id,
         0,
         high_watermark,
-        high_watermark,
+        stable_offset,
         start_offset,
         None,
         None,
         records,
+        (aborted or ()) if is_committed_only else None,
     )
 
 
@@ -263,7 +273,7 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
                 asked.partition_id,
                 0,
                 core.high_watermark,
-                core.high_watermark,
+                log.last_stable_offset(core.high_watermark),
                 log.start_offset,
                 (epoch, end_offset),
             )
@@ -286,7 +296,7 @@ def _nothing_new(watched: Watched) -> FetchedPartition:
         watched.asked.partition_id,
         0,
         watched.sent_high_watermark,
-        watched.sent_high_watermark,
+        watched.sent_last_stable_offset,
         watched.sent_log_start_offset,
     )
 
@@ -301,6 +311,7 @@ def _note_sent(state: FetchState, answers: Answers) -> None:
             state.dirty[watched] = None
         if not answer.error:
             watched.sent_high_watermark = answer.high_watermark
+            watched.sent_last_stable_offset = answer.last_stable_offset
             watched.sent_log_start_offset = answer.log_start_offset
 
 
@@ -308,6 +319,11 @@ def _has_unread(watched: Watched) -> bool:
     replica = watched.replica
     if replica is None:
         return True
-    core = replica.core
-    end_offset = core.end_offset if watched.state.replica_id >= 0 else core.high_watermark
+    core, state = replica.core, watched.state
+    if state.replica_id >= 0:
+        end_offset = core.end_offset
+    elif state.is_read_committed:
+        end_offset = replica.log.last_stable_offset(core.high_watermark)
+    else:
+        end_offset = core.high_watermark
     return watched.asked.fetch_offset < end_offset
