@@ -152,7 +152,7 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
         answers.append((watched, answer))
         if answer.records is not None:
             size += answer.records.length
-        elif answer.error or answer.diverging is not None:
+        elif answer.error or answer.diverging is not None or _has_new_start(watched, answer):
             is_urgent = True
     return answers, size, is_urgent
 
@@ -182,6 +182,8 @@ def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
     )
     if has_risen:
         replica.on_high_watermark()
+    if replica.pending_deletions:
+        replica.on_low_watermark()
     if state.replica_id not in core.isr_state.maximal:
         manager.isr.propose_expand(replica)
 
@@ -280,6 +282,15 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
     if not log.start_offset <= asked.fetch_offset <= core.end_offset:
         return _out_of_range(replica, watched)
     return None
+
+
+def _has_new_start(watched: Watched, answer: FetchedPartition) -> bool:
+    """A follower hears at once of a moved log start: DeleteRecords waits for it to follow."""
+    return (
+        watched.state.is_replica
+        and watched.sent_log_start_offset >= 0
+        and answer.log_start_offset != watched.sent_log_start_offset
+    )
 
 
 def _out_of_range(replica: Replica, watched: Watched) -> FetchedPartition:

@@ -79,8 +79,8 @@ class Maintenance:
             if replica.log.durable_end_offset < replica.log.end_offset:
                 await self._flush(replica)
         manager = self._manager
-        starts = manager.store.collect_log_offsets(manager.all())
-        await in_thread(lambda: manager.store.write_log_offsets(starts))
+        manager.store.collect_log_offsets(manager.all())
+        await in_thread(manager.store.write_log_offsets)
 
     async def _flush(self, replica: Replica) -> None:
         if replica.is_closed or replica.is_offline:
@@ -108,9 +108,7 @@ class Maintenance:
     async def _apply_retention(self) -> None:
         for replica in self._manager.all():
             if not replica.is_offline:
-                replica.log.apply_retention(
-                    now_ms=wall_ms(), high_watermark=replica.core.high_watermark
-                )
+                replica.apply_retention(wall_ms())
                 await asyncio.sleep(0)
 
     async def _remove_deleted(self) -> None:

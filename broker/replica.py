@@ -29,6 +29,7 @@ from wire.produce_codec import ProducedPartition
 
 if TYPE_CHECKING:
     from broker.fetch_sessions import Watched
+    from broker.low_watermarks import PendingDeletion
 
 ZSTD_CODE = 4
 
@@ -65,6 +66,7 @@ class Replica:
         "log",
         "lower_recovery_point",
         "pending_acks",
+        "pending_deletions",
         "turn",
         "uncleanable",
         "watchers",
@@ -95,6 +97,7 @@ class Replica:
         self.uncleanable = ""
         self.watchers: dict[Watched, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
+        self.pending_deletions: list[PendingDeletion] = []
 
     # --- roles -------------------------------------------------------------------------------
 
@@ -266,6 +269,35 @@ class Replica:
         acks, self.pending_acks = self.pending_acks, deque()
         for ack in acks:
             ack.pending.complete(ack.topic_index, ack.partition_index, error)
+        self.on_low_watermark()
+
+    def low_watermark(self) -> int:
+        """The least log start among the live replicas, -1 while one has not told its own."""
+        return self.core.low_watermark(self.log.start_offset)
+
+    def on_low_watermark(self) -> None:
+        """It may have risen, or be nobody's business here any more: who waits looks again."""
+        for pending in list(self.pending_deletions):
+            pending.look(self)
+
+    def move_start(self, offset: int) -> None:
+        """The leader's log starts at `offset` from now on; followers hear of it at once.
+
+        Raises OffsetOutOfRange above the log's end.
+        """
+        if self.log.advance_start_offset(offset):
+            self.core.on_start_moved(offset)
+            self.notify_state_change()
+
+    def apply_retention(self, wall_ms: int) -> None:
+        """Drop the segments that are too many or too old; a moved start is told to who fetches."""
+        log = self.log
+        before = log.start_offset
+        log.apply_retention(now_ms=wall_ms, high_watermark=self.core.high_watermark)
+        if log.start_offset > before:
+            self.core.on_start_moved(log.start_offset)
+            self.notify_state_change()
+            self.on_low_watermark()
 
     def notify_state_change(self) -> None:
         """Role, epoch or existence changed: every fetch that watches must look again."""
@@ -285,13 +317,18 @@ class Replica:
             self.write_identity()
         self.core.on_follower_append(self.log.end_offset, leader_high_watermark)
 
-    def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> None:
-        """The leader told its watermark and start without new data (or after it)."""
+    def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> bool:
+        """The leader told its watermark and start without new data (or after it).
+
+        True when our start moved, which the leader should hear of.
+        """
         core = self.core
         core.on_follower_append(self.log.end_offset, high_watermark)
         if self.log.start_offset < log_start_offset <= self.log.end_offset:
             self.log.advance_start_offset(log_start_offset)
             core.on_start_moved(log_start_offset)
+            return True
+        return False
 
     def truncate_for(self, epoch: int, end_offset: int) -> int:
         """The leader's history leaves ours at (epoch, end_offset): cut there (KIP-101, KIP-279).

@@ -196,9 +196,11 @@ class ReplicaSession:
                 leader_high_watermark=part.high_watermark,
                 wall_ms=wall_ms(),
             )
-        replica.on_leader_offsets(
+        has_moved = replica.on_leader_offsets(
             high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
         )
+        if has_moved:
+            self._changed[key] = followed
 
     # --- pauses ------------------------------------------------------------------------------
 

@@ -151,8 +151,8 @@ class ReplicaStore:
         """Replace the checkpoint; durable on return."""
         write_offsets(self._disk, self._path(HIGH_WATERMARK), offsets)
 
-    def collect_log_offsets(self, replicas: Iterable[Replica]) -> Offsets:
-        """Take note of the recovery points; returns the log starts, for write_log_offsets.
+    def collect_log_offsets(self, replicas: Iterable[Replica]) -> None:
+        """Take note of the recovery points and log starts, for write_log_offsets.
 
         A recovery point rests on its log's completed flush.
         """
@@ -165,17 +165,17 @@ class ReplicaStore:
             if replica.log.start_offset > 0:
                 starts[key] = replica.log.start_offset
         self._recovery_points = points
-        return starts
+        self._log_starts = starts
 
-    def write_log_offsets(self, log_starts: Offsets) -> None:
+    def write_log_offsets(self) -> None:
         """Replace the recovery-point and log-start checkpoints; durable on return.
 
-        Writes the points as they are now, not as collected: a truncation may have lowered one
-        while this waited for its thread.
+        Writes them as they are now: while this waited for its thread a truncation may have lowered
+        a point, and DeleteRecords moved a start.
         """
         with self._checkpoint_lock:
             write_offsets(self._disk, self._path(RECOVERY_POINT), dict(self._recovery_points))
-            write_offsets(self._disk, self._path(LOG_START_OFFSET), log_starts)
+            write_offsets(self._disk, self._path(LOG_START_OFFSET), dict(self._log_starts))
 
     def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
         """Before a truncation to `offset`: a recovery point above the log's end would make a
@@ -220,7 +220,8 @@ class ReplicaStore:
             names = "".join(f"{name}\n" for name in sorted(unclean))
             self._disk.write_atomic(self._path(UNCLEAN_LOGS), names.encode())
         self.write_high_watermarks(self.high_watermarks(replicas))
-        self.write_log_offsets(self.collect_log_offsets(replicas))
+        self.collect_log_offsets(replicas)
+        self.write_log_offsets()
         self.remove(self.take_removals())
 
     def _read_unclean(self) -> frozenset[str]:

@@ -315,6 +315,7 @@ class ReplicaManager:
         self.isr.reconsider(replica)
         if replica.core.raise_high_watermark(monotonic_ms()):
             replica.on_high_watermark()
+        replica.on_low_watermark()
 
     def _drop_strays(self) -> None:
         """Remove directories of topics that are gone, once the image is surely newer than them.

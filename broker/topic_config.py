@@ -27,6 +27,7 @@ DELETE = "delete"
 class TopicConfig:
     """What the configs of one topic come to. compaction: holds if `log` has it."""
 
+    cleanup_policies: tuple[str, ...]
     log: LogConfig
     compaction: CompactionConfig
     min_insync_replicas: int
@@ -76,6 +77,7 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             compaction=compaction if is_compacted else None,
         ),
+        cleanup_policies=tuple(policies),
         compaction=compaction,
         min_insync_replicas=number("min.insync.replicas"),
         is_log_append_time=timestamp_type == "LogAppendTime",

@@ -76,7 +76,11 @@ class LogBase:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """What read-committed consumers may read up to, exclusive."""
-        return self.producers.last_stable_offset(high_watermark)
+        stable_offset = self.producers.last_stable_offset(high_watermark)
+        if stable_offset < self._start_offset:
+            # DeleteRecords may go past the beginning of an open transaction.
+            return min(self._start_offset, high_watermark)
+        return stable_offset
 
     @property
     def size_bytes(self) -> int:
