@@ -8,16 +8,15 @@ closes. The job reads only sealed segments, which nobody changes: a truncation c
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData, invariant, required
-from storage.batch import HEADER_BYTES, BatchError, BatchHeader, read_header
+from storage.batch import BatchError, BatchHeader, read_header
 from storage.batch_cleaning import BatchCleaner, keys_of
-from storage.batch_walk import check_batch
+from storage.batch_stream import StoredBatch, stored_batches
 from storage.cleaned_transactions import CleanedTransactions
 from storage.cleaning import CleaningPlan, group_segments
 from storage.markers import read_marker
@@ -27,10 +26,6 @@ from storage.producer_state import ProducerEnd
 from storage.segment import Segment
 from storage.swapping import CLEANED_SUFFIX, discard_cleaned, swap_in, write_cleaned
 from storage.transaction_index import AbortedTransaction
-
-_LENGTH = struct.Struct(">i")
-_LENGTH_POSITION = 8
-_LENGTH_OVERHEAD = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +247,7 @@ class CleaningJob:
     def _cleaned(
         self,
         segment: Segment,
-        piece: list[tuple[int, BatchHeader, bytes]],
+        piece: list[StoredBatch],
         cleaner: BatchCleaner,
     ) -> list[bytes | bytearray]:
         kept = []
@@ -276,34 +271,13 @@ class CleaningJob:
             )
             self.stats.bytes_written += header.size_bytes
 
-    def _pieces(self, segment: Segment) -> Iterator[list[tuple[int, BatchHeader, bytes]]]:
-        """All batches with their positions, in runs of about one buffer; each is checked."""
-        file, size = segment.file, segment.size_bytes
-        position, expected = 0, segment.base_offset
-        while position < size:
-            chunk = file.pread(max(self._config.io_buffer_bytes, 1), position)
-            whole = _first_batch_bytes(chunk)
-            if whole > len(chunk):
-                chunk = file.pread(min(max(whole, HEADER_BYTES), size - position), position)
-            piece = []
-            at = 0
-            while at < len(chunk):
-                if at and at + _first_batch_bytes(chunk[at : at + _LENGTH_OVERHEAD]) > len(chunk):
-                    break
-                header, reason = check_batch(chunk, at, segment.base_offset, expected)
-                if header is None:
-                    raise CorruptData(file.path, position + at, reason)
-                piece.append((position + at, header, chunk[at : at + header.size_bytes]))
-                expected = header.end_offset
-                at += header.size_bytes
-            position += at
-            self.stats.bytes_read += at
+    def _pieces(self, segment: Segment) -> Iterator[list[StoredBatch]]:
+        """All batches, in runs of about one buffer."""
+        for piece in stored_batches(
+            segment.file,
+            size=segment.size_bytes,
+            base_offset=segment.base_offset,
+            buffer_bytes=self._config.io_buffer_bytes,
+        ):
+            self.stats.bytes_read += sum(batch.header.size_bytes for batch in piece)
             yield piece
-
-
-def _first_batch_bytes(chunk: bytes) -> int:
-    """What the batch at the start of `chunk` claims to be long; more than there is if unknown."""
-    if len(chunk) < _LENGTH_OVERHEAD:
-        return len(chunk) + 1
-    (length,) = _LENGTH.unpack_from(chunk, _LENGTH_POSITION)
-    return max(0, int(length)) + _LENGTH_OVERHEAD

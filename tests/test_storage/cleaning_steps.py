@@ -1,10 +1,11 @@
-"""Driving a clean to its end in one thread, and reading a log as a dictionary, for tests."""
+"""Writing transactions, driving a clean in one thread, reading a log as a dictionary, for tests."""
 
 from __future__ import annotations
 
-from storage.batch import Record, iter_headers, iter_records
+from storage.batch import Record, build_batch, iter_headers, iter_records
 from storage.cleaner import CleanerConfig, CleaningJob
 from storage.log import Log
+from storage.markers import build_marker
 
 
 def clean(
@@ -64,3 +65,42 @@ def as_dictionary(found: list[Record]) -> dict[bytes, bytes]:
         else:
             table[record.key] = record.value
     return table
+
+
+class Writer:
+    """Transactional producers of one log; sequences are kept."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.sequences: dict[int, int] = {}
+
+    @property
+    def epoch(self) -> int:
+        return max(self.log.epochs.latest_epoch, 0)
+
+    def put(self, producer_id: int, *keys: bytes, value: bytes = b"v") -> int:
+        sequence = self.sequences.get(producer_id, 0)
+        self.sequences[producer_id] = sequence + len(keys)
+        batch = build_batch(
+            [(key, value) for key in keys],
+            timestamp_ms=1000,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        return self.log.append_as_leader(batch, leader_epoch=self.epoch, now_ms=1000).base_offset
+
+    def plain(self, key: bytes) -> int:
+        batch = build_batch([(key, b"plain")], timestamp_ms=1000)
+        return self.log.append_as_leader(batch, leader_epoch=self.epoch, now_ms=1000).base_offset
+
+    def end(self, producer_id: int, *, is_commit: bool) -> int:
+        marker = build_marker(
+            is_commit=is_commit,
+            producer_id=producer_id,
+            producer_epoch=0,
+            coordinator_epoch=3,
+            timestamp_ms=1000,
+        )
+        return self.log.append_as_leader(marker, leader_epoch=self.epoch, now_ms=1000).base_offset

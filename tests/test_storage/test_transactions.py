@@ -21,7 +21,7 @@ from storage.transaction_index import (
     pack_aborted,
     parse_aborted,
 )
-from tests.test_storage.cleaning_steps import batches, clean
+from tests.test_storage.cleaning_steps import Writer, batches, clean
 
 DIRECTORY = "data/t-0"
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100, retention_ms=-1)
@@ -40,41 +40,6 @@ def new_disk(seed: int = 1) -> MemoryDisk:
 
 def opened(disk: MemoryDisk, config: LogConfig = CONFIG, **options) -> Log:
     return Log.open(disk, DIRECTORY, config, now_ms=0, **options)
-
-
-class Writer:
-    """Transactional producers of one log; sequences are kept."""
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        self.sequences: dict[int, int] = {}
-
-    def put(self, producer_id: int, *keys: bytes, value: bytes = b"v") -> int:
-        sequence = self.sequences.get(producer_id, 0)
-        self.sequences[producer_id] = sequence + len(keys)
-        batch = build_batch(
-            [(key, value) for key in keys],
-            timestamp_ms=1000,
-            producer_id=producer_id,
-            producer_epoch=0,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
-        return self.log.append_as_leader(batch, leader_epoch=0, now_ms=1000).base_offset
-
-    def plain(self, key: bytes) -> int:
-        batch = build_batch([(key, b"plain")], timestamp_ms=1000)
-        return self.log.append_as_leader(batch, leader_epoch=0, now_ms=1000).base_offset
-
-    def end(self, producer_id: int, *, is_commit: bool) -> int:
-        marker = build_marker(
-            is_commit=is_commit,
-            producer_id=producer_id,
-            producer_epoch=0,
-            coordinator_epoch=3,
-            timestamp_ms=1000,
-        )
-        return self.log.append_as_leader(marker, leader_epoch=0, now_ms=1000).base_offset
 
 
 def aborted_between(log: Log, offset: int, end_offset: int) -> list[tuple[int, int]]:
