@@ -125,6 +125,11 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
     @property
+    def record_timestamp_max_ms(self) -> int:
+        """Largest timestamp of a record, -1 in a batch that compaction has emptied."""
+        return self.max_timestamp_ms if self.record_count else -1
+
+    @property
     def compression_code(self) -> int:
         return self.attributes & CODEC_MASK
 

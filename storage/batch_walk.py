@@ -177,7 +177,10 @@ class BatchWalk:
                 )
             self._check_place(header, segment, position)
             segment.note(
-                header.base_offset, header.last_offset, header.max_timestamp_ms, header.size_bytes
+                header.base_offset,
+                header.last_offset,
+                header.record_timestamp_max_ms,
+                header.size_bytes,
             )
             epochs.assign(header.leader_epoch, header.base_offset)
             self._note_producer(segment, header, chunk, at)

@@ -267,7 +267,10 @@ class CleaningJob:
         for batch in batches:
             header = read_header(batch, 0)
             new.note(
-                header.base_offset, header.last_offset, header.max_timestamp_ms, header.size_bytes
+                header.base_offset,
+                header.last_offset,
+                header.record_timestamp_max_ms,
+                header.size_bytes,
             )
             self.stats.bytes_written += header.size_bytes
 

@@ -121,9 +121,6 @@ def dump_time_index(
 ) -> Iterator[str]:
     """Lines for a .timeindex file, compared with its .log."""
     data = disk.read_bytes(path)
-    if len(data) < TIME_ENTRY_BYTES:
-        yield f"{path} is empty."
-        return
     if options.sanity_only:
         yield _sanity(path, len(data), TIME_ENTRY_BYTES)
         return

@@ -132,7 +132,8 @@ class Log(LogBase):
                 self._has_unsynced_bytes = True
                 self._unsynced_since_ms = now_ms
             for at, size, base_offset, last_offset, epoch, header in placed[start:stop]:
-                timestamp_ms = header.max_timestamp_ms
+                # As header.record_timestamp_max_ms, without the call.
+                timestamp_ms = header.max_timestamp_ms if header.record_count else -1
                 if timestamp_ms > max_timestamp_ms:
                     max_timestamp_ms = timestamp_ms
                 segment.note(base_offset, last_offset, timestamp_ms, size)

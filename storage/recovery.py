@@ -86,7 +86,8 @@ def load(
     first = len(segments)
     if not is_clean:
         first = max(0, bisect_right(bases, recovery_point) - 1)
-    epochs = _load_epochs(disk, directory, segments, first)
+    checkpoint = _read_checkpoint(disk, directory)
+    epochs = _load_epochs(checkpoint, segments, first)
     _load_aborted(disk, directory, segments, first)
     torn_tail: TornTail | None = None
     last_gap: OffsetGap | None = None
@@ -99,6 +100,8 @@ def load(
         torn_tail = walk.run(first)
         producers, last_gap = walk.producers, walk.last_gap
         end_offset = segments[-1].end_offset
+        if checkpoint is not None:
+            epochs.lower_starts(checkpoint.entries)
     if end_offset < log_start_offset:
         remove_segments(disk, segments)
         remove_snapshots_above(disk, directory, -1)
@@ -164,29 +167,32 @@ def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: in
         rebuild_aborted(disk, directory, segments, at)
 
 
-def _load_epochs(
-    disk: Disk, directory: str, segments: list[Segment], first: int
-) -> LeaderEpochCache:
-    """The epochs of the segments before `first`; the walk from there on assigns the others.
+def _read_checkpoint(disk: Disk, directory: str) -> LeaderEpochCache | None:
+    """None if it is missing or damaged: it is derived data."""
+    path = f"{directory}/{CHECKPOINT_NAME}"
+    if disk.exists(path):
+        try:
+            return read_epochs(disk, path)
+        except CorruptData as error:
+            logger.warning("%s; it is made anew from the batches", error)
+    return None
 
-    From the checkpoint, or from the batches if that is missing or damaged: it is derived data.
-    """
+
+def _load_epochs(
+    checkpoint: LeaderEpochCache | None, segments: list[Segment], first: int
+) -> LeaderEpochCache:
+    """The epochs of the segments before `first`; the walk from there on assigns the others."""
     # If all is walked, what the checkpoint says of offsets before belongs to a log that is gone.
     # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the
     # power fails before the checkpoint follows, 3. its entry (12, 71) would become (12, 119),
     # though the record before 119 is of epoch 14.
     if first == 0:
         return LeaderEpochCache()
-    path = f"{directory}/{CHECKPOINT_NAME}"
-    if disk.exists(path):
-        try:
-            epochs = read_epochs(disk, path)
-        except CorruptData as error:
-            logger.warning("%s; it is made anew from the batches", error)
-        else:
-            if first < len(segments):
-                epochs.truncate_from_end(segments[first].base_offset)
-            return epochs
+    if checkpoint is not None:
+        epochs = LeaderEpochCache(checkpoint.entries)
+        if first < len(segments):
+            epochs.truncate_from_end(segments[first].base_offset)
+        return epochs
     epochs = LeaderEpochCache()
     for segment in segments[:first]:
         for _, header in segment.headers(0):

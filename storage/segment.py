@@ -214,8 +214,8 @@ class Segment:
         since = 0
         largest = (-1, self.base_offset)
         for position, header in self.headers(0):
-            if header.max_timestamp_ms > largest[0]:
-                largest = (header.max_timestamp_ms, header.last_offset)
+            if header.record_timestamp_max_ms > largest[0]:
+                largest = (header.record_timestamp_max_ms, header.last_offset)
             if since > self.index_interval_bytes:
                 offset_index.append(header.last_offset, position)
                 time_index.maybe_append(*largest)
@@ -236,7 +236,7 @@ class Segment:
         """Largest timestamp of the first batch, -1 if there is none."""
         if self.first_timestamp_ms < 0 and self.size_bytes:
             _, header = next(self.headers(0))
-            self.first_timestamp_ms = header.max_timestamp_ms
+            self.first_timestamp_ms = header.record_timestamp_max_ms
         return self.first_timestamp_ms
 
     @property
@@ -320,7 +320,7 @@ class Segment:
         self._restart_at(offset_index.last_position())
         if self._size and self.first_timestamp_ms < 0:
             for _, header in self.headers(0):
-                self.first_timestamp_ms = header.max_timestamp_ms
+                self.first_timestamp_ms = header.record_timestamp_max_ms
                 break
 
     def reset_for_scan(self) -> None:
@@ -370,7 +370,7 @@ class Segment:
             self.note(
                 header.base_offset,
                 header.last_offset,
-                header.max_timestamp_ms,
+                header.record_timestamp_max_ms,
                 header.size_bytes,
             )
         self._size = size

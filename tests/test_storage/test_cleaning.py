@@ -145,6 +145,20 @@ def test_the_last_batch_of_a_producer_stays_empty_and_its_sequence_is_known_afte
     assert again.producers.entries[7].batches[-1].last_sequence == 1
 
 
+def test_the_timestamp_of_an_emptied_batch_is_nobodys() -> None:
+    disk = new_disk()
+    log = opened(disk)
+    put(log, (b"a", b"1"), timestamp_ms=9000, producer_id=7, producer_epoch=0, base_sequence=0)
+    put(log, (b"a", b"2"), timestamp_ms=50)
+    seal(log)
+    clean(log, now_ms=0)
+    assert [h.record_count for _, _, h in batches(log)] == [0, 1]
+    for _ in range(2):
+        assert log.find_offset_by_timestamp(60, end_offset=2) is None
+        assert log.offset_of_max_timestamp(2) == (50, 1, 0)
+        log = opened(disk)
+
+
 def test_small_cleaned_segments_are_joined() -> None:
     log = opened(new_disk())
     for at in range(12):
