@@ -44,9 +44,8 @@ def find_max_timestamp(
         if best is not None and segment.max_timestamp_ms <= best[0]:
             continue
         for at, header in _candidates(segment, start_offset, end_offset):
-            if header.record_timestamp_max_ms >= 0 and (
-                best is None or header.record_timestamp_max_ms > best[0]
-            ):
+            largest_ms = header.record_timestamp_max_ms
+            if largest_ms >= 0 and (best is None or largest_ms > best[0]):
                 best = (largest_ms, segment, at, header)
     if best is None:
         return None
