@@ -113,12 +113,13 @@ class Maintenance:
 
     async def _remove_deleted(self) -> None:
         store = self._manager.store
-        paths = store.take_removals()
-        if paths:
-            await in_thread(lambda: store.remove(paths))
+        directories = store.take_removals()
         now_ms = wall_ms()
-        for replica in self._manager.all():
-            replica.log.remove_deleted(now_ms)
+        files = [
+            path for replica in self._manager.all() for path in replica.log.take_deleted(now_ms)
+        ]
+        if directories or files:
+            await in_thread(lambda: store.remove(directories, files))
 
     async def _expire_producers(self) -> None:
         for replica in self._manager.all():

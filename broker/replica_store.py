@@ -136,9 +136,11 @@ class ReplicaStore:
         paths, self._to_remove = self._to_remove, []
         return paths
 
-    def remove(self, paths: Iterable[str]) -> None:
-        for path in paths:
+    def remove(self, directories: Iterable[str], files: Iterable[str] = ()) -> None:
+        for path in directories:
             self._disk.remove_tree(path)
+        for path in files:
+            self._disk.remove(path)
 
     def high_watermarks(self, replicas: Iterable[Replica]) -> Offsets:
         return {

@@ -12,6 +12,7 @@ from storage.cleaner import CleanerConfig, CleaningJob
 from storage.cleaning import CleaningPlan, plan_cleaning
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
 from storage.model import LogConfig, OffsetOutOfRange
+from storage.names import DELETED_SUFFIX, LOG_SUFFIX
 from storage.producer_state import ProducerStateTable
 from storage.segment import Segment
 from storage.segments import SegmentList
@@ -240,9 +241,17 @@ class LogBase:
         """The job is done, cancelled or has failed, and its thread has returned."""
         self._segments.end_cleaning(job)
 
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """Paths of the files whose delay has passed: to remove, in a thread, since the unlink of
+        a file of a gigabyte may take long. Missing ones are fine."""
+        return self._segments.take_deleted(now_ms)
+
     def remove_deleted(self, now_ms: int) -> int:
-        """Remove the files whose delay has passed; how many segments that were."""
-        return self._segments.remove_deleted(now_ms)
+        """Remove the files whose delay has passed, blocking; how many segments that were."""
+        paths = self.take_deleted(now_ms)
+        for path in paths:
+            self._disk.remove(path)
+        return sum(path.endswith(LOG_SUFFIX + DELETED_SUFFIX) for path in paths)
 
     def expire_producers(self, now_ms: int) -> list[int]:
         """Forget producers silent for `producer_id_expiration_ms`."""

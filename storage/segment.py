@@ -240,6 +240,11 @@ class Segment:
         return self.first_timestamp_ms
 
     @property
+    def modified_ms(self) -> int:
+        """When the .log was last written."""
+        return self._disk.modified_ms(self.path(LOG_SUFFIX))
+
+    @property
     def offset_index_bytes(self) -> int:
         return len(self.indexes[0]) * OFFSET_ENTRY_BYTES
 

@@ -197,15 +197,17 @@ class SegmentList:
         self._dirty_directories.add(self.directory)
         return retired
 
-    def remove_deleted(self, now_ms: int) -> int:
-        """Remove the retired files whose time has come; how many segments that were."""
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """Close the retired segments whose time has come; the paths that may be removed now."""
         due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
         self._deleted = [item for item in self._deleted if item[0] > now_ms]
         for segment in due:
             self._close_file(segment)
-            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-                self._disk.remove(segment.path(suffix) + DELETED_SUFFIX)
-        return len(due)
+        return [
+            segment.path(suffix) + DELETED_SUFFIX
+            for segment in due
+            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)
+        ]
 
     # --- cleaning ----------------------------------------------------------------------------
 
