@@ -68,21 +68,7 @@ def load(
     bases = offsets_of(names, LOG_SUFFIX)
     if not bases:
         return empty(log_start_offset)
-    present = set(names)
-    segments = [
-        Segment(
-            disk,
-            directory,
-            base,
-            created_ms=now_ms,
-            index_interval_bytes=index_interval_bytes,
-            has_saved_indexes=file_name(base, INDEX_SUFFIX) in present
-            and file_name(base, TIME_INDEX_SUFFIX) in present,
-        )
-        for base in bases
-    ]
-    for segment, following in pairwise(segments):
-        segment.end_offset = following.base_offset
+    segments = _found_segments(disk, directory, names, bases, index_interval_bytes, now_ms)
     first = len(segments)
     if not is_clean:
         first = max(0, bisect_right(bases, recovery_point) - 1)
@@ -124,6 +110,32 @@ def load(
         torn_tail=torn_tail,
         last_gap=last_gap,
     )
+
+
+def _found_segments(
+    disk: Disk,
+    directory: str,
+    names: list[str],
+    bases: list[int],
+    index_interval_bytes: int,
+    now_ms: int,
+) -> list[Segment]:
+    present = set(names)
+    segments = [
+        Segment(
+            disk,
+            directory,
+            base,
+            created_ms=now_ms,
+            index_interval_bytes=index_interval_bytes,
+            has_saved_indexes=file_name(base, INDEX_SUFFIX) in present
+            and file_name(base, TIME_INDEX_SUFFIX) in present,
+        )
+        for base in bases
+    ]
+    for segment, following in pairwise(segments):
+        segment.end_offset = following.base_offset
+    return segments
 
 
 def empty(start_offset: int) -> Loaded:
