@@ -90,6 +90,7 @@ class CleaningJob:
         self._offsets = OffsetMap(
             buffer_bytes=config.dedupe_buffer_bytes, load_factor=config.load_factor
         )
+        self._written_base_offset: int | None = None
         self._steps = self._work()
 
     @property
@@ -135,10 +136,10 @@ class CleaningJob:
             self.is_cancelled = True
 
     def discard(self) -> None:
-        """Remove what was written and not swapped in. Raises OSError."""
+        """Remove what was written and not swapped in. In a thread. Raises OSError."""
         self._steps.close()
-        for segment in self._segments:
-            discard_cleaned(self._disk, self._directory, segment.base_offset)
+        if self._written_base_offset is not None:
+            discard_cleaned(self._disk, self._directory, self._written_base_offset)
 
     # --- the work ----------------------------------------------------------------------------
 
@@ -227,6 +228,7 @@ class CleaningJob:
             index_interval_bytes=self._log_config.index_interval_bytes,
             name_suffix=CLEANED_SUFFIX,
         )
+        self._written_base_offset = new.base_offset
         discard_cleaned(self._disk, self._directory, new.base_offset)
         new.start_empty()
         try:

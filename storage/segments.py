@@ -225,7 +225,7 @@ class SegmentList:
         invariant(self._cleaning is None, f"{self.directory}: two cleans at once")
         for segment in job.segments:
             # Opened here: by its name the thread might make a new file in place of a retired one.
-            _ = segment.file, segment.indexes
+            _ = segment.file
         self._cleaning = job
 
     def apply_swap(self, *, delete_at_ms: int) -> None:

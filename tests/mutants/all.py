@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import decisions, quorum
+from tests.mutants import decisions, log_engine, quorum
 from tests.mutants.model import Mutant
 
-MUTANTS: tuple[Mutant, ...] = (*quorum.MUTANTS, *decisions.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (*quorum.MUTANTS, *decisions.MUTANTS, *log_engine.MUTANTS)

@@ -77,6 +77,15 @@ def test_the_active_segment_is_never_cleaned() -> None:
     assert clean(log, now_ms=0) is None
 
 
+def test_a_segment_is_not_cleaned_before_it_was_fsynced() -> None:
+    log = opened(new_disk())
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll(now_ms=0)
+    assert clean(log, now_ms=0) is None
+    log.flush()
+    assert clean(log, now_ms=0) is not None
+
+
 def test_nothing_at_or_above_the_high_watermark_is_cleaned() -> None:
     log = opened(new_disk())
     for at in range(3):
@@ -200,6 +209,23 @@ def test_a_batch_of_more_keys_than_the_map_holds_is_taken_all_the_same() -> None
     assert job is not None and job.end_offset == 9
 
 
+def test_a_tombstone_above_the_map_stays_even_after_its_horizon() -> None:
+    """1. A clean whose map ends below it sets its horizon, 2. another one comes after the horizon,
+    and its map ends below it too: the value that it hides is still there."""
+    log = opened(new_disk())
+    small = CleanerConfig(dedupe_buffer_bytes=ENTRY_BYTES * 2, load_factor=1.0)
+    put(log, (b"a", b"1"))
+    put(log, (b"b", b"1"), (b"c", b"1"))
+    put(log, (b"d", b"1"), (b"e", b"1"))
+    put(log, (b"a", None))
+    seal(log)
+    first = clean(log, now_ms=0, config=small)
+    assert first is not None and first.end_offset == 1
+    second = clean(log, now_ms=2 * DAY_MS, checkpoint=1, config=small)
+    assert second is not None and second.end_offset == 3
+    assert b"a" not in as_dictionary(records(log))
+
+
 def test_the_map_is_bounded_by_its_buffer() -> None:
     assert OffsetMap(buffer_bytes=ENTRY_BYTES * 10, load_factor=0.5).capacity == 5
 
@@ -249,6 +275,36 @@ def test_a_truncation_cancels_the_clean_under_way() -> None:
     assert kept(log) == [(0, b"a", b"0"), (1, b"a", b"1")]
     assert not any(name.endswith(".cleaned") for name in disk.list_dir(DIRECTORY))
     assert opened(disk).end_offset == 2
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_truncation_at_any_step_of_a_clean_leaves_what_lies_below_it(steps: int) -> None:
+    disk = new_disk()
+    log = opened(disk)
+    for at in range(6):
+        put(log, (b"a" if at % 2 else b"b", b"%d" % at + bytes(300)))
+        seal(log)
+    plan = log.plan_cleaning(checkpoint=None, high_watermark=6, now_ms=0)
+    assert plan is not None
+    job = log.begin_cleaning(plan, CleanerConfig(io_buffer_bytes=1), now_ms=0)
+    expected = {}
+    for step in range(100):
+        if step == steps:
+            log.truncate_to(3)
+            expected = as_dictionary(records(log))
+            put(log, (b"new", b"1"))
+        if job.is_done:
+            break
+        job.advance()
+        if job.pending is not None:
+            job.swap()
+            log.apply_swap(0)
+    job.discard()
+    log.end_cleaning(job)
+    if not expected:
+        return
+    assert as_dictionary(records(log)) == {**expected, b"new": b"1"}
+    assert as_dictionary(records(opened(disk))) == {**expected, b"new": b"1"}
 
 
 def test_a_truncation_after_the_swap_on_disk_works_on_the_new_segment() -> None:
@@ -492,3 +548,34 @@ def test_a_power_cut_during_the_recovery_of_a_swap_is_recovered_as_well() -> Non
             again = opened(disk)
             assert again.torn_tail is None
             assert (again.end_offset, as_dictionary(records(again))) == (end_offset, model)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_power_cut_during_recovery_takes_no_gap_for_a_torn_tail(seed: int) -> None:
+    config = LogConfig(segment_bytes=1000, retention_ms=-1, compaction=COMPACTION)
+    disk = new_disk(seed)
+    log = opened(disk, config)
+    for keys in ((b"a", b"b"), (b"b", b"c")):
+        for key in keys:
+            put(log, (key, bytes(400)))
+        seal(log)
+    put(log, (b"d", b"1"))
+    log.flush()
+    clean(log, now_ms=0)
+    assert [offset for offset, _, _ in kept(log)] == [0, 2, 3, 4]
+    assert log.segment_base_offsets == [0, 2, 4]
+    disk.crash()
+    saved = disk.save()
+    for calls in range(1000):
+        disk.restore(saved)
+        disk.cut_power_after(calls)
+        try:
+            opened(disk, config)
+        except PowerCut:
+            disk.crash()
+        else:
+            break
+        again = opened(disk, config)
+        assert again.torn_tail is None
+        assert [offset for offset, _, _ in kept(again)] == [0, 2, 3, 4]
+    assert calls > 5

@@ -126,6 +126,19 @@ def test_the_last_stable_offset_waits_for_the_marker_and_for_its_replication() -
     assert log.last_stable_offset(last + 1) == last + 1
 
 
+def test_an_entry_says_which_offset_was_still_undecided() -> None:
+    log = opened(new_disk())
+    writer = Writer(log)
+    writer.put(7, b"a")
+    writer.put(8, b"b")
+    writer.end(7, is_commit=False)
+    writer.end(8, is_commit=False)
+    assert log._segments.items[0].aborted == [
+        AbortedTransaction(7, 0, 2, 1),
+        AbortedTransaction(8, 1, 3, 4),
+    ]
+
+
 def test_a_producer_may_not_write_outside_its_open_transaction() -> None:
     log = opened(new_disk())
     Writer(log).put(7, b"a")
@@ -303,6 +316,19 @@ def test_what_is_committed_is_read_and_nothing_else_whatever_befalls_the_log(ste
         stable = log.last_stable_offset(log.end_offset)
         assert stable == min(model.open.values(), default=log.end_offset)
         assert committed(log, stable) == model.committed(stable)
+
+
+def test_an_aborted_record_hides_no_committed_one_of_its_key() -> None:
+    log = opened(new_disk(), COMPACTED)
+    writer = Writer(log)
+    writer.plain(b"a")
+    writer.put(7, b"a")
+    writer.end(7, is_commit=False)
+    writer.plain(b"z")
+    log.roll(now_ms=0)
+    log.flush()
+    clean(log, now_ms=0)
+    assert committed(log, 4) == {b"a": 0, b"z": 3}
 
 
 def test_a_marker_stays_until_its_records_are_gone_and_a_horizon_longer() -> None:
