@@ -206,11 +206,14 @@ class Log(LogBase):
         """
         segments = self._segments
         at = max(0, bisect_right(segments.bases, found.first_offset) - 1)
+        per_segment = [segment.aborted for segment in segments.items[at:]]
+        if not any(per_segment):
+            return []
         upper = segments.items[at].indexes[0].upper_offset(found.position + found.length)
         if upper is None and at + 1 < len(segments.bases):
             upper = segments.bases[at + 1]
         return collect_aborted(
-            (segment.aborted for segment in segments.items[at:]),
+            per_segment,
             found.first_offset,
             end_offset if upper is None else min(end_offset, upper),
         )

@@ -257,18 +257,21 @@ def _whole(records: FileSlice, length: int) -> bytes:
 
 
 def _pack_partition(out: bytearray, version: int, partition: FetchedPartition, length: int) -> None:
-    if partition.aborted is not None:
-        _pack_with_aborted(out, version, partition, partition.aborted, length)
+    aborted = partition.aborted
+    if aborted:
+        _pack_with_aborted(out, version, partition, aborted, length)
         return
+    # Nobody's list is null, an empty one is not.
+    count = -1 if aborted is None else 0
     if version >= FIRST_FLEXIBLE:
-        out += _ANSWER_V12.pack(*partition[:5], 0, -1)
+        out += _ANSWER_V12.pack(*partition[:5], count + 1, -1)
         out += uvarint_bytes(length + 1)
     elif version >= 11:
-        out += _ANSWER_V11.pack(*partition[:5], -1, -1, length)
+        out += _ANSWER_V11.pack(*partition[:5], count, -1, length)
     elif version >= 5:
-        out += _ANSWER_V5.pack(*partition[:5], -1, length)
+        out += _ANSWER_V5.pack(*partition[:5], count, length)
     else:
-        out += _ANSWER_V4.pack(*partition[:4], -1, length)
+        out += _ANSWER_V4.pack(*partition[:4], count, length)
 
 
 def _pack_with_aborted(
