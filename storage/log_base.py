@@ -77,7 +77,10 @@ class LogBase:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """What read-committed consumers may read up to, exclusive."""
-        stable_offset = self.producers.last_stable_offset(high_watermark)
+        producers = self.producers
+        if not producers.ongoing and not producers.unreplicated:
+            return high_watermark  # as below, in fewer calls: every fetch asks
+        stable_offset = producers.last_stable_offset(high_watermark)
         if stable_offset < self._start_offset:
             # DeleteRecords may go past the beginning of an open transaction.
             return min(self._start_offset, high_watermark)
