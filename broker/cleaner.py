@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 BUSY_SHARE = 0.5
 """Part of the time that the cleaner may work. Its thread and the loop take turns at one
 interpreter, so what it takes it takes from requests."""
+BACKOFF_MIN_MS = 10
+"""Kafka lets log.cleaner.backoff.ms be 0; a loop without a pause would starve the broker."""
 RETRY_MS = 60_000
 """Pause for a log after a failing disk call; it may have been a full disk."""
 
@@ -53,7 +55,8 @@ class LogCleaner:
     async def _run(self) -> None:
         while True:
             if not await self.clean_dirtiest():
-                await asyncio.sleep(self._manager.config.log_cleaner_backoff_ms / 1000)
+                pause_ms = max(self._manager.config.log_cleaner_backoff_ms, BACKOFF_MIN_MS)
+                await asyncio.sleep(pause_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
         """One clean, of the log that needs it most; False if none does."""

@@ -389,4 +389,5 @@ class Replica:
         self.notify_state_change()
 
     def summary(self) -> str:
-        return f"{self.core.summary()} {self.log.summary()}"
+        more = " uncleanable" if self.uncleanable else ""
+        return f"{self.core.summary()} {self.log.summary()}{more}"

@@ -186,6 +186,9 @@ class CleaningJob:
                     if not self._take_keys(segment, position, header, batch, transactions):
                         return
                 yield True
+            # Its end may be a gap. Where the last dirty batch ends this clean must not end, or it
+            # would be due again at once, and for ever.
+            offsets.latest_offset = following - 1
 
     def _take_keys(
         self,
