@@ -25,6 +25,7 @@ from storage.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD,
     MAGIC,
+    BatchError,
     BatchHeader,
 )
 from storage.epochs import LeaderEpochCache
@@ -188,7 +189,10 @@ class BatchWalk:
         return None
 
     def _note_producer(self, segment: Segment, header: BatchHeader, chunk: bytes, at: int) -> None:
-        aborted = self.producers.update(header, header.last_offset, chunk, at)
+        try:
+            aborted = self.producers.update(header, header.last_offset, chunk, at)
+        except BatchError as error:
+            raise CorruptData(segment.file.path, segment.size_bytes, error.reason) from error
         if aborted is not None:
             segment.aborted.append(aborted)
 

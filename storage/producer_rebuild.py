@@ -6,7 +6,7 @@ from bisect import bisect_right
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData
-from storage.batch import BatchHeader
+from storage.batch import BatchError, BatchHeader
 from storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
 from storage.producer_state import ProducerStateTable, read_snapshot
 from storage.segment import Segment
@@ -55,11 +55,17 @@ def producers_at(
 def replay(
     table: ProducerStateTable, segment: Segment, position: int, header: BatchHeader
 ) -> AbortedTransaction | None:
-    """Let `table` take in the batch at `position`; only control batches are read whole."""
+    """Let `table` take in the batch at `position`; only control batches are read whole.
+
+    Raises CorruptData on one that is no marker.
+    """
     if header.producer_id < 0:
         return None
     batch = segment.file.pread(header.size_bytes, position) if header.is_control else b""
-    return table.update(header, header.last_offset, batch, 0)
+    try:
+        return table.update(header, header.last_offset, batch, 0)
+    except BatchError as error:
+        raise CorruptData(segment.file.path, position, error.reason) from error
 
 
 def rebuild_aborted(disk: Disk, directory: str, segments: list[Segment], at: int) -> None:

@@ -139,6 +139,48 @@ def test_an_entry_says_which_offset_was_still_undecided() -> None:
     ]
 
 
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_marker_that_cannot_be_read_is_refused_before_anything_is_written(is_leader) -> None:
+    log = opened(new_disk())
+    Writer(log).put(7, b"a")
+    size_bytes = log.size_bytes
+    bad = build_batch(
+        [(b"\x00", b"")],
+        timestamp_ms=0,
+        base_offset=1,
+        is_control=True,
+        is_transactional=True,
+        producer_id=7,
+        producer_epoch=0,
+    )
+    with pytest.raises(BatchError, match="is no marker"):
+        if is_leader:
+            log.append_as_leader(bad, leader_epoch=0, now_ms=0)
+        else:
+            log.append_as_follower(bytes(bad), now_ms=0)
+    assert (log.end_offset, log.size_bytes) == (1, size_bytes)
+    Writer(log).end(7, is_commit=True)
+    assert log.last_stable_offset(2) == 2
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_marker_on_disk_that_cannot_be_read_is_damage(is_clean: bool) -> None:
+    disk = new_disk()
+    log = opened(disk)
+    Writer(log).put(7, b"a")
+    log.roll(now_ms=0)
+    Writer(log).plain(b"b")
+    log.close()
+    bad = build_batch([(b"", b"")], timestamp_ms=0, base_offset=2, is_control=True, producer_id=7)
+    file = disk.open(f"{DIRECTORY}/{1:020d}.log")
+    file.pwrite(bytes(bad), file.size())
+    for name in disk.list_dir(DIRECTORY):
+        if name.endswith((".index", ".snapshot")):
+            disk.remove(f"{DIRECTORY}/{name}")
+    with pytest.raises(CorruptData, match="is no marker"):
+        opened(disk, is_clean=is_clean)
+
+
 def test_a_producer_may_not_write_outside_its_open_transaction() -> None:
     log = opened(new_disk())
     Writer(log).put(7, b"a")
