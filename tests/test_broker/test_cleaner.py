@@ -180,8 +180,8 @@ def test_a_damaged_log_is_left_alone_and_the_others_go_on(harness: Harness, topi
     producer.flush(10)
     wait_until(lambda: harness.cluster.replica(2, topic).log.end_offset == 1, "it is replicated")
     harness.call(spoil)
-    put(producer, topic, 10)
-    put(producer, other, 10)
+    put(producer, topic, 30)
+    put(producer, other, 30)
     wait_until(lambda: harness.cluster.replica(2, topic).uncleanable, "the damage is found")
     assert "00000000000000000000.log" in harness.cluster.replica(2, topic).uncleanable
     for broker_id, name in ((1, topic), (2, other)):
