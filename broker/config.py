@@ -5,6 +5,7 @@ Where Kvorum differs from Kafka the comment says so and why.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 INT64_MAX = (1 << 63) - 1
@@ -44,8 +45,20 @@ class BrokerConfig:
     log_index_size_max_bytes: int = 10_485_760
     log_segment_delete_delay_ms: int = 60_000
     log_flush_interval_messages: int = INT64_MAX
+    log_flush_interval_ms: int = INT64_MAX
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_cleanup_policy: str = "delete"
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_io_buffer_size: int = 524_288
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_max_bytes_per_second: float = sys.float_info.max
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_delete_retention_ms: int = 86_400_000
+    log_cleaner_min_cleanable_ratio: float = 0.5
+    log_cleaner_min_compaction_lag_ms: int = 0
+    log_cleaner_max_compaction_lag_ms: int = INT64_MAX
     log_message_timestamp_type: str = "CreateTime"
     log_message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"

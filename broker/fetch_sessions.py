@@ -41,6 +41,7 @@ class Watched:
         "name",
         "replica",
         "sent_high_watermark",
+        "sent_last_stable_offset",
         "sent_log_start_offset",
         "state",
         "topic_id",
@@ -55,6 +56,7 @@ class Watched:
         self.asked = asked
         self.replica: Replica | None = None
         self.sent_high_watermark = -1
+        self.sent_last_stable_offset = -1
         self.sent_log_start_offset = -1
 
 
@@ -69,6 +71,7 @@ class FetchState:
         "dirty",
         "epoch",
         "is_by_id",
+        "is_read_committed",
         "last_used_ms",
         "parked",
         "partitions",
@@ -83,6 +86,7 @@ class FetchState:
         self.replica_id = request.replica_id
         self.replica_epoch = request.replica_epoch
         self.is_by_id = is_by_id
+        self.is_read_committed = request.is_read_committed
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, Watched] = {}
         self.dirty: dict[Watched, None] = {}
@@ -95,6 +99,7 @@ class FetchState:
     def update(self, request: FetchRequest) -> Iterator[Watched]:
         """Take in what a request lists; yields each listed partition, now dirty."""
         by_id = self.is_by_id
+        self.is_read_committed = request.is_read_committed
         for topic in request.topics:
             topic_key: str | bytes = topic.topic_id if by_id else topic.name
             for asked in topic.partitions:

@@ -1,8 +1,9 @@
 """Answering Fetch: what each watched partition has to tell, parking when it is too little.
 
-Consumers read below the high watermark, followers to the end of the log. A follower's fetch is
-also news about its position; that is taken in only after its history has been found to match
-ours, or an offset of a diverged log would count as replicated data.
+Consumers read below the high watermark, or below the last stable offset if they want committed
+records only, and are told the aborted transactions among these; followers read to the log's end.
+A follower's fetch is also news about its position; that is taken in only after its history has
+been found to match ours, or an offset of a diverged log would count as replicated data.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
         answers.append((watched, answer))
         if answer.records is not None:
             size += answer.records.length
-        elif answer.error or answer.diverging is not None:
+        elif answer.error or answer.diverging is not None or _has_new_start(watched, answer):
             is_urgent = True
     if is_held:
         manager.leader_throttle.hold(parked)
@@ -192,6 +193,8 @@ def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
     )
     if has_risen:
         replica.on_high_watermark()
+    if replica.pending_deletions:
+        replica.on_low_watermark()
     if state.replica_id not in core.isr_state.maximal:
         manager.isr.propose_expand(replica)
 
@@ -216,8 +219,15 @@ def _answer(
     if objection is not None:
         return objection
     core, log, asked = replica.core, replica.log, watched.asked
-    end_offset = core.end_offset if watched.state.replica_id >= 0 else core.high_watermark
-    records = None
+    high_watermark, start_offset = core.high_watermark, log.start_offset
+    stable_offset = log.last_stable_offset(high_watermark)
+    end_offset = high_watermark
+    is_committed_only = False
+    if watched.state.replica_id >= 0:
+        end_offset = core.end_offset
+    elif watched.state.is_read_committed:
+        end_offset, is_committed_only = stable_offset, True
+    records, aborted = None, None
     if asked.fetch_offset < end_offset and (bytes_left > 0 or is_first):
         try:
             records = log.read(
@@ -226,6 +236,8 @@ def _answer(
                 end_offset=end_offset,
                 at_least_one_batch=is_first,
             )
+            if is_committed_only and records.length:
+                aborted = log.aborted_in(records, end_offset=end_offset)
         except OffsetOutOfRange:
             return _out_of_range(replica, watched)
         except (OSError, CorruptData):
@@ -233,7 +245,6 @@ def _answer(
             return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
         if not records.length:
             records = None
-    high_watermark, start_offset = core.high_watermark, log.start_offset
     if (
         records is None
         and high_watermark == watched.sent_high_watermark
@@ -245,11 +256,12 @@ def _answer(
         asked.partition_id,
         0,
         high_watermark,
-        high_watermark,
+        stable_offset,
         start_offset,
         None,
         None,
         records,
+        (aborted or ()) if is_committed_only else None,
     )
 
 
@@ -282,13 +294,22 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
                 asked.partition_id,
                 0,
                 core.high_watermark,
-                core.high_watermark,
+                log.last_stable_offset(core.high_watermark),
                 log.start_offset,
                 (epoch, end_offset),
             )
     if not log.start_offset <= asked.fetch_offset <= core.end_offset:
         return _out_of_range(replica, watched)
     return None
+
+
+def _has_new_start(watched: Watched, answer: FetchedPartition) -> bool:
+    """A follower hears at once of a moved log start: DeleteRecords waits for it to follow."""
+    return (
+        watched.state.is_replica
+        and watched.sent_log_start_offset >= 0
+        and answer.log_start_offset != watched.sent_log_start_offset
+    )
 
 
 def _out_of_range(replica: Replica, watched: Watched) -> FetchedPartition:
@@ -305,7 +326,7 @@ def _nothing_new(watched: Watched) -> FetchedPartition:
         watched.asked.partition_id,
         0,
         watched.sent_high_watermark,
-        watched.sent_high_watermark,
+        watched.sent_last_stable_offset,
         watched.sent_log_start_offset,
     )
 
@@ -322,6 +343,7 @@ def _note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> 
             state.dirty[watched] = None
         if not answer.error:
             watched.sent_high_watermark = answer.high_watermark
+            watched.sent_last_stable_offset = answer.last_stable_offset
             watched.sent_log_start_offset = answer.log_start_offset
 
 
@@ -329,6 +351,11 @@ def _has_unread(watched: Watched) -> bool:
     replica = watched.replica
     if replica is None:
         return True
-    core = replica.core
-    end_offset = core.end_offset if watched.state.replica_id >= 0 else core.high_watermark
+    core, state = replica.core, watched.state
+    if state.replica_id >= 0:
+        end_offset = core.end_offset
+    elif state.is_read_committed:
+        end_offset = replica.log.last_stable_offset(core.high_watermark)
+    else:
+        end_offset = core.high_watermark
     return watched.asked.fetch_offset < end_offset

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from broker.blocking import in_thread
 from broker.failures import report_failure
 from broker.replica import Replica
 from runtime.clock import wall_ms
@@ -63,11 +64,12 @@ class Maintenance:
     async def _checkpoint_high_watermarks(self) -> None:
         store = self._manager.store
         offsets = store.high_watermarks(self._manager.with_files())
-        await _in_thread(lambda: store.write_high_watermarks(offsets))
+        await in_thread(lambda: store.write_high_watermarks(offsets))
 
     async def _flush_sealed(self) -> None:
+        now_ms = wall_ms()
         for replica in self._manager.with_files():
-            if replica.log.needs_flush:
+            if replica.log.needs_flush(now_ms):
                 await self._flush(replica)
 
     async def _flush_all(self) -> None:
@@ -77,8 +79,8 @@ class Maintenance:
             if replica.log.durable_end_offset < replica.log.end_offset:
                 await self._flush(replica)
         manager = self._manager
-        starts = manager.store.collect_log_offsets(manager.with_files())
-        await _in_thread(lambda: manager.store.write_log_offsets(starts))
+        manager.store.collect_log_offsets(manager.with_files())
+        await in_thread(manager.store.write_log_offsets)
 
     async def _flush(self, replica: Replica) -> None:
         if replica.is_closed or replica.is_offline:
@@ -92,7 +94,7 @@ class Maintenance:
                 replica.sync_identity()
 
         try:
-            await _in_thread(run)
+            await in_thread(run)
         except OSError as failure:
             if not replica.is_closed:
                 # After a failed fsync nobody knows what is on disk: trying again proves nothing.
@@ -106,19 +108,20 @@ class Maintenance:
     async def _apply_retention(self) -> None:
         for replica in self._manager.with_files():
             if not replica.is_offline:
-                replica.log.apply_retention(
-                    now_ms=wall_ms(), high_watermark=replica.core.high_watermark
-                )
+                replica.apply_retention(wall_ms())
                 await asyncio.sleep(0)
 
     async def _remove_deleted(self) -> None:
         store = self._manager.store
-        paths = store.take_removals()
-        if paths:
-            await _in_thread(lambda: store.remove(paths))
+        directories = store.take_removals()
         now_ms = wall_ms()
-        for replica in self._manager.with_files():
-            replica.log.remove_deleted(now_ms)
+        files = [
+            path
+            for replica in self._manager.with_files()
+            for path in replica.log.take_deleted(now_ms)
+        ]
+        if directories or files:
+            await in_thread(lambda: store.remove(directories, files))
 
     async def _expire_producers(self) -> None:
         for replica in self._manager.with_files():
@@ -133,13 +136,3 @@ async def _every(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
         except OSError as failure:
             # A full or failing disk: say so, and try again at the next interval.
             _log.error("%s failed: %s", getattr(job, "__name__", job), failure)
-
-
-async def _in_thread(work: Callable[[], None]) -> None:
-    """Run to the end even when we are cancelled: a half-awaited write would race with `stop`."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise

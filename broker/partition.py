@@ -287,6 +287,18 @@ class Partition:
         """The log now starts at `start_offset`; the watermark is never below it."""
         self.high_watermark = min(max(self.high_watermark, start_offset), self.end_offset)
 
+    def low_watermark(self, start_offset: int) -> int:
+        """The least log start among this leader's own, `start_offset`, and the live followers'.
+
+        -1 while one of them has not fetched from this leader.
+        """
+        starts = [
+            remote.start_offset
+            for replica_id, remote in self.remotes.items()
+            if self.facts.is_active(replica_id)
+        ]
+        return min(start_offset, *starts) if starts else start_offset
+
     # --- ISR ---------------------------------------------------------------------------------
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:

@@ -17,13 +17,19 @@ from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
 from runtime.ids import uuid_text
-from storage.batch import BatchError, stamp_log_append_time, validate_client_batch
+from storage.batch import (
+    BatchError,
+    refuse_keyless,
+    stamp_log_append_time,
+    validate_client_batch,
+)
 from storage.checkpoints import PARTITION_METADATA
 from storage.log import Log
 from wire.produce_codec import ProducedPartition
 
 if TYPE_CHECKING:
     from broker.fetch_sessions import Watched
+    from broker.low_watermarks import PendingDeletion
 
 ZSTD_CODE = 4
 
@@ -61,7 +67,9 @@ class Replica:
         "lower_recovery_point",
         "on_first_file",
         "pending_acks",
+        "pending_deletions",
         "turn",
+        "uncleanable",
         "watchers",
     )
 
@@ -88,8 +96,11 @@ class Replica:
         self.identity_unsynced = False
         self.is_closed = False
         self.is_offline = False
+        #: Why the log cleaner leaves this log alone; "" while it does not.
+        self.uncleanable = ""
         self.watchers: dict[Watched, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
+        self.pending_deletions: list[PendingDeletion] = []
 
     # --- roles -------------------------------------------------------------------------------
 
@@ -153,6 +164,8 @@ class Replica:
                 timestamp_after_max_ms=self.config.timestamp_after_max_ms,
             )
             self._check_served(header.attributes, terms.version)
+            if log.config.compaction is not None:
+                refuse_keyless(batch, header, f"{core.topic}-{partition_id}")
             duplicate = log.producers.check(header) if header.producer_id >= 0 else None
             if duplicate is not None:
                 required = duplicate.last_offset + 1
@@ -168,7 +181,12 @@ class Replica:
                 self.write_identity()
         except BatchError as refused:
             return (
-                ProducedPartition(partition_id, refused.code.value, error_message=refused.reason),
+                ProducedPartition(
+                    partition_id,
+                    refused.code.value,
+                    error_message=refused.reason,
+                    record_errors=refused.record_errors,
+                ),
                 0,
             )
         except (OSError, CorruptData) as failure:
@@ -254,6 +272,35 @@ class Replica:
         acks, self.pending_acks = self.pending_acks, deque()
         for ack in acks:
             ack.pending.complete(ack.topic_index, ack.partition_index, error)
+        self.on_low_watermark()
+
+    def low_watermark(self) -> int:
+        """The least log start among the live replicas, -1 while one has not told its own."""
+        return self.core.low_watermark(self.log.start_offset)
+
+    def on_low_watermark(self) -> None:
+        """It may have risen, or be nobody's business here any more: who waits looks again."""
+        for pending in list(self.pending_deletions):
+            pending.look(self)
+
+    def move_start(self, offset: int) -> None:
+        """The leader's log starts at `offset` from now on; followers hear of it at once.
+
+        Raises OffsetOutOfRange above the log's end.
+        """
+        if self.log.advance_start_offset(offset):
+            self.core.on_start_moved(offset)
+            self.notify_state_change()
+
+    def apply_retention(self, wall_ms: int) -> None:
+        """Drop the segments that are too many or too old; a moved start is told to who fetches."""
+        log = self.log
+        before = log.start_offset
+        log.apply_retention(now_ms=wall_ms, high_watermark=self.core.high_watermark)
+        if log.start_offset > before:
+            self.core.on_start_moved(log.start_offset)
+            self.notify_state_change()
+            self.on_low_watermark()
 
     def notify_state_change(self) -> None:
         """Role, epoch or existence changed: every fetch that watches must look again."""
@@ -273,13 +320,18 @@ class Replica:
             self.write_identity()
         self.core.on_follower_append(self.log.end_offset, leader_high_watermark)
 
-    def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> None:
-        """The leader told its watermark and start without new data (or after it)."""
+    def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> bool:
+        """The leader told its watermark and start without new data (or after it).
+
+        True when our start moved, which the leader should hear of.
+        """
         core = self.core
         core.on_follower_append(self.log.end_offset, high_watermark)
         if self.log.start_offset < log_start_offset <= self.log.end_offset:
             self.log.advance_start_offset(log_start_offset)
             core.on_start_moved(log_start_offset)
+            return True
+        return False
 
     def truncate_for(self, epoch: int, end_offset: int) -> int:
         """The leader's history leaves ours at (epoch, end_offset): cut there (KIP-101, KIP-279).
@@ -341,4 +393,5 @@ class Replica:
         self.notify_state_change()
 
     def summary(self) -> str:
-        return f"{self.core.summary()} {self.log.summary()}"
+        more = " uncleanable" if self.uncleanable else ""
+        return f"{self.core.summary()} {self.log.summary()}{more}"

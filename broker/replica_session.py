@@ -206,9 +206,11 @@ class ReplicaSession:
             )
             if self._quota.is_limited and _is_throttled(replica):
                 self._quota.record(part.length, monotonic_ms())
-        replica.on_leader_offsets(
+        has_moved = replica.on_leader_offsets(
             high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
         )
+        if has_moved:
+            self._changed[key] = followed
 
     # --- pauses ------------------------------------------------------------------------------
 

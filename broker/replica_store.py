@@ -18,6 +18,7 @@ from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.checkpoints import (
+    CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     PARTITION_METADATA,
@@ -58,6 +59,7 @@ class ReplicaStore:
         self._high_watermarks: Offsets = {}
         self._recovery_points: Offsets = {}
         self._log_starts: Offsets = {}
+        self._cleaner_offsets: Offsets = {}
         self._to_remove: list[str] = []
         # The checkpoint is written by the loop (truncation) and by a thread (the periodic one).
         self._checkpoint_lock = threading.Lock()
@@ -69,6 +71,7 @@ class ReplicaStore:
         self._disk.make_dirs(self.directory)
         self._high_watermarks = read_offsets(self._disk, self._path(HIGH_WATERMARK))
         self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINT))
+        self._cleaner_offsets = read_offsets(self._disk, self._path(CLEANER_OFFSET))
         self._unclean = self._read_unclean()
         self._log_starts = read_offsets(self._disk, self._path(LOG_START_OFFSET))
         for name in self._disk.list_dir(self.directory):
@@ -92,6 +95,7 @@ class ReplicaStore:
             is_known = False
         key = (topic, partition_id)
         if not is_known:
+            self._cleaner_offsets.pop(key, None)
             # Thousands of replicas begin at once: no more than a look at each of them.
             if self._disk.exists(path):
                 raise CorruptData(path, 0, "something lies here that no topic claims; move it away")
@@ -111,6 +115,7 @@ class ReplicaStore:
 
     def delete(self, replica: Replica) -> None:
         """Take the replica's directory away under its feet; slices already handed out fail."""
+        self._cleaner_offsets.pop((replica.core.topic, replica.core.partition_id), None)
         self._put_aside(replica.log.directory)
         replica.log.delete()
 
@@ -131,9 +136,11 @@ class ReplicaStore:
         paths, self._to_remove = self._to_remove, []
         return paths
 
-    def remove(self, paths: Iterable[str]) -> None:
-        for path in paths:
+    def remove(self, directories: Iterable[str], files: Iterable[str] = ()) -> None:
+        for path in directories:
             self._disk.remove_tree(path)
+        for path in files:
+            self._disk.remove(path)
 
     def high_watermarks(self, replicas: Iterable[Replica]) -> Offsets:
         return {
@@ -146,8 +153,8 @@ class ReplicaStore:
         """Replace the checkpoint; durable on return."""
         write_offsets(self._disk, self._path(HIGH_WATERMARK), offsets)
 
-    def collect_log_offsets(self, replicas: Iterable[Replica]) -> Offsets:
-        """Take note of the recovery points; returns the log starts, for write_log_offsets.
+    def collect_log_offsets(self, replicas: Iterable[Replica]) -> None:
+        """Take note of the recovery points and log starts, for write_log_offsets.
 
         A recovery point rests on its log's completed flush.
         """
@@ -160,17 +167,17 @@ class ReplicaStore:
             if replica.log.start_offset > 0:
                 starts[key] = replica.log.start_offset
         self._recovery_points = points
-        return starts
+        self._log_starts = starts
 
-    def write_log_offsets(self, log_starts: Offsets) -> None:
+    def write_log_offsets(self) -> None:
         """Replace the recovery-point and log-start checkpoints; durable on return.
 
-        Writes the points as they are now, not as collected: a truncation may have lowered one
-        while this waited for its thread.
+        Writes them as they are now: while this waited for its thread a truncation may have lowered
+        a point, and DeleteRecords moved a start.
         """
         with self._checkpoint_lock:
             write_offsets(self._disk, self._path(RECOVERY_POINT), dict(self._recovery_points))
-            write_offsets(self._disk, self._path(LOG_START_OFFSET), log_starts)
+            write_offsets(self._disk, self._path(LOG_START_OFFSET), dict(self._log_starts))
 
     def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
         """Before a truncation to `offset`: a recovery point above the log's end would make a
@@ -181,6 +188,22 @@ class ReplicaStore:
             self._recovery_points = {**self._recovery_points, key: offset}
             with self._checkpoint_lock:
                 write_offsets(self._disk, self._path(RECOVERY_POINT), self._recovery_points)
+        if self._cleaner_offsets.get(key, 0) > offset:
+            # What comes in the place of the records cut off has not been compacted.
+            self.set_cleaner_offset(topic, partition_id, offset)
+            self.write_cleaner_offsets()
+
+    def cleaner_offset(self, topic: str, partition_id: int) -> int | None:
+        """Below it the log has been compacted; None if it never was."""
+        return self._cleaner_offsets.get((topic, partition_id))
+
+    def set_cleaner_offset(self, topic: str, partition_id: int, offset: int) -> None:
+        self._cleaner_offsets = {**self._cleaner_offsets, (topic, partition_id): offset}
+
+    def write_cleaner_offsets(self) -> None:
+        """Replace the checkpoint; durable on return."""
+        with self._checkpoint_lock:
+            write_offsets(self._disk, self._path(CLEANER_OFFSET), dict(self._cleaner_offsets))
 
     def close_all(self, replicas: list[Replica], broken: Iterable[str]) -> None:
         """Close every log, then write all checkpoints. Raises OSError.
@@ -199,7 +222,8 @@ class ReplicaStore:
             names = "".join(f"{name}\n" for name in sorted(unclean))
             self._disk.write_atomic(self._path(UNCLEAN_LOGS), names.encode())
         self.write_high_watermarks(self.high_watermarks(replicas))
-        self.write_log_offsets(self.collect_log_offsets(replicas))
+        self.collect_log_offsets(replicas)
+        self.write_log_offsets()
         self.remove(self.take_removals())
 
     def _read_unclean(self) -> frozenset[str]:

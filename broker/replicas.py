@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 
+from broker.cleaner import LogCleaner
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
 from broker.dynamic_config import with_dynamic
@@ -92,6 +93,7 @@ class ReplicaManager:
         self._topic_configs = TopicConfigs()
         self._topic_waiters: list[asyncio.Event] = []
         self._maintenance = Maintenance(self)
+        self.cleaner = LogCleaner(self)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -106,11 +108,13 @@ class ReplicaManager:
         """Begin fetching and maintenance; needs a running loop."""
         self.fetchers.start()
         self._maintenance.start()
+        self.cleaner.start()
 
     async def stop(self) -> None:
         """Fetchers down, waiting requests answered, logs closed cleanly, checkpoints written."""
         await self.fetchers.stop()
         await self.isr.stop()
+        await self.cleaner.stop()
         await self._maintenance.stop()
         for replica in self._replicas.values():
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -357,6 +361,7 @@ class ReplicaManager:
         self.isr.reconsider(replica)
         if replica.core.raise_high_watermark(monotonic_ms()):
             replica.on_high_watermark()
+        replica.on_low_watermark()
 
     def _drop_strays(self) -> None:
         """Remove directories of topics that are gone, once the image is surely newer than them.

@@ -13,22 +13,28 @@ from dataclasses import dataclass
 from broker.config import BrokerConfig
 from broker.throttle import NOBODY, ThrottledReplicas, parse_throttled
 from metadata.config_keys import TOPIC_CONFIGS
-from metadata.configs.model import parse
+from metadata.configs.model import list_items, parse
 from storage.log import LogConfig
-from storage.model import INDEX_BYTES_MIN
+from storage.model import INDEX_BYTES_MIN, CompactionConfig
 
 SEGMENT_BYTES_LIMIT = (1 << 31) - 1
 LEADER_THROTTLED = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED = "follower.replication.throttled.replicas"
 DISTINCT_MAX = 1_000
 """Different settings remembered."""
+FOREVER = 1 << 62
+"""From here on a number of records or milliseconds means never."""
+COMPACT = "compact"
+DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What the configs of one topic come to."""
+    """What the configs of one topic come to. compaction: holds if `log` has it."""
 
+    cleanup_policies: tuple[str, ...]
     log: LogConfig
+    compaction: CompactionConfig
     min_insync_replicas: int
     is_log_append_time: bool
     timestamp_after_max_ms: int
@@ -46,28 +52,50 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         value = _value(config, overrides, name)
         return int(value)
 
-    flush_messages = number("flush.messages")
+    policies = list_items(str(_value(config, overrides, "cleanup.policy")))
+    max_lag_ms = number("max.compaction.lag.ms")
+    segment_ms = number("segment.ms")
+    compaction = CompactionConfig(
+        min_cleanable_dirty_ratio=float(_value(config, overrides, "min.cleanable.dirty.ratio")),
+        min_lag_ms=number("min.compaction.lag.ms"),
+        max_lag_ms=max_lag_ms,
+        delete_retention_ms=number("delete.retention.ms"),
+    )
+    is_compacted = COMPACT in policies
+    if is_compacted:
+        # The active segment is never compacted, so it must not outlive the lag either.
+        segment_ms = min(segment_ms, max_lag_ms)
+    # A log that is only compacted loses no segment for its age or size.
+    is_deleted = DELETE in policies
     timestamp_type = _value(config, overrides, "message.timestamp.type")
     return TopicConfig(
         log=LogConfig(
             segment_bytes=max(1, min(number("segment.bytes"), SEGMENT_BYTES_LIMIT)),
-            segment_ms=number("segment.ms"),
+            segment_ms=segment_ms,
             index_interval_bytes=number("index.interval.bytes"),
             # Kafka lets 4 in; a log needs room for some entries.
             index_bytes_max=max(number("segment.index.bytes"), INDEX_BYTES_MIN),
-            retention_ms=number("retention.ms"),
-            retention_bytes=number("retention.bytes"),
+            retention_ms=number("retention.ms") if is_deleted else -1,
+            retention_bytes=number("retention.bytes") if is_deleted else -1,
             max_message_bytes=number("max.message.bytes"),
-            flush_messages=None if flush_messages >= (1 << 62) else flush_messages,
+            flush_messages=_unless_forever(number("flush.messages")),
+            flush_ms=_unless_forever(number("flush.ms")),
             file_delete_delay_ms=number("file.delete.delay.ms"),
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            compaction=compaction if is_compacted else None,
         ),
+        cleanup_policies=tuple(policies),
+        compaction=compaction,
         min_insync_replicas=number("min.insync.replicas"),
         is_log_append_time=timestamp_type == "LogAppendTime",
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         leader_throttled=parse_throttled(overrides.get(LEADER_THROTTLED, "")),
         follower_throttled=parse_throttled(overrides.get(FOLLOWER_THROTTLED, "")),
     )
+
+
+def _unless_forever(number: int) -> int | None:
+    return None if number >= FOREVER else number
 
 
 class TopicConfigs:
@@ -96,11 +124,11 @@ class TopicConfigs:
         return found
 
 
-def _value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> int | str:
+def _value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> int | float | str:
     key = TOPIC_CONFIGS[name]
     text = overrides.get(name)
     parsed = None if text is None else parse(key, text)
-    if isinstance(parsed, int | str):
+    if isinstance(parsed, int | float | str):
         return parsed
-    default: int | str = getattr(config, key.broker_name.replace(".", "_"))
+    default: int | float | str = getattr(config, key.broker_name.replace(".", "_"))
     return default

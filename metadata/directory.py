@@ -18,8 +18,8 @@ from snapshots.format import (
     parse_file_name,
 )
 from storage.batch import iter_headers
+from storage.names import LOG_SUFFIX, offsets_of
 from storage.read_only import FoundLog, ReadableDisk, read_log
-from storage.segment import LOG_SUFFIX, offsets_of
 
 READ_ATTEMPTS_MAX = 4
 """A node at work may trim, truncate or roll its log between two reads of ours; the next attempt

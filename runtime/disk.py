@@ -51,6 +51,10 @@ class Disk(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, in ms since 1970. Raises FileNotFoundError."""
+        ...
+
     def list_dir(self, path: str) -> list[str]:
         """Names in a folder, sorted; empty if the folder is missing."""
         ...
@@ -137,6 +141,9 @@ class OsDisk:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
 
     def list_dir(self, path: str) -> list[str]:
         try:

@@ -28,6 +28,7 @@ __all__ = [
     "iter_headers",
     "iter_records",
     "read_header",
+    "refuse_keyless",
     "seal_batch",
     "stamp",
     "stamp_log_append_time",
@@ -55,6 +56,8 @@ SEQUENCE_MODULUS = 1 << 31
 DECOMPRESSED_BYTES_MAX = 256 << 20
 """Default bound on what one batch may unpack to: far above any message size limit in use."""
 
+_RECORD_ERRORS_SHOWN = 3
+
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -64,12 +67,18 @@ _MAX_TIMESTAMP_POSITION = 35
 
 
 class BatchError(KvorumError):
-    """A batch that somebody sent and that is refused; `code` is Kafka's error code for it."""
+    """A batch that somebody sent and that is refused; `code` is Kafka's error code for it.
 
-    def __init__(self, code: ErrorCode, reason: str) -> None:
+    record_errors: (index in the batch, sentence) of the records that are to blame, if known.
+    """
+
+    def __init__(
+        self, code: ErrorCode, reason: str, record_errors: Sequence[tuple[int, str]] = ()
+    ) -> None:
         super().__init__(f"{code.name}: {reason}")
         self.code = code
         self.reason = reason
+        self.record_errors = record_errors
 
 
 class BatchHeader(NamedTuple):
@@ -114,6 +123,11 @@ class BatchHeader(NamedTuple):
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
+
+    @property
+    def record_timestamp_max_ms(self) -> int:
+        """Largest timestamp of a record, -1 in a batch that compaction has emptied."""
+        return self.max_timestamp_ms if self.record_count else -1
 
     @property
     def compression_code(self) -> int:
@@ -251,6 +265,30 @@ def validate_client_batch(
     if now_ms is not None:
         _validate_timestamps(header, now_ms, timestamp_before_max_ms, timestamp_after_max_ms)
     return header
+
+
+def refuse_keyless(view: Buffer, header: BatchHeader, partition: str) -> None:
+    """Raise BatchError(INVALID_RECORD) naming the records without key, if there are any.
+
+    For compacted topics, whose records are nothing without one. partition: its name.
+    """
+    sentence = f"Compacted topic cannot accept message without key in topic partition {partition}."
+    errors = [
+        (at, sentence)
+        for at, record in enumerate(iter_records(view, 0, header))
+        if record.key is None
+    ]
+    if errors:
+        shown = ", ".join(
+            f"RecordError(batchIndex={at}, message='{sentence}')"
+            for at, _ in errors[:_RECORD_ERRORS_SHOWN]
+        )
+        raise BatchError(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            errors,
+        )
 
 
 def _validate_producer(header: BatchHeader) -> None:

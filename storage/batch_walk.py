@@ -4,8 +4,9 @@ Checks CRC, magic, rising offsets and epochs. Only a torn tail is repaired: byte
 valid batch follows, at or above the recovery point. Anything else raises CorruptData naming file,
 byte and reason, because cutting there would drop records that may have been acknowledged.
 
-Later segments are dropped behind a torn one only if that one has no .index file: the index is
-written after the .log was fsynced (flush.py), so without it nothing behind was ever durable.
+Later segments are dropped behind a torn one only if that one has no .index file and ends above the
+recovery point: the index is written after the .log was fsynced (flush.py), so without it nothing
+behind was ever durable.
 """
 
 from __future__ import annotations
@@ -24,19 +25,14 @@ from storage.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD,
     MAGIC,
+    BatchError,
     BatchHeader,
 )
 from storage.epochs import LeaderEpochCache
+from storage.names import INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
 from storage.producer_state import ProducerStateTable, write_snapshot
-from storage.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-    file_name,
-)
+from storage.segment import Segment
 
 _READ_BYTES = 1 << 20
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
@@ -113,7 +109,9 @@ class BatchWalk:
             torn_tail = self._scan(segment, has_proof)
             if following is not None:
                 torn_tail = torn_tail or self._check_end(segment, following, has_proof)
-            segment.unseal()
+            is_proven = has_proof and torn_tail is None
+            if not is_proven:
+                segment.unseal()
             segment.file.sync()
             if torn_tail is not None:
                 removed = segments[at + 1 :]
@@ -122,7 +120,8 @@ class BatchWalk:
                 torn_tail = replace(torn_tail, removed_segments=len(removed))
             elif following is not None:
                 segment.forget_recent()
-                segment.save_indexes(segment.index_bytes())
+                save = segment.renew_indexes if is_proven else segment.save_indexes
+                save(segment.index_bytes())
                 snapshot_path = f"{directory}/{file_name(following, SNAPSHOT_SUFFIX)}"
                 write_snapshot(disk, snapshot_path, self.producers)
             at += 1
@@ -139,7 +138,7 @@ class BatchWalk:
         if segment.end_offset == following:
             return None
         reason = f"it ends at offset {segment.end_offset}, the next segment begins at {following}"
-        if not has_proof:
+        if not has_proof and following > self._recovery_point:
             return TornTail(
                 path=path, position=size, removed_bytes=0, reason=reason, removed_segments=0
             )
@@ -179,12 +178,23 @@ class BatchWalk:
                 )
             self._check_place(header, segment, position)
             segment.note(
-                header.base_offset, header.last_offset, header.max_timestamp_ms, header.size_bytes
+                header.base_offset,
+                header.last_offset,
+                header.record_timestamp_max_ms,
+                header.size_bytes,
             )
             epochs.assign(header.leader_epoch, header.base_offset)
-            self.producers.update(header)
+            self._note_producer(segment, header, chunk, at)
             position += header.size_bytes
         return None
+
+    def _note_producer(self, segment: Segment, header: BatchHeader, chunk: bytes, at: int) -> None:
+        try:
+            aborted = self.producers.update(header, header.last_offset, chunk, at)
+        except BatchError as error:
+            raise CorruptData(segment.file.path, segment.size_bytes, error.reason) from error
+        if aborted is not None:
+            segment.aborted.append(aborted)
 
     def _check_place(self, header: BatchHeader, segment: Segment, position: int) -> None:
         latest_epoch = self._epochs.latest_epoch
@@ -274,7 +284,7 @@ def remove_segments(disk: Disk, segments: list[Segment]) -> None:
         file = segment.take_file()
         if file is not None:
             file.close()
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             disk.remove(segment.path(suffix))
     if segments:
         disk.sync_dir(segments[0].directory)

@@ -1,12 +1,11 @@
-"""What kafka-dump-log prints for a .log, .index or .timeindex file; the file is never changed.
+"""What kafka-dump-log prints for a file of a log's folder; the file is never changed.
 
 Reads with its own checks and goes on behind nothing: at the first bytes that are no batch it says
-so and stops. Values print as UTF-8. `.snapshot` and `.txnindex` files are not supported.
+so and stops. Values print as UTF-8. Files other than .log: `dump_indexes.py`.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 
 from runtime.disk import Disk, DiskFile
@@ -22,8 +21,19 @@ from storage.batch import (
     read_header,
 )
 from storage.compression import Codec
-from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from storage.dump_indexes import (
+    Complaints,
+    IndexOptions,
+    dump_epochs,
+    dump_index,
+    dump_snapshot,
+    dump_time_index,
+    dump_transaction_index,
+)
+from storage.epochs import CHECKPOINT_NAME
+from storage.names import INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX
 
+_KINDS = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
 _CONTROL_NAMES = {0: "ABORT", 1: "COMMIT"}
 
 
@@ -41,53 +51,61 @@ def dump_lines(
     *,
     deep_iteration: bool = False,
     print_data_log: bool = False,
+    index_options: IndexOptions = IndexOptions(),  # noqa: B008 frozen
+    complaints: Complaints | None = None,
     control_text: ControlText = lambda key, value: None,
 ) -> Iterator[str]:
     """Lines of text without newline. `print_data_log` adds keys and values to `deep_iteration`.
 
-    control_text: names control records that mean nothing to storage, those of the quorum.
-    Raises DumpError on a missing file or another kind of file, OSError.
+    complaints: gathers what does not fit together. control_text: names control records that mean
+    nothing to storage, those of the quorum. Raises DumpError on a missing file or another kind of
+    file, CorruptData on a snapshot, transaction index or checkpoint that is none, OSError.
     """
     if not disk.exists(path):
         raise DumpError(f"no such file: {path}")
+    complaints = Complaints() if complaints is None else complaints
     name = path.rpartition("/")[2]
-    base, dot, _ = name.partition(".")
-    suffix = name[len(base) :]
-    if not dot or not base.isdigit() or suffix not in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        raise DumpError(f"cannot dump {name}: need a segment's .log, .index or .timeindex")
+    base, dot, kind = name.partition(".")
+    suffix = dot + kind
+    if name == CHECKPOINT_NAME:
+        yield f"Dumping {path}"
+        yield from dump_epochs(disk, path)
+        return
+    if not base.isdigit() or suffix not in _KINDS:
+        raise DumpError(f"cannot dump {name}: need {CHECKPOINT_NAME} or {', '.join(_KINDS)}")
     yield f"Dumping {path}"
-    if suffix == INDEX_SUFFIX:
-        for offset, position in struct.iter_unpack(">ii", _entries(disk, path, 8)):
-            yield f"offset: {int(base) + offset} position: {position}"
-        return
-    if suffix == TIME_INDEX_SUFFIX:
-        for timestamp_ms, offset in struct.iter_unpack(">qi", _entries(disk, path, 12)):
-            yield f"timestamp: {timestamp_ms} offset: {int(base) + offset}"
-        return
-    yield f"Log starting offset: {int(base)}"
-    file = disk.open(path)
-    try:
-        is_deep = deep_iteration or print_data_log
-        for line, control in _log_lines(file, is_deep, print_data_log):
-            yield line if control is None else line + _control_text(control, control_text)
-    finally:
-        file.close()
-
-
-def _entries(disk: Disk, path: str, entry_bytes: int) -> bytes:
-    data = disk.read_bytes(path)
-    # A preallocated index ends in zeros; none of its entries is all zero.
-    kept = len(data) // entry_bytes
-    while kept and not any(data[(kept - 1) * entry_bytes : kept * entry_bytes]):
-        kept -= 1
-    return data[: kept * entry_bytes]
+    match suffix:
+        case ".index":
+            yield from dump_index(disk, path, int(base), index_options, complaints)
+        case ".timeindex":
+            yield from dump_time_index(disk, path, int(base), index_options, complaints)
+        case ".txnindex":
+            yield from dump_transaction_index(disk, path)
+        case ".snapshot":
+            yield from dump_snapshot(disk, path)
+        case _:
+            yield f"Log starting offset: {int(base)}"
+            is_deep = deep_iteration or print_data_log
+            jumps: list[tuple[int, int]] = []
+            file = disk.open(path)
+            try:
+                for line, control in _log_lines(file, is_deep, print_data_log, jumps):
+                    yield line if control is None else line + _control_text(control, control_text)
+            finally:
+                file.close()
+            if jumps:
+                complaints.not_consecutive[path] = jumps
 
 
 def _log_lines(
-    file: DiskFile, deep_iteration: bool, print_data_log: bool
+    file: DiskFile, deep_iteration: bool, print_data_log: bool, jumps: list[tuple[int, int]]
 ) -> Iterator[tuple[str, Record | None]]:
-    """Lines, each with the control record whose meaning is to follow."""
+    """Lines, each with the control record whose meaning is to follow.
+
+    jumps: takes the pairs of neighbours in which an offset is left out.
+    """
     position, size = 0, file.size()
+    last_offset = -1
     while position < size:
         prefix = file.pread(HEADER_BYTES, position)
         if len(prefix) < HEADER_BYTES:
@@ -101,6 +119,9 @@ def _log_lines(
         if deep_iteration and is_valid:
             try:
                 for record in iter_records(batch, 0, header):
+                    if last_offset >= 0 and record.offset != last_offset + 1:
+                        jumps.append((last_offset, record.offset))
+                    last_offset = record.offset
                     line = _record_line(header, record, print_data_log)
                     yield line, record if header.is_control else None
             except BatchError as error:

@@ -90,6 +90,18 @@ class LeaderEpochCache:
         self.start_offsets[0] = offset
         self.is_dirty = True
 
+    def lower_starts(self, entries: list[tuple[int, int]]) -> None:
+        """Take the starts of known epochs from `entries` where these are earlier.
+
+        For a cache made from batches, of which compaction may have taken an epoch's first.
+        """
+        earlier = dict(entries)
+        for at, epoch in enumerate(self.epochs):
+            start = earlier.get(epoch, self.start_offsets[at])
+            least = self.start_offsets[at - 1] if at else -1
+            if least < start < self.start_offsets[at]:
+                self.start_offsets[at] = start
+
     def clear(self) -> None:
         if self.epochs:
             self.epochs.clear()

@@ -94,8 +94,8 @@ class FlushTicket:
     def cancel_derived_files(self) -> None:
         """From now on write no index, snapshot or checkpoint: the log is about to change them.
 
-        The lock is the only one in storage. It keeps this bad sequence out: a truncation removes
-        an index file, then the flush, in its thread, writes the old one back.
+        One of two locks in storage (the other: cleaner.py). It keeps this bad sequence out: a
+        truncation removes an index file, then the flush, in its thread, writes the old one back.
         """
         with self._lock:
             self._is_cancelled = True

@@ -50,6 +50,13 @@ class OffsetIndex:
         at = bisect_right(self.positions, position) - 1
         return self.positions[at] if at >= 0 else 0
 
+    def upper_offset(self, position: int) -> int | None:
+        """An offset that no batch starting before `position` exceeds; None if none is known."""
+        at = bisect_left(self.positions, position)
+        if at == len(self.positions):
+            return None
+        return self.base_offset + self.relative_offsets[at]
+
     def last_position(self) -> int:
         """Start of the last indexed batch; 0 if none."""
         return self.positions[-1] if self.positions else 0

@@ -12,25 +12,24 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from runtime.disk import Disk
-from storage import lookup, recovery, retention
+from storage import lookup, recovery
 from storage.batch import Buffer
-from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
 from storage.flush import FlushTicket
-from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from storage.log_base import LogBase
 from storage.model import (
     NO_FILE,
-    RELATIVE_OFFSET_MAX,
     Appended,
     LogConfig,
     LogSlice,
     OffsetOutOfRange,
     OutOfOrderAppend,
 )
+from storage.names import SNAPSHOT_SUFFIX, file_name
 from storage.placing import Placed, place_as_follower, place_as_leader, run_that_fits
 from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
-from storage.producer_state import ProducerStateTable
-from storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
-from storage.segments import SegmentList
+from storage.rolling import must_roll
+from storage.segment import Segment
+from storage.transaction_index import AbortedTransaction, collect_aborted
 
 __all__ = [
     "Appended", "FlushTicket", "Log", "LogConfig", "LogSlice",
@@ -38,43 +37,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Log:
+class Log(LogBase):
     """See the top of the file. Make one with `Log.open`."""
 
-    __slots__ = (
-        "_disk",
-        "_durable_end_offset",
-        "_end_offset",
-        "_has_unsynced_bytes",
-        "_segments",
-        "_start_offset",
-        "config",
-        "directory",
-        "epochs",
-        "last_gap",
-        "producers",
-        "torn_tail",
-    )
-
-    def __init__(
-        self, disk: Disk, directory: str, config: LogConfig, loaded: recovery.Loaded
-    ) -> None:
-        self._disk = disk
-        self.directory = directory
-        self.config = config
-        self.epochs: LeaderEpochCache = loaded.epochs
-        self.producers: ProducerStateTable = loaded.producers
-        #: What an unclean start cut off, and the last gap in the offsets that it came upon.
-        self.torn_tail = loaded.torn_tail
-        self.last_gap = loaded.last_gap
-        self._segments = SegmentList(
-            disk, directory, loaded.segments, index_interval_bytes=config.index_interval_bytes
-        )
-        self._start_offset = loaded.start_offset
-        self._end_offset = loaded.end_offset
-        # Recovery fsynced what it kept, and a clean close had fsynced all.
-        self._durable_end_offset = loaded.end_offset
-        self._has_unsynced_bytes = False
+    __slots__ = ()
 
     @classmethod
     def open(
@@ -109,55 +75,6 @@ class Log:
     def new(cls, disk: Disk, directory: str, config: LogConfig) -> Log:
         """A log that never was: nothing lies in `directory`, and nobody looks."""
         return cls(disk, directory, config, recovery.empty(0))
-
-    # --- state -------------------------------------------------------------------------------
-
-    @property
-    def start_offset(self) -> int:
-        """First offset that may be read."""
-        return self._start_offset
-
-    @property
-    def end_offset(self) -> int:
-        """Offset that the next record gets."""
-        return self._end_offset
-
-    @property
-    def durable_end_offset(self) -> int:
-        """All below survives a power cut: the fsyncs of the last completed flush cover it."""
-        return self._durable_end_offset
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments.items)
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments.items)
-
-    @property
-    def segment_base_offsets(self) -> list[int]:
-        return list(self._segments.bases)
-
-    @property
-    def needs_flush(self) -> bool:
-        """A rolled segment waits for its fsync, or `flush_messages` have gathered."""
-        if self._segments.has_unflushed_roll:
-            return True
-        limit = self.config.flush_messages
-        return limit is not None and self._end_offset - self._durable_end_offset >= limit
-
-    def summary(self) -> str:
-        return (
-            f"log={self.directory} start={self._start_offset} end={self._end_offset}"
-            f" durable={self._durable_end_offset} segments={self.segment_count}"
-            f" epoch={self.epochs.latest_epoch} producers={len(self.producers)}"
-        )
-
-    def reconfigure(self, config: LogConfig) -> None:
-        """Follow other settings from now on; what has been written stays as it is."""
-        self.config = config
-        self._segments.set_index_interval(config.index_interval_bytes)
 
     # --- append ------------------------------------------------------------------------------
 
@@ -211,15 +128,20 @@ class Log:
                 segment.write(data)
             else:
                 segment.write(memoryview(data)[first : first + run_bytes])
-            self._has_unsynced_bytes = True
-            for _, size, base_offset, last_offset, epoch, header in placed[start:stop]:
-                timestamp_ms = header.max_timestamp_ms
+            if not self._has_unsynced_bytes:
+                self._has_unsynced_bytes = True
+                self._unsynced_since_ms = now_ms
+            for at, size, base_offset, last_offset, epoch, header in placed[start:stop]:
+                # As header.record_timestamp_max_ms, without the call.
+                timestamp_ms = header.max_timestamp_ms if header.record_count else -1
                 if timestamp_ms > max_timestamp_ms:
                     max_timestamp_ms = timestamp_ms
                 segment.note(base_offset, last_offset, timestamp_ms, size)
                 self.epochs.assign(epoch, base_offset)
                 if header.producer_id >= 0:
-                    self.producers.record(header, last_offset)
+                    aborted = self.producers.update(header, last_offset, data, at)
+                    if aborted is not None:
+                        segment.aborted.append(aborted)
                 self._end_offset = last_offset + 1
             start = stop
         last = placed[-1]
@@ -236,45 +158,11 @@ class Log:
         if not segments.items:
             return segments.add(item.base_offset, now_ms=now_ms)
         segment = segments.items[-1]
-        if self._must_roll(segment, item, now_ms):
+        if must_roll(segment, item, self.config, now_ms):
             return self._roll(item.base_offset, now_ms)
         if segment.has_saved_indexes:
             segments.unseal(segment)
         return segment
-
-    def _must_roll(self, segment: Segment, item: Placed, now_ms: int) -> bool:
-        size = segment.size_bytes
-        if size == 0:
-            return item.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-        config = self.config
-        if size + item.size_bytes > config.segment_bytes:
-            return True
-        if segment.first_timestamp_ms >= 0:
-            age_ms = item.header.max_timestamp_ms - segment.first_timestamp_ms
-        else:
-            age_ms = now_ms - segment.created_ms
-        if age_ms > config.segment_ms:
-            return True
-        if item.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-            return True
-        offset_index, time_index = segment.indexes
-        return (
-            len(offset_index) >= config.index_bytes_max // OFFSET_ENTRY_BYTES
-            or len(time_index) >= config.index_bytes_max // TIME_ENTRY_BYTES - 1
-        )
-
-    def roll(self, *, now_ms: int) -> bool:
-        """Start a new segment at `end_offset`; False when the active one is empty."""
-        items = self._segments.items
-        if not items or items[-1].size_bytes == 0:
-            return False
-        self._roll(self._end_offset, now_ms)
-        return True
-
-    def _roll(self, base_offset: int, now_ms: int) -> Segment:
-        return self._segments.roll(
-            base_offset, now_ms=now_ms, producer_snapshot=self.producers.to_bytes()
-        )
 
     # --- read --------------------------------------------------------------------------------
 
@@ -310,6 +198,25 @@ class Log:
             # Compaction can leave a gap at the end of a segment.
             at += 1
         return LogSlice(NO_FILE, 0, 0, offset)
+
+    def aborted_in(self, found: LogSlice, *, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that touch what `read` found, and maybe a few just behind it.
+
+        end_offset: the one given to `read`. Raises CorruptData on an unfit .txnindex.
+        """
+        segments = self._segments
+        at = max(0, bisect_right(segments.bases, found.first_offset) - 1)
+        per_segment = [segment.aborted for segment in segments.items[at:]]
+        if not any(per_segment):
+            return []
+        upper = segments.items[at].indexes[0].upper_offset(found.position + found.length)
+        if upper is None and at + 1 < len(segments.bases):
+            upper = segments.bases[at + 1]
+        return collect_aborted(
+            per_segment,
+            found.first_offset,
+            end_offset if upper is None else min(end_offset, upper),
+        )
 
     def find_offset_by_timestamp(
         self, timestamp_ms: int, *, end_offset: int
@@ -361,10 +268,6 @@ class Log:
         ticket.run()
         self.complete_flush(ticket)
 
-    @property
-    def _epochs_path(self) -> str:
-        return f"{self.directory}/{CHECKPOINT_NAME}"
-
     # --- cut ---------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
@@ -381,6 +284,7 @@ class Log:
         if offset < segments.bases[0]:
             self.truncate_fully_and_start_at(offset)
             return
+        segments.stop_cleaning()
         segments.stop_derived_files(offset)
         # First: what the checkpoint names and the log lacks was lost (`raft.metadata_log`).
         self.epochs.truncate_from_end(offset)
@@ -405,6 +309,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """Drop everything; the log is empty with start and end at `offset`. Durable on return."""
         segments = self._segments
+        segments.stop_cleaning()
         segments.stop_derived_files(0)
         self.epochs.clear()
         if self._disk.exists(self.directory):
@@ -420,63 +325,6 @@ class Log:
         if self._disk.exists(self.directory):
             segments.sync_directories()
 
-    def advance_start_offset(self, offset: int) -> bool:
-        """Raise `start_offset`; segments below go at the next retention run. False if not above.
-
-        Raises OffsetOutOfRange above `end_offset`.
-        """
-        if offset <= self._start_offset:
-            return False
-        if offset > self._end_offset:
-            raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
-        self._start_offset = offset
-        self.epochs.truncate_from_start(offset)
-        return True
-
-    def _write_epochs(self) -> None:
-        self._disk.write_atomic(self._epochs_path, self.epochs.to_bytes())
-        self.epochs.is_dirty = False
-
-    # --- retention ---------------------------------------------------------------------------
-
-    def apply_retention(self, *, now_ms: int, high_watermark: int) -> list[int]:
-        """Delete the segments that start offset, size and age allow; base offsets of those gone.
-
-        Files are renamed now and removed by `remove_deleted` after `file_delete_delay_ms`.
-        """
-        segments = self._segments
-        count = retention.deletable_count(
-            segments.items,
-            start_offset=self._start_offset,
-            end_offset=self._end_offset,
-            high_watermark=high_watermark,
-            retention_ms=self.config.retention_ms,
-            retention_bytes=self.config.retention_bytes,
-            now_ms=now_ms,
-        )
-        if count == 0:
-            return []
-        segments.stop_derived_files(self._end_offset)
-        if count == len(segments.items):
-            self._roll(self._end_offset, now_ms)
-        retired = segments.retire_first(
-            count, delete_at_ms=now_ms + self.config.file_delete_delay_ms
-        )
-        self._start_offset = max(self._start_offset, segments.bases[0])
-        self.epochs.truncate_from_start(self._start_offset)
-        if segments.is_flushing:
-            # That flush was just told not to write the checkpoint, yet will claim durability.
-            self._write_epochs()
-        return [segment.base_offset for segment in retired]
-
-    def remove_deleted(self, now_ms: int) -> int:
-        """Remove the files whose delay has passed; how many segments that were."""
-        return self._segments.remove_deleted(now_ms)
-
-    def expire_producers(self, now_ms: int) -> list[int]:
-        """Forget producers silent for `producer_id_expiration_ms`."""
-        return self.producers.expire(now_ms, expiration_ms=self.config.producer_id_expiration_ms)
-
     # --- end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -484,6 +332,7 @@ class Log:
 
         After it `Log.open(is_clean=True)` is allowed.
         """
+        self._segments.stop_cleaning()
         items = self._segments.items
         if items:
             self.flush()
@@ -496,5 +345,6 @@ class Log:
 
     def delete(self) -> None:
         """Remove the folder and all in it; the log must not be used afterwards."""
+        self._segments.stop_cleaning()
         self._segments.close_files()
         self._disk.remove_tree(self.directory)

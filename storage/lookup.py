@@ -25,7 +25,7 @@ def find_by_timestamp(
         for at, header in segment.headers(position):
             if header.base_offset >= end_offset:
                 return None
-            if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
+            if header.record_timestamp_max_ms < timestamp_ms or header.last_offset < start_offset:
                 continue
             found = _first_record(segment, at, header, timestamp_ms, start_offset)
             if found is not None:
@@ -44,8 +44,9 @@ def find_max_timestamp(
         if best is not None and segment.max_timestamp_ms <= best[0]:
             continue
         for at, header in _candidates(segment, start_offset, end_offset):
-            if header.max_timestamp_ms >= 0 and (best is None or header.max_timestamp_ms > best[0]):
-                best = (header.max_timestamp_ms, segment, at, header)
+            largest_ms = header.record_timestamp_max_ms
+            if largest_ms >= 0 and (best is None or largest_ms > best[0]):
+                best = (largest_ms, segment, at, header)
     if best is None:
         return None
     timestamp_ms, segment, at, header = best
@@ -65,7 +66,7 @@ def _candidates(
             break
         if header.base_offset >= start_offset:
             found.append((at, header))
-            if is_whole and header.max_timestamp_ms == largest_ms:
+            if is_whole and header.record_timestamp_max_ms == largest_ms:
                 return found[-1:]
     return found
 

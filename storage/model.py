@@ -17,8 +17,21 @@ INDEX_BYTES_MIN = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig:
+    """How a compacted log is cleaned; names and defaults are Kafka's topic configs."""
+
+    min_cleanable_dirty_ratio: float = 0.5
+    min_lag_ms: int = 0
+    max_lag_ms: int = (1 << 63) - 1
+    delete_retention_ms: int = DAY_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Settings of one log; names and defaults are Kafka's topic configs. -1 means no limit."""
+    """Settings of one log; names and defaults are Kafka's topic configs. -1 means no limit.
+
+    compaction: None for a log that keeps all records of a key.
+    """
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -28,8 +41,10 @@ class LogConfig:
     retention_bytes: int = -1
     max_message_bytes: int = 1_048_588
     flush_messages: int | None = None
+    flush_ms: int | None = None
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = DAY_MS
+    compaction: CompactionConfig | None = None
 
     def __post_init__(self) -> None:
         # File positions in the offset index are 32 bits.

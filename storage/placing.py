@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from runtime.errors import ErrorCode, invariant
 from storage.batch import (
+    CONTROL_BIT,
     HEADER_BYTES,
     BatchError,
     BatchHeader,
@@ -15,6 +16,7 @@ from storage.batch import (
     read_header,
     stamp,
 )
+from storage.markers import read_marker
 from storage.model import RELATIVE_OFFSET_MAX, OutOfOrderAppend
 
 
@@ -56,6 +58,8 @@ def place_as_leader(
         invariant(
             HEADER_BYTES <= size <= total - position, "append of bytes that are no whole batches"
         )
+        if header.attributes & CONTROL_BIT:
+            _check_marker(batch, position, header)
         stamp(batch, position, base_offset=end_offset, leader_epoch=leader_epoch)
         last_offset = end_offset + header.last_offset_delta
         placed.append(Placed(position, size, end_offset, last_offset, leader_epoch, header))
@@ -63,6 +67,12 @@ def place_as_leader(
         position += size
     invariant(placed, "append of no batch")
     return placed
+
+
+def _check_marker(batch: Buffer, position: int, header: BatchHeader) -> None:
+    """Raise BatchError now, when nothing is written, on a marker that cannot be read."""
+    if header.producer_id >= 0:
+        read_marker(batch, position, header)
 
 
 def place_as_follower(
@@ -88,6 +98,8 @@ def place_as_follower(
             raise BatchError(
                 ErrorCode.CORRUPT_MESSAGE, f"{log_name}: the CRC of batch {base_offset} is wrong"
             )
+        if header.attributes & CONTROL_BIT:
+            _check_marker(batches, position, header)
         end_offset, latest_epoch = last_offset + 1, header.leader_epoch
         size = header.size_bytes
         placed.append(Placed(position, size, base_offset, last_offset, latest_epoch, header))

@@ -6,8 +6,11 @@ from bisect import bisect_right
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData
+from storage.batch import BatchError, BatchHeader
+from storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
 from storage.producer_state import ProducerStateTable, read_snapshot
-from storage.segment import SNAPSHOT_SUFFIX, Segment, file_name, offsets_of
+from storage.segment import Segment
+from storage.transaction_index import AbortedTransaction
 
 
 def rebuild_producers(
@@ -18,8 +21,17 @@ def rebuild_producers(
     Snapshots above `end_offset` are removed: they describe records that are gone.
     """
     remove_snapshots_above(disk, directory, end_offset)
+    return producers_at(disk, directory, segments, end_offset=end_offset)
+
+
+def producers_at(
+    disk: Disk, directory: str, segments: list[Segment], *, end_offset: int
+) -> ProducerStateTable:
+    """As `rebuild_producers`, for an offset that need not be the log's end."""
     table, snapshot_offset = ProducerStateTable(), -1
     for offset in reversed(offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX)):
+        if offset > end_offset:
+            continue
         path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
         try:
             table, snapshot_offset = read_snapshot(disk, path), offset
@@ -32,12 +44,36 @@ def rebuild_producers(
     for segment in segments[at:]:
         if segment.base_offset >= end_offset or snapshot_offset >= end_offset:
             break
-        for _, header in segment.headers(segment.position_of(snapshot_offset) or 0):
+        for position, header in segment.headers(segment.position_of(snapshot_offset) or 0):
             if header.base_offset >= end_offset:
                 break
             if header.base_offset >= snapshot_offset:
-                table.update(header)
+                replay(table, segment, position, header)
     return table
+
+
+def replay(
+    table: ProducerStateTable, segment: Segment, position: int, header: BatchHeader
+) -> AbortedTransaction | None:
+    """Let `table` take in the batch at `position`; only control batches are read whole.
+
+    Raises CorruptData on one that is no marker.
+    """
+    if header.producer_id < 0:
+        return None
+    batch = segment.file.pread(header.size_bytes, position) if header.is_control else b""
+    try:
+        return table.update(header, header.last_offset, batch, 0)
+    except BatchError as error:
+        raise CorruptData(segment.file.path, position, error.reason) from error
+
+
+def rebuild_aborted(disk: Disk, directory: str, segments: list[Segment], at: int) -> None:
+    """Find the aborted transactions of segment `at` again from the batches."""
+    segment = segments[at]
+    table = producers_at(disk, directory, segments[:at], end_offset=segment.base_offset)
+    found = [replay(table, segment, position, header) for position, header in segment.headers(0)]
+    segment.aborted = [entry for entry in found if entry is not None]
 
 
 def remove_snapshots_above(disk: Disk, directory: str, offset: int) -> None:

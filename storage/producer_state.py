@@ -3,7 +3,10 @@
 `check` is for leaders, before the append. `update` is for every append, recovery and followers
 included, and never refuses: what is in the log has been accepted. Snapshots use Kafka's .snapshot
 format (version 1), which keeps only the last batch of a producer: after a restart the window of
-duplicates is one batch and not five. Transaction fields are carried, not yet used.
+duplicates is one batch and not five.
+
+Transactions: `ongoing` are those without a marker yet. `unreplicated` have one that the high
+watermark has not passed, so it may still be lost; both hold back the last stable offset.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from crc32c import crc32c
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
-from storage.batch import SEQUENCE_MODULUS, BatchError, BatchHeader
+from storage.batch import SEQUENCE_MODULUS, BatchError, BatchHeader, Buffer
+from storage.markers import read_marker
+from storage.transaction_index import AbortedTransaction
 
 BATCHES_KEPT = 5
 """Batches remembered per producer: the in-flight limit of an idempotent client."""
@@ -44,6 +49,13 @@ class Duplicate(NamedTuple):
     timestamp_ms: int
 
 
+class ProducerEnd(NamedTuple):
+    """What a producer wrote last. last_data_offset: -1 when only a marker of it is known."""
+
+    last_data_offset: int
+    epoch: int
+
+
 class ProducerEntry:
     """State of one producer id."""
 
@@ -66,12 +78,17 @@ class ProducerEntry:
 
 
 class ProducerStateTable:
-    """Producer id -> ProducerEntry."""
+    """Producer id -> ProducerEntry.
 
-    __slots__ = ("entries",)
+    ongoing: first offset -> producer id, ascending. unreplicated: marker's offset -> first offset.
+    """
+
+    __slots__ = ("entries", "ongoing", "unreplicated")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
+        self.ongoing: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -87,6 +104,12 @@ class ProducerStateTable:
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return None
+        if entry.current_transaction_first_offset >= 0 and not header.is_transactional:
+            raise BatchError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open since offset"
+                f" {entry.current_transaction_first_offset} and sent a batch outside of it",
+            )
         if header.producer_epoch < entry.epoch:
             raise BatchError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -109,24 +132,25 @@ class ProducerStateTable:
             raise _out_of_order(header, str(expected))
         return None
 
-    def update(self, header: BatchHeader) -> None:
-        """Remember a batch that is in the log."""
-        if header.producer_id >= 0:
-            self.record(header, header.last_offset)
+    def update(
+        self, header: BatchHeader, last_offset: int, buffer: Buffer, position: int
+    ) -> AbortedTransaction | None:
+        """Remember a batch that is in the log, which stands at `position` of `buffer`.
+
+        header: its base offset need not be the assigned one. Returns the transaction that the
+        batch aborts. Raises BatchError on a control batch that does not parse.
+        """
+        if header.producer_id < 0:
+            return None
+        if header.is_control:
+            return self._take_marker(header, last_offset, buffer, position)
+        self.record(header, last_offset)
+        return None
 
     def record(self, header: BatchHeader, last_offset: int) -> None:
-        """`update` for a header whose base offset is not the assigned one."""
-        entry = self.entries.get(header.producer_id)
-        if entry is None:
-            entry = ProducerEntry(header.producer_id, header.producer_epoch)
-            self.entries[header.producer_id] = entry
-        elif header.producer_epoch != entry.epoch:
-            entry.epoch = header.producer_epoch
-            entry.batches.clear()
+        """`update` for a batch of records with a producer id."""
+        entry = self._entry(header)
         entry.last_timestamp_ms = header.max_timestamp_ms
-        if header.is_control:
-            entry.current_transaction_first_offset = -1
-            return
         batches = entry.batches
         batches.append(
             ProducerBatch(
@@ -140,7 +164,58 @@ class ProducerStateTable:
         if len(batches) > BATCHES_KEPT:
             del batches[0]
         if header.is_transactional and entry.current_transaction_first_offset < 0:
-            entry.current_transaction_first_offset = last_offset - header.last_offset_delta
+            first_offset = last_offset - header.last_offset_delta
+            entry.current_transaction_first_offset = first_offset
+            self.ongoing[first_offset] = header.producer_id
+
+    def _entry(self, header: BatchHeader) -> ProducerEntry:
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            entry = ProducerEntry(header.producer_id, header.producer_epoch)
+            self.entries[header.producer_id] = entry
+        elif header.producer_epoch != entry.epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        return entry
+
+    def _take_marker(
+        self, header: BatchHeader, last_offset: int, buffer: Buffer, position: int
+    ) -> AbortedTransaction | None:
+        marker = read_marker(buffer, position, header)
+        entry = self._entry(header)
+        entry.last_timestamp_ms = header.max_timestamp_ms
+        if marker is None:
+            return None
+        entry.coordinator_epoch = marker.coordinator_epoch
+        first_offset = entry.current_transaction_first_offset
+        if first_offset < 0:
+            # A coordinator repeats a marker when it cannot tell whether the first one arrived.
+            return None
+        entry.current_transaction_first_offset = -1
+        self.ongoing.pop(first_offset, None)
+        self.unreplicated[last_offset] = first_offset
+        if marker.is_commit:
+            return None
+        stable = next(iter(self.ongoing), last_offset + 1)
+        return AbortedTransaction(header.producer_id, first_offset, last_offset, stable)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction is decided, and its marker replicated; exclusive."""
+        if not self.ongoing and not self.unreplicated:
+            return high_watermark
+        for last_offset in [at for at in self.unreplicated if at < high_watermark]:
+            del self.unreplicated[last_offset]
+        stable = next(iter(self.ongoing), high_watermark)
+        return min((high_watermark, stable, *self.unreplicated.values()))
+
+    def ends(self) -> dict[int, ProducerEnd]:
+        """What each producer wrote last."""
+        return {
+            entry.producer_id: ProducerEnd(
+                entry.batches[-1].last_offset if entry.batches else -1, entry.epoch
+            )
+            for entry in self.entries.values()
+        }
 
     def expire(self, now_ms: int, *, expiration_ms: int) -> list[int]:
         """Forget producers silent for `expiration_ms`; open transactions stay. Returns ids."""
@@ -156,6 +231,8 @@ class ProducerStateTable:
 
     def clear(self) -> None:
         self.entries.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
 
     def to_bytes(self) -> bytes:
         """The content of a .snapshot file."""
@@ -208,6 +285,11 @@ def read_snapshot(disk: Disk, path: str) -> ProducerStateTable:
             batch = ProducerBatch(first, last_sequence, last_offset, delta, timestamp_ms)
             entry.batches.append(batch)
         table.entries[producer_id] = entry
+    opened = [
+        entry for entry in table.entries.values() if entry.current_transaction_first_offset >= 0
+    ]
+    opened.sort(key=lambda entry: entry.current_transaction_first_offset)
+    table.ongoing = {entry.current_transaction_first_offset: entry.producer_id for entry in opened}
     return table
 
 

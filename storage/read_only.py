@@ -12,7 +12,7 @@ from typing import Protocol
 from runtime.errors import CorruptData
 from storage.batch import BatchHeader
 from storage.batch_walk import OffsetGap, check_batch, find_batch
-from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, offsets_of
+from storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, offsets_of
 
 
 class ReadableDisk(Protocol):

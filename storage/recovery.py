@@ -14,18 +14,25 @@ from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.batch_walk import BatchWalk, OffsetGap, TornTail, remove_segments
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
-from storage.producer_rebuild import prune_snapshots, rebuild_producers, remove_snapshots_above
-from storage.producer_state import ProducerStateTable
-from storage.segment import (
+from storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     NAME_DIGITS,
     TIME_INDEX_SUFFIX,
-    Segment,
     file_name,
     offsets_of,
 )
+from storage.producer_rebuild import (
+    prune_snapshots,
+    rebuild_aborted,
+    rebuild_producers,
+    remove_snapshots_above,
+)
+from storage.producer_state import ProducerStateTable
+from storage.segment import Segment
+from storage.swapping import finish_swaps
 
 logger = logging.getLogger("kvorum.storage")
 
@@ -61,25 +68,13 @@ def load(
     bases = offsets_of(names, LOG_SUFFIX)
     if not bases:
         return empty(log_start_offset)
-    present = set(names)
-    segments = [
-        Segment(
-            disk,
-            directory,
-            base,
-            created_ms=now_ms,
-            index_interval_bytes=index_interval_bytes,
-            has_saved_indexes=file_name(base, INDEX_SUFFIX) in present
-            and file_name(base, TIME_INDEX_SUFFIX) in present,
-        )
-        for base in bases
-    ]
-    for segment, following in pairwise(segments):
-        segment.end_offset = following.base_offset
+    segments = _found_segments(disk, directory, names, bases, index_interval_bytes, now_ms)
     first = len(segments)
     if not is_clean:
         first = max(0, bisect_right(bases, recovery_point) - 1)
-    epochs = _load_epochs(disk, directory, segments, first)
+    checkpoint = _read_checkpoint(disk, directory)
+    epochs = _load_epochs(checkpoint, segments, first)
+    _load_aborted(disk, directory, segments, first)
     torn_tail: TornTail | None = None
     last_gap: OffsetGap | None = None
     if is_clean:
@@ -91,6 +86,8 @@ def load(
         torn_tail = walk.run(first)
         producers, last_gap = walk.producers, walk.last_gap
         end_offset = segments[-1].end_offset
+        if checkpoint is not None:
+            epochs.lower_starts(checkpoint.entries)
     if end_offset < log_start_offset:
         remove_segments(disk, segments)
         remove_snapshots_above(disk, directory, -1)
@@ -115,6 +112,32 @@ def load(
     )
 
 
+def _found_segments(
+    disk: Disk,
+    directory: str,
+    names: list[str],
+    bases: list[int],
+    index_interval_bytes: int,
+    now_ms: int,
+) -> list[Segment]:
+    present = set(names)
+    segments = [
+        Segment(
+            disk,
+            directory,
+            base,
+            created_ms=now_ms,
+            index_interval_bytes=index_interval_bytes,
+            has_saved_indexes=file_name(base, INDEX_SUFFIX) in present
+            and file_name(base, TIME_INDEX_SUFFIX) in present,
+        )
+        for base in bases
+    ]
+    for segment, following in pairwise(segments):
+        segment.end_offset = following.base_offset
+    return segments
+
+
 def empty(start_offset: int) -> Loaded:
     """A log without records and files."""
     return Loaded(
@@ -129,44 +152,59 @@ def empty(start_offset: int) -> Loaded:
 def _clean_names(disk: Disk, directory: str) -> list[str]:
     """Names in the folder after leftovers of a crash were removed."""
     kept: list[str] = []
+    if finish_swaps(disk, directory, disk.list_dir(directory)):
+        logger.info("%s: finished or undid a compaction that a crash had cut short", directory)
     for name in disk.list_dir(directory):
         path = f"{directory}/{name}"
-        if name.endswith((DELETED_SUFFIX, ".tmp", ".cleaned")):
+        if name.endswith((DELETED_SUFFIX, ".tmp")):
             disk.remove(path)
-        elif name.endswith(".swap"):
-            raise CorruptData(path, 0, "an unfinished compaction; finishing it is not supported")
         else:
             kept.append(name)
     logs = {name[:NAME_DIGITS] for name in kept if name.endswith(LOG_SUFFIX)}
     for name in kept:
-        if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and name[:NAME_DIGITS] not in logs:
+        if name.endswith(INDEX_SUFFIXES) and name[:NAME_DIGITS] not in logs:
             disk.remove(f"{directory}/{name}")
     return kept
 
 
-def _load_epochs(
-    disk: Disk, directory: str, segments: list[Segment], first: int
-) -> LeaderEpochCache:
-    """The epochs of the segments before `first`; the walk from there on assigns the others.
+def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: int) -> None:
+    """The transaction indexes of the segments before `first`, made anew where they are unfit."""
+    for at, segment in enumerate(segments[:first]):
+        try:
+            if segment.has_saved_indexes:
+                _ = segment.aborted
+                continue
+        except CorruptData as error:
+            logger.warning("%s; it is made anew from the batches", error)
+        rebuild_aborted(disk, directory, segments, at)
 
-    From the checkpoint, or from the batches if that is missing or damaged: it is derived data.
-    """
+
+def _read_checkpoint(disk: Disk, directory: str) -> LeaderEpochCache | None:
+    """None if it is missing or damaged: it is derived data."""
+    path = f"{directory}/{CHECKPOINT_NAME}"
+    if disk.exists(path):
+        try:
+            return read_epochs(disk, path)
+        except CorruptData as error:
+            logger.warning("%s; it is made anew from the batches", error)
+    return None
+
+
+def _load_epochs(
+    checkpoint: LeaderEpochCache | None, segments: list[Segment], first: int
+) -> LeaderEpochCache:
+    """The epochs of the segments before `first`; the walk from there on assigns the others."""
     # If all is walked, what the checkpoint says of offsets before belongs to a log that is gone.
     # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the
     # power fails before the checkpoint follows, 3. its entry (12, 71) would become (12, 119),
     # though the record before 119 is of epoch 14.
     if first == 0:
         return LeaderEpochCache()
-    path = f"{directory}/{CHECKPOINT_NAME}"
-    if disk.exists(path):
-        try:
-            epochs = read_epochs(disk, path)
-        except CorruptData as error:
-            logger.warning("%s; it is made anew from the batches", error)
-        else:
-            if first < len(segments):
-                epochs.truncate_from_end(segments[first].base_offset)
-            return epochs
+    if checkpoint is not None:
+        epochs = LeaderEpochCache(checkpoint.entries)
+        if first < len(segments):
+            epochs.truncate_from_end(segments[first].base_offset)
+        return epochs
     epochs = LeaderEpochCache()
     for segment in segments[:first]:
         for _, header in segment.headers(0):

@@ -17,6 +17,9 @@ class SegmentFacts(Protocol):
     @property
     def max_timestamp_ms(self) -> int: ...
 
+    @property
+    def modified_ms(self) -> int: ...
+
 
 def deletable_count(
     segments: Sequence[SegmentFacts],
@@ -33,7 +36,7 @@ def deletable_count(
     A segment goes when the next one begins at or below `start_offset`, when the log without it
     still has `retention_bytes`, or when its largest timestamp is older than `retention_ms`; and
     never when a part of it is at or above the high watermark. -1 switches a limit off. A segment
-    without any timestamp never goes by age (Kafka takes the file's mtime there).
+    without any timestamp is as old as the last write to its file.
     """
     excess_bytes = -1
     if retention_bytes >= 0:
@@ -59,4 +62,6 @@ def _is_old(segment: SegmentFacts, retention_ms: int, now_ms: int) -> bool:
     if retention_ms < 0:
         return False
     max_timestamp_ms = segment.max_timestamp_ms
-    return max_timestamp_ms >= 0 and now_ms - max_timestamp_ms > retention_ms
+    if max_timestamp_ms < 0:
+        max_timestamp_ms = segment.modified_ms
+    return now_ms - max_timestamp_ms > retention_ms

@@ -1,4 +1,4 @@
-"""One segment: a .log file of batches with its two indexes.
+"""One segment: a .log file of batches with its indexes.
 
 Files are opened when first needed. The active segment also remembers where its latest batches lie
 (`_ends`, `_positions`), so that the tail reads of caught-up fetchers cost two bisections and no
@@ -23,47 +23,40 @@ from storage.batch import (
     MAGIC,
     BatchHeader,
 )
-from storage.index import OffsetIndex, TimeIndex
-
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"
+from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from storage.names import (
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+)
+from storage.transaction_index import AbortedTransaction, pack_aborted, parse_aborted
 
 RECENT_BATCHES_MAX = 4096
 """Batches of the active segment whose place is remembered; at 1 KB each the last 4 MB."""
 _SCAN_BYTES = 16 * 1024
 """Read at once when walking headers: a few index intervals."""
 _NOTHING_RECENT = 1 << 63
-NAME_DIGITS = 20
 
 
-def file_name(base_offset: int, suffix: str) -> str:
-    """Kafka's file name: the base offset as 20 digits."""
-    return f"{base_offset:020d}{suffix}"
-
-
-def offsets_of(names: list[str], suffix: str) -> list[int]:
-    """Base offsets of the files with this suffix among `names`, ascending."""
-    length = NAME_DIGITS + len(suffix)
-    return sorted(
-        int(name[:NAME_DIGITS])
-        for name in names
-        if len(name) == length and name.endswith(suffix) and name[:NAME_DIGITS].isdigit()
-    )
+IndexBytes = tuple[bytes, bytes, bytes]
+"""Contents of .index, .timeindex and .txnindex; the last is empty when there is no such file."""
 
 
 class Segment:
     """The batches from `base_offset` up to the next segment."""
 
     __slots__ = (
+        "_aborted",
         "_bases",
         "_bytes_since_index",
         "_disk",
         "_ends",
         "_file",
         "_indexes",
+        "_name_suffix",
         "_positions",
         "_recent_floor",
         "_size",
@@ -86,8 +79,11 @@ class Segment:
         created_ms: int,
         index_interval_bytes: int,
         has_saved_indexes: bool = False,
+        name_suffix: str = "",
     ) -> None:
+        """name_suffix: behind the names of its files while it is not yet part of a log."""
         self._disk = disk
+        self._name_suffix = name_suffix
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
@@ -99,13 +95,14 @@ class Segment:
         self._file: DiskFile | None = None
         self._size = -1
         self._indexes: tuple[OffsetIndex, TimeIndex] | None = None
+        self._aborted: list[AbortedTransaction] | None = None
         self._bytes_since_index = 0
         self.forget_recent()
 
     # --- files -------------------------------------------------------------------------------
 
     def path(self, suffix: str) -> str:
-        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}{self._name_suffix}"
 
     @property
     def file(self) -> DiskFile:
@@ -119,6 +116,15 @@ class Segment:
             self._size = self.file.size()
         return self._size
 
+    def adopt(self) -> None:
+        """Its files have got their names in the log: go on under these, sealed."""
+        file = self.take_file()
+        if file is not None:
+            file.close()
+        self._name_suffix = ""
+        self.has_saved_indexes = True
+        self.forget_recent()
+
     def take_file(self) -> DiskFile | None:
         """The open file, which the caller now has to close."""
         file, self._file = self._file, None
@@ -130,6 +136,7 @@ class Segment:
         """Begin as a new active segment; makes the file."""
         self._size = 0
         self._indexes = (OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
+        self._aborted = []
         self._recent_floor = self.base_offset
         self.file.truncate(0)
 
@@ -207,8 +214,8 @@ class Segment:
         since = 0
         largest = (-1, self.base_offset)
         for position, header in self.headers(0):
-            if header.max_timestamp_ms > largest[0]:
-                largest = (header.max_timestamp_ms, header.last_offset)
+            if header.record_timestamp_max_ms > largest[0]:
+                largest = (header.record_timestamp_max_ms, header.last_offset)
             if since > self.index_interval_bytes:
                 offset_index.append(header.last_offset, position)
                 time_index.maybe_append(*largest)
@@ -224,15 +231,55 @@ class Segment:
         _ = self.indexes
         return self.max_timestamp[0]
 
-    def index_bytes(self) -> tuple[bytes, bytes]:
-        """Contents of .index and .timeindex, the latter with its forced last entry."""
+    @property
+    def first_batch_timestamp_ms(self) -> int:
+        """Largest timestamp of the first batch, -1 if there is none."""
+        if self.first_timestamp_ms < 0 and self.size_bytes:
+            _, header = next(self.headers(0))
+            self.first_timestamp_ms = header.record_timestamp_max_ms
+        return self.first_timestamp_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the .log was last written."""
+        return self._disk.modified_ms(self.path(LOG_SUFFIX))
+
+    @property
+    def offset_index_bytes(self) -> int:
+        return len(self.indexes[0]) * OFFSET_ENTRY_BYTES
+
+    @property
+    def time_index_bytes(self) -> int:
+        return len(self.indexes[1]) * TIME_ENTRY_BYTES
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """Transactions whose ABORT marker lies here. Raises CorruptData on an unfit .txnindex."""
+        if self._aborted is None:
+            path = self.path(TRANSACTION_INDEX_SUFFIX)
+            has_file = self.has_saved_indexes and self._disk.exists(path)
+            self._aborted = parse_aborted(self._disk.read_bytes(path), path) if has_file else []
+        return self._aborted
+
+    @aborted.setter
+    def aborted(self, entries: list[AbortedTransaction]) -> None:
+        self._aborted = entries
+
+    def index_bytes(self) -> IndexBytes:
+        """Contents of the index files, .timeindex with its forced last entry."""
         offset_index, time_index = self.indexes
         time_index.maybe_append(*self.max_timestamp)
-        return offset_index.to_bytes(), time_index.to_bytes()
+        return offset_index.to_bytes(), time_index.to_bytes(), pack_aborted(self.aborted)
 
-    def save_indexes(self, contents: tuple[bytes, bytes]) -> None:
-        """Write and fsync both files. Only after the .log itself was fsynced (see the top)."""
-        for suffix, data in zip((TIME_INDEX_SUFFIX, INDEX_SUFFIX), contents[::-1], strict=True):
+    def save_indexes(self, contents: IndexBytes) -> None:
+        """Write and fsync the files. Only after the .log itself was fsynced (see the top).
+
+        .index last: it is what proves the others whole.
+        """
+        for suffix, data in zip(reversed(INDEX_SUFFIXES), reversed(contents), strict=True):
+            if suffix == TRANSACTION_INDEX_SUFFIX and not data:
+                self._disk.remove(self.path(suffix))
+                continue
             file = self._disk.open(self.path(suffix))
             try:
                 file.truncate(0)
@@ -242,14 +289,29 @@ class Segment:
                 file.close()
         self.has_saved_indexes = True
 
+    def renew_indexes(self, contents: IndexBytes) -> None:
+        """As `save_indexes`, where the files are there and must not be missing for a moment.
+
+        Each is replaced whole. Bad sequence without that: 1. compaction left a gap behind this
+        segment, 2. a crash takes its index, 3. the next start finds no proof that it was whole,
+        takes the gap for a torn tail and drops all segments behind it.
+        """
+        for suffix, data in zip(reversed(INDEX_SUFFIXES), reversed(contents), strict=True):
+            path = self.path(suffix)
+            if suffix == TRANSACTION_INDEX_SUFFIX and not data:
+                self._disk.remove(path)
+            elif not self._disk.exists(path) or self._disk.read_bytes(path) != data:
+                self._disk.write_atomic(path, data)
+
     def unseal(self) -> bool:
         """Before bytes change again: load the indexes and remove their files. True if any were."""
         had_files = self.has_saved_indexes
-        _ = self.indexes
+        _ = self.indexes, self.aborted
         if had_files:
             self.has_saved_indexes = False
-            self._disk.remove(self.path(INDEX_SUFFIX))
-            self._disk.remove(self.path(TIME_INDEX_SUFFIX))
+            # .index first: without it the others count for nothing.
+            for suffix in INDEX_SUFFIXES:
+                self._disk.remove(self.path(suffix))
         return had_files
 
     # --- loading and cutting -------------------------------------------------------------------
@@ -263,12 +325,13 @@ class Segment:
         self._restart_at(offset_index.last_position())
         if self._size and self.first_timestamp_ms < 0:
             for _, header in self.headers(0):
-                self.first_timestamp_ms = header.max_timestamp_ms
+                self.first_timestamp_ms = header.record_timestamp_max_ms
                 break
 
     def reset_for_scan(self) -> None:
         """Forget everything derived; recovery is about to note every batch again."""
         self._indexes = (OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
+        self._aborted = []
         self.max_timestamp = (-1, self.base_offset)
         self.first_timestamp_ms = -1
         self.end_offset = self.base_offset
@@ -291,6 +354,7 @@ class Segment:
         self.file.sync()
         offset_index.truncate_to_position(position)
         time_index.truncate_to(offset)
+        self.aborted = [entry for entry in self.aborted if entry.last_offset < offset]
         self.max_timestamp = time_index.last()
         self._size = position
         if position == 0:
@@ -311,7 +375,7 @@ class Segment:
             self.note(
                 header.base_offset,
                 header.last_offset,
-                header.max_timestamp_ms,
+                header.record_timestamp_max_ms,
                 header.size_bytes,
             )
         self._size = size

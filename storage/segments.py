@@ -5,18 +5,23 @@ Kept apart from `log.py` so that offsets (there) and files (here) can be read on
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from runtime.disk import Disk, DiskFile
 from runtime.errors import invariant
 from storage.flush import FlushTicket, SealedSegment
-from storage.segment import (
+from storage.names import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
     file_name,
+    put_aside,
 )
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from storage.cleaner import CleaningJob
 
 
 class SegmentList:
@@ -26,6 +31,7 @@ class SegmentList:
     """
 
     __slots__ = (
+        "_cleaning",
         "_close_later",
         "_deleted",
         "_dirty_directories",
@@ -53,6 +59,11 @@ class SegmentList:
         self._is_unseal_unsynced = False
         self._ticket: FlushTicket | None = None
         self._close_later: list[DiskFile] = []
+        self._cleaning: CleaningJob | None = None
+
+    @property
+    def is_cleaning(self) -> bool:
+        return self._cleaning is not None
 
     @property
     def has_unflushed_roll(self) -> bool:
@@ -145,9 +156,7 @@ class SegmentList:
         invariant(ticket is self._ticket and ticket.is_done, "completed a flush that did not run")
         self._ticket = None
         self._sealed = [item for item in self._sealed if not item.segment.has_saved_indexes]
-        for file in self._close_later:
-            file.close()
-        self._close_later.clear()
+        self._close_postponed()
 
     def stop_derived_files(self, offset: int) -> None:
         """A flush under way may neither write derived files nor claim more than `offset`."""
@@ -171,7 +180,7 @@ class SegmentList:
         self._sealed = [item for item in self._sealed if item.segment is not segment]
         self._dirty_directories.add(self.directory)
         self._close_file(segment)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(segment.path(suffix))
 
     def retire_first(self, count: int, *, delete_at_ms: int) -> list[Segment]:
@@ -181,25 +190,72 @@ class SegmentList:
         for segment in retired:
             # The open file stays open: slices handed out before remain readable.
             _ = segment.file
-            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                path = segment.path(suffix)
-                if suffix == LOG_SUFFIX or segment.has_saved_indexes:
-                    self._disk.rename(path, path + DELETED_SUFFIX)
+            put_aside(self._disk, self.directory, segment.base_offset)
             self._disk.remove(segment.path(SNAPSHOT_SUFFIX))
             self._deleted.append((delete_at_ms, segment))
         self._sealed = [item for item in self._sealed if item.segment not in retired]
         self._dirty_directories.add(self.directory)
         return retired
 
-    def remove_deleted(self, now_ms: int) -> int:
-        """Remove the retired files whose time has come; how many segments that were."""
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """Close the retired segments whose time has come; the paths that may be removed now."""
         due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
         self._deleted = [item for item in self._deleted if item[0] > now_ms]
         for segment in due:
             self._close_file(segment)
-            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                self._disk.remove(segment.path(suffix) + DELETED_SUFFIX)
-        return len(due)
+        return [
+            segment.path(suffix) + DELETED_SUFFIX
+            for segment in due
+            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)
+        ]
+
+    # --- cleaning ----------------------------------------------------------------------------
+
+    def sealed_prefix(self) -> list[Segment]:
+        """The oldest segments, as far as they are flushed whole with their indexes; never all."""
+        waiting = {id(item.segment) for item in self._sealed}
+        prefix: list[Segment] = []
+        for segment in self.items[:-1]:
+            if not segment.has_saved_indexes or id(segment) in waiting:
+                break
+            prefix.append(segment)
+        return prefix
+
+    def begin_cleaning(self, job: CleaningJob) -> None:
+        invariant(self._cleaning is None, f"{self.directory}: two cleans at once")
+        for segment in job.segments:
+            # Opened here: by its name the thread might make a new file in place of a retired one.
+            _ = segment.file
+        self._cleaning = job
+
+    def apply_swap(self, *, delete_at_ms: int) -> None:
+        """What `CleaningJob.swap` did on disk, in memory as well; nothing if it did nothing."""
+        job = self._cleaning
+        if job is None or job.pending is None:
+            return
+        (old, new), job.pending = job.pending, None
+        if not job.is_swapped:
+            return
+        job.is_swapped = False
+        at = self.items.index(old[0])
+        self.items[at : at + len(old)] = [new]
+        self.bases[at : at + len(old)] = [new.base_offset]
+        self._deleted.extend((delete_at_ms, segment) for segment in old)
+
+    def stop_cleaning(self) -> None:
+        """The segments are about to change: the job under way touches no file from here on."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            self.apply_swap(delete_at_ms=0)
+
+    def end_cleaning(self, job: CleaningJob) -> None:
+        """The job's thread is through with it."""
+        invariant(job is self._cleaning, "ended a clean that is not under way")
+        self.apply_swap(delete_at_ms=0)
+        self._cleaning = None
+        self._close_postponed()
+
+    # --- the end -----------------------------------------------------------------------------
 
     def close_files(self) -> None:
         for segment in [*self.items, *(segment for _, segment in self._deleted)]:
@@ -210,8 +266,14 @@ class SegmentList:
         file = segment.take_file()
         if file is None:
             return
-        if self._ticket is None:
+        if self._ticket is None and self._cleaning is None:
             file.close()
         else:
-            # The flush under way may be about to fsync it.
+            # The flush or the clean under way may be about to use it.
             self._close_later.append(file)
+
+    def _close_postponed(self) -> None:
+        if self._ticket is None and self._cleaning is None:
+            for file in self._close_later:
+                file.close()
+            self._close_later.clear()

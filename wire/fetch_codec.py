@@ -2,7 +2,7 @@
 
 v5 log start, v7 sessions (KIP-227), v9 leader epochs, v11 rack, v12 flexible and last fetched
 epoch (KIP-595), v13 topic ids, v15 replica state, v16 node endpoints, v17 directory ids
-(read over). Aborted transactions are always null: transactions are not served yet.
+(read over). Aborted transactions are null unless the client reads committed records only.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ _ANSWER_V4 = struct.Struct(">ihqqii")
 _ANSWER_V5 = struct.Struct(">ihqqqii")
 _ANSWER_V11 = struct.Struct(">ihqqqiii")
 _ANSWER_V12 = struct.Struct(">ihqqqBi")
+_HEAD_OF_PARTITION_V4 = struct.Struct(">ihqq")
+_HEAD_OF_PARTITION_V5 = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
 _DIVERGING_TAG = struct.Struct(">BBiqB")
 _LEADER_TAG = struct.Struct(">BBiiB")
 
@@ -48,6 +51,16 @@ class FileSlice(Protocol):
     def length(self) -> int: ...
 
     def read(self) -> bytes: ...
+
+
+class Aborted(Protocol):
+    """An aborted transaction (storage.transaction_index.AbortedTransaction)."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def first_offset(self) -> int: ...
 
 
 class FetchPartition(NamedTuple):
@@ -85,7 +98,10 @@ class FetchRequest(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """One partition's answer. records: a slice, or None for no data."""
+    """One partition's answer. records: a slice, or None for no data.
+
+    aborted: transactions to skip, None when the client reads uncommitted records too.
+    """
 
     partition_id: int
     error: int = 0
@@ -95,6 +111,7 @@ class FetchedPartition(NamedTuple):
     diverging: tuple[int, int] | None = None
     current_leader: tuple[int, int] | None = None
     records: FileSlice | None = None
+    aborted: Sequence[Aborted] | None = None
 
 
 class FetchedTopic(NamedTuple):
@@ -240,15 +257,43 @@ def _whole(records: FileSlice, length: int) -> bytes:
 
 
 def _pack_partition(out: bytearray, version: int, partition: FetchedPartition, length: int) -> None:
+    aborted = partition.aborted
+    if aborted:
+        _pack_with_aborted(out, version, partition, aborted, length)
+        return
+    # Nobody's list is null, an empty one is not.
+    count = -1 if aborted is None else 0
     if version >= FIRST_FLEXIBLE:
-        out += _ANSWER_V12.pack(*partition[:5], 0, -1)
+        out += _ANSWER_V12.pack(*partition[:5], count + 1, -1)
         out += uvarint_bytes(length + 1)
     elif version >= 11:
-        out += _ANSWER_V11.pack(*partition[:5], -1, -1, length)
+        out += _ANSWER_V11.pack(*partition[:5], count, -1, length)
     elif version >= 5:
-        out += _ANSWER_V5.pack(*partition[:5], -1, length)
+        out += _ANSWER_V5.pack(*partition[:5], count, length)
     else:
-        out += _ANSWER_V4.pack(*partition[:4], -1, length)
+        out += _ANSWER_V4.pack(*partition[:4], count, length)
+
+
+def _pack_with_aborted(
+    out: bytearray,
+    version: int,
+    partition: FetchedPartition,
+    aborted: Sequence[Aborted],
+    length: int,
+) -> None:
+    is_flexible = version >= FIRST_FLEXIBLE
+    if version >= 5:
+        out += _HEAD_OF_PARTITION_V5.pack(*partition[:5])
+    else:
+        out += _HEAD_OF_PARTITION_V4.pack(*partition[:4])
+    out += count_bytes(len(aborted), is_flexible)
+    for entry in aborted:
+        out += _ABORTED.pack(entry.producer_id, entry.first_offset)
+        if is_flexible:
+            out += b"\x00"
+    if version >= 11:
+        out += b"\xff\xff\xff\xff"  # preferred read replica: none
+    out += count_bytes(length, is_flexible)
 
 
 def _pack_partition_tags(out: bytearray, partition: FetchedPartition) -> None:

@@ -49,7 +49,10 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """One partition's outcome. current_leader: (id, epoch), told with error 6 from v10 on."""
+    """One partition's outcome. current_leader: (id, epoch), told with error 6 from v10 on.
+
+    record_errors: (index in the batch, sentence), told from v8 on.
+    """
 
     partition_id: int
     error: int = 0
@@ -58,6 +61,7 @@ class ProducedPartition(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     current_leader: tuple[int, int] | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
 
 
 class ProducedTopic(NamedTuple):
@@ -145,10 +149,15 @@ def _pack_partition(out: bytearray, version: int, partition: ProducedPartition) 
     out += _PARTITION_V5.pack(*partition[:5])
     if version < 8:
         return
-    if version < FIRST_FLEXIBLE:
-        out += b"\x00\x00\x00\x00" + string_bytes(partition.error_message, False)
+    is_flexible = version >= FIRST_FLEXIBLE
+    out += count_bytes(len(partition.record_errors), is_flexible)
+    for at, sentence in partition.record_errors:
+        out += INT32.pack(at) + string_bytes(sentence, is_flexible)
+        if is_flexible:
+            out += b"\x00"
+    out += string_bytes(partition.error_message, is_flexible)
+    if not is_flexible:
         return
-    out += b"\x01" + string_bytes(partition.error_message, True)
     if version >= 10 and partition.current_leader is not None:
         out += b"\x01" + _LEADER_TAG.pack(0, 9, *partition.current_leader, 0)
     else:

@@ -1,8 +1,8 @@
 """Fetch (1). Served: v4-17, for consumers and for followers (replica id, or replica state v15+).
 
 Sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), waiting for min bytes.
-Whole batches only; the first partition with data may exceed the limits by one batch. read
-committed reads to the high watermark: there are no transactions yet.
+Whole batches only; the first partition with data may exceed the limits by one batch. With isolation
+level 1 records end at the last stable offset, and aborted transactions among them are named.
 Missing: reads from followers (rack is ignored), quotas.
 """
 

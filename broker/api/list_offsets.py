@@ -3,12 +3,13 @@
 Timestamps: >= 0 first record at or after it, -1 latest (high watermark; log end for replicas),
 -2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
 tiered (-1: no tiering). Only the leader answers. A new leader whose watermark has not reached its
-epoch's start answers 78 for what depends on the end.
+epoch's start answers 78 for what depends on the end. With isolation level 1 (v2+) the end is the
+last stable offset.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.context import RequestContext
 from broker.replica import Replica
@@ -25,20 +26,30 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 DEBUG_CONSUMER = -2
+READ_COMMITTED = 1
 NONE_FOUND = (-1, -1, -1)
+
+
+class _Asker(NamedTuple):
+    is_replica: bool
+    is_debug: bool
+    is_read_committed: bool
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     topics = []
+    asker = _Asker(
+        is_replica=request.replica_id >= 0,
+        is_debug=request.replica_id == DEBUG_CONSUMER,
+        is_read_committed=int(getattr(request, "isolation_level", 0)) == READ_COMMITTED,
+    )
     for topic in request.topics:
-        partitions = [
-            _answer(context, request.replica_id, topic.name, asked) for asked in topic.partitions
-        ]
+        partitions = [_answer(context, asker, topic.name, asked) for asked in topic.partitions]
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 
 
-def _answer(context: RequestContext, replica_id: int, topic: str, asked: Any) -> dict[str, Any]:
+def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> dict[str, Any]:
     replicas = context.services.replicas
     partition_id = asked.partition_index
     replica = replicas.find_by_name(topic, partition_id)
@@ -47,13 +58,13 @@ def _answer(context: RequestContext, replica_id: int, topic: str, asked: Any) ->
         error = replicas.missing_error(topic, UUID_ZERO, partition_id)
     else:
         error = replica.core.check_epoch(getattr(asked, "current_leader_epoch", -1))
-        if error == ErrorCode.NONE and not replica.core.is_leader and replica_id != DEBUG_CONSUMER:
+        if error == ErrorCode.NONE and not replica.core.is_leader and not asker.is_debug:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error == ErrorCode.NONE and replica.is_offline:
             error = ErrorCode.KAFKA_STORAGE_ERROR
         if error == ErrorCode.NONE:
             try:
-                found, error = _look_up(replica, asked.timestamp, replica_id >= 0)
+                found, error = _look_up(replica, asked.timestamp, asker)
             except (OSError, CorruptData, BatchError):
                 found, error = NONE_FOUND, ErrorCode.KAFKA_STORAGE_ERROR
     timestamp_ms, offset, leader_epoch = found
@@ -67,17 +78,19 @@ def _answer(context: RequestContext, replica_id: int, topic: str, asked: Any) ->
 
 
 def _look_up(
-    replica: Replica, timestamp_ms: int, is_replica: bool
+    replica: Replica, timestamp_ms: int, asker: _Asker
 ) -> tuple[tuple[int, int, int], ErrorCode]:
     core, log = replica.core, replica.log
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return (-1, log.start_offset, log.epochs.epoch_of(log.start_offset)), ErrorCode.NONE
     if timestamp_ms == LATEST_TIERED:
         return NONE_FOUND, ErrorCode.NONE
-    if is_replica:
+    if asker.is_replica:
         end_offset = core.end_offset
     elif core.is_latest_known or not core.is_leader:
         end_offset = core.high_watermark
+        if asker.is_read_committed:
+            end_offset = log.last_stable_offset(end_offset)
     else:
         return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE
     if timestamp_ms == LATEST:

@@ -1,10 +1,11 @@
 """Produce (0). Served: v3-13, advertised from 0 (librdkafka drops compression otherwise); v0-2
 requests close the connection.
 
-Batches stay opaque: header and CRC are checked, records never. acks 0, 1 and -1.
+Batches stay opaque: header and CRC are checked, records only for their keys, and only if the topic
+is compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1.
 Errors per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current
 leader (v10+), 45/47 for idempotent producers, 48 for transactional batches.
-Missing: transactions, quotas, per-record errors (the list is always empty).
+Missing: transactions, quotas.
 """
 
 from __future__ import annotations

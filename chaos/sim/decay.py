@@ -18,7 +18,7 @@ from chaos.sim.recovery import DiskSettings, open_node
 from runtime.errors import CorruptData
 from snapshots.format import parse_file_name
 from storage.batch import iter_headers
-from storage.segment import LOG_SUFFIX
+from storage.names import LOG_SUFFIX
 
 _LENGTH_START, _LENGTH_END = 8, 12
 _MAGIC_START = 16

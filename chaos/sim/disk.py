@@ -106,6 +106,7 @@ class MemoryDisk:
         self.capacity_bytes = capacity_bytes
         self.crash_count = 0
         self.operation_count = 0
+        self.clock_ms = 0
         self._root = Folder()
         self._faults: list[_Fault] = []
         self._operations_left: int | None = None
@@ -200,6 +201,11 @@ class MemoryDisk:
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
+
+    def modified_ms(self, path: str) -> int:
+        """`clock_ms`: files keep no times of their own here."""
+        self._inode(path)
+        return self.clock_ms
 
     def list_dir(self, path: str) -> list[str]:
         node = self._find(path)

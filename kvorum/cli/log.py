@@ -14,20 +14,83 @@ def log() -> None:
 
 @log.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
-@click.option("--print-data-log", is_flag=True, help="A line for each record as well.")
-def dump(paths: tuple[str, ...], print_data_log: bool) -> None:
-    """Print what kafka-dump-log prints for segment files PATHS."""
+@click.option("--deep-iteration", is_flag=True, help="A line for each record as well.")
+@click.option("--print-data-log", is_flag=True, help="The same, with keys and values.")
+@click.option("--index-sanity-check", is_flag=True, help="Of indexes: would a start take them?")
+@click.option("--verify-index-only", is_flag=True, help="Of indexes: do they agree with the log?")
+@click.option("--offsets-decoder", is_flag=True, hidden=True)
+@click.option("--transaction-log-decoder", is_flag=True, hidden=True)
+def dump(
+    paths: tuple[str, ...],
+    deep_iteration: bool,
+    print_data_log: bool,
+    index_sanity_check: bool,
+    verify_index_only: bool,
+    offsets_decoder: bool,
+    transaction_log_decoder: bool,
+) -> None:
+    """Print what kafka-dump-log prints for PATHS.
+
+    Takes .log, .index, .timeindex, .txnindex, .snapshot (of producers) and leader-epoch-checkpoint
+    files. What does not fit together goes to stderr, and the exit status is 1 then.
+    """
     from raft.control_text import control_text
     from runtime.disk import OsDisk
     from runtime.errors import KvorumError
     from storage.dump import dump_lines
+    from storage.dump_indexes import Complaints, IndexOptions
 
+    if offsets_decoder or transaction_log_decoder:
+        raise CommandFailed(
+            "--offsets-decoder and --transaction-log-decoder are not served: this build has no"
+            " such topics yet; use --print-data-log for the bytes"
+        )
+    complaints = Complaints()
     for path in paths:
         try:
             lines = dump_lines(
-                OsDisk(), path, print_data_log=print_data_log, control_text=control_text
+                OsDisk(),
+                path,
+                deep_iteration=deep_iteration,
+                print_data_log=print_data_log,
+                index_options=IndexOptions(
+                    sanity_only=index_sanity_check, verify_only=verify_index_only
+                ),
+                complaints=complaints,
+                control_text=control_text,
             )
             for line in lines:
                 click.echo(line)
         except KvorumError as error:
             raise CommandFailed(str(error)) from error
+    for line in complaints.lines():
+        click.echo(line, err=True)
+    if complaints.are_faults:
+        raise CommandFailed("an index and its log do not agree")
+
+
+@log.command()
+@click.argument("directories", nargs=-1, required=True, type=click.Path(exists=True))
+def verify(directories: tuple[str, ...]) -> None:
+    """Check all files of the logs in DIRECTORIES, each the folder of one partition.
+
+    Every batch and its CRC, the order of offsets and epochs, indexes against batches, transaction
+    indexes, producer snapshots, leader epochs. Prints a line per problem and a sum per folder; the
+    exit status is 1 if there was a problem.
+    """
+    from runtime.disk import OsDisk
+    from storage.verify import verify_log
+
+    is_sound = True
+    for directory in directories:
+        found = verify_log(OsDisk(), directory.rstrip("/"))
+        for line in (*found.problems, *found.notes):
+            click.echo(line)
+        is_sound = is_sound and not found.problems
+        verdict = f"{len(found.problems)} problems" if found.problems else "sound"
+        click.echo(
+            f"{directory}: {verdict}; segments={found.segments} batches={found.batches}"
+            f" records={found.records} offsets=[{found.start_offset}, {found.end_offset})"
+        )
+    if not is_sound:
+        raise CommandFailed("not all of this is sound; see above")

@@ -8,18 +8,25 @@ that bind a broker's file together.
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 from metadata.configs.model import INT64_MAX, ConfigKey, ConfigType, Update
 from metadata.configs.topic_keys import TOPIC_CONFIGS
 from metadata.features import RELEASES
 
+_DOUBLE_MAX = sys.float_info.max
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 
 #: Broker properties that are the default of a topic's config, and that a broker knows.
 _TOPIC_DEFAULTS = (
     "compression.type",
+    "log.cleaner.delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio",
+    "log.cleaner.min.compaction.lag.ms",
     "log.cleanup.policy",
     "log.flush.interval.messages",
+    "log.flush.interval.ms",
     "log.index.interval.bytes",
     "log.index.size.max.bytes",
     "log.message.timestamp.after.max.ms",
@@ -46,6 +53,67 @@ _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
             f"Bytes a second {way} throttled replicas that are not in sync.",
         )
         for side, way in (("leader", "sent to"), ("follower", "fetched for"))
+    ),
+)
+
+#: What holds for all cleans of a broker.
+_CLEANER: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        name="log.cleaner.enable",
+        type=ConfigType.BOOLEAN,
+        default="true",
+        documentation="Whether logs with cleanup.policy=compact are compacted.",
+    ),
+    ConfigKey(
+        name="log.cleaner.threads",
+        type=_INT,
+        default="1",
+        low=1,
+        served=("1",),
+        unserved="as a broker compacts one log at a time",
+        documentation="Logs compacted at the same time.",
+    ),
+    ConfigKey(
+        name="log.cleaner.dedupe.buffer.size",
+        type=_LONG,
+        default="134217728",
+        low=1 << 20,
+        update=Update.DYNAMIC,
+        documentation="Memory of the map of keys; an entry takes 192 bytes.",
+    ),
+    ConfigKey(
+        name="log.cleaner.io.buffer.size",
+        type=_INT,
+        default="524288",
+        low=1 << 10,
+        update=Update.DYNAMIC,
+        documentation="Bytes that the cleaner reads and writes at once.",
+    ),
+    ConfigKey(
+        name="log.cleaner.io.buffer.load.factor",
+        type=ConfigType.DOUBLE,
+        default="0.9",
+        low=0,
+        high=1,
+        update=Update.DYNAMIC,
+        documentation="Share of the map of keys that may be filled.",
+    ),
+    ConfigKey(
+        name="log.cleaner.io.max.bytes.per.second",
+        type=ConfigType.DOUBLE,
+        default=str(_DOUBLE_MAX),
+        low=1,
+        high=_DOUBLE_MAX,
+        update=Update.DYNAMIC,
+        documentation="Bytes that the cleaner reads and writes in a second at most.",
+    ),
+    ConfigKey(
+        name="log.cleaner.backoff.ms",
+        type=_LONG,
+        default="15000",
+        low=0,
+        update=Update.DYNAMIC,
+        documentation="Pause of a cleaner that has found nothing to clean.",
     ),
 )
 
@@ -158,6 +226,7 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
     for key in sorted(
         (
             *_topic_defaults(),
+            *_CLEANER,
             *(
                 ConfigKey(
                     name=name,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from metadata.configs.model import INT64_MAX, ConfigKey, ConfigType
 
-_NO_CLEANER = "as there is no log cleaner yet"
 _FOREVER = str(INT64_MAX)
 
 _CLEANING: tuple[ConfigKey, ...] = (
@@ -16,18 +15,15 @@ _CLEANING: tuple[ConfigKey, ...] = (
         type=ConfigType.LIST,
         default="delete",
         values=("compact", "delete"),
-        served=("delete",),
-        unserved=_NO_CLEANER,
         broker_name="log.cleanup.policy",
-        documentation="What becomes of old records: delete drops whole segments by age and size.",
+        documentation="What becomes of old records: delete drops whole segments by age and size, "
+        "compact keeps the latest record of each key.",
     ),
     ConfigKey(
         name="delete.retention.ms",
         type=ConfigType.LONG,
         default="86400000",
         low=0,
-        served=("86400000",),
-        unserved=_NO_CLEANER,
         broker_name="log.cleaner.delete.retention.ms",
         documentation="How long compaction keeps a tombstone.",
     ),
@@ -36,8 +32,6 @@ _CLEANING: tuple[ConfigKey, ...] = (
         type=ConfigType.LONG,
         default=_FOREVER,
         low=1,
-        served=(_FOREVER,),
-        unserved=_NO_CLEANER,
         broker_name="log.cleaner.max.compaction.lag.ms",
         documentation="How long a record may stay uncompacted at most.",
     ),
@@ -47,8 +41,6 @@ _CLEANING: tuple[ConfigKey, ...] = (
         default="0.5",
         low=0,
         high=1,
-        served=("0.5",),
-        unserved=_NO_CLEANER,
         broker_name="log.cleaner.min.cleanable.ratio",
         documentation="Share of uncompacted bytes from which on a log is compacted.",
     ),
@@ -57,8 +49,6 @@ _CLEANING: tuple[ConfigKey, ...] = (
         type=ConfigType.LONG,
         default="0",
         low=0,
-        served=("0",),
-        unserved=_NO_CLEANER,
         broker_name="log.cleaner.min.compaction.lag.ms",
         documentation="How long a record stays uncompacted at least.",
     ),
@@ -86,11 +76,8 @@ _RETENTION_AND_SEGMENTS: tuple[ConfigKey, ...] = (
         type=ConfigType.LONG,
         default=_FOREVER,
         low=0,
-        served=(_FOREVER,),
-        unserved="as logs are forced to disk by records and by log.flush.offset.checkpoint"
-        ".interval.ms only",
         broker_name="log.flush.interval.ms",
-        documentation="Time after which the log is forced to disk.",
+        documentation="Time after which the log is forced to disk; checked every second.",
     ),
     ConfigKey(
         name="index.interval.bytes",

@@ -74,8 +74,8 @@ def test_kafka_configs_alters_and_describes_a_topic(cluster, kafka_configs):
     assert "{DEFAULT_CONFIG:message.max.bytes=1048588}" in every
     kafka_configs("--alter", *topic, "--delete-config", "retention.ms")
     assert "retention.ms=" not in kafka_configs("--describe", *topic)
-    assert "no log cleaner" in refused(
-        cluster, "--alter", *topic, "--add-config", "cleanup.policy=[compact]"
+    assert "begun at segment.ms exactly" in refused(
+        cluster, "--alter", *topic, "--add-config", "segment.jitter.ms=5"
     )
 
 

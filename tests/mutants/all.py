@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tests.mutants import decisions, quorum, transport
+from tests.mutants import decisions, log_engine, quorum, transport
 from tests.mutants.model import Mutant
 
-MUTANTS: tuple[Mutant, ...] = (*quorum.MUTANTS, *decisions.MUTANTS, *transport.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *quorum.MUTANTS,
+    *decisions.MUTANTS,
+    *transport.MUTANTS,
+    *log_engine.MUTANTS,
+)

@@ -395,6 +395,7 @@ class Cluster:
         await broker.server.stop()
         await broker.manager.fetchers.stop()
         await broker.manager.isr.stop()
+        await broker.manager.cleaner.stop()
         await broker.manager._maintenance.stop()
 
     def fence(self, broker_id: int) -> None:

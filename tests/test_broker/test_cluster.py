@@ -297,8 +297,10 @@ def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -
     leader = harness.cluster.brokers[1].manager
 
     def states():
-        # Looked up each time: a follower may not have opened its session yet.
-        return [s for s in leader.sessions._sessions.values() if s.is_replica]
+        # Looked up each time: a follower may not have opened its session yet, or another one over
+        # a new connection; the old one then stays until it is pushed out.
+        sessions = [s for s in leader.sessions._sessions.values() if s.is_replica]
+        return list({s.replica_id: s for s in sessions}.values())
 
     wait_until(
         lambda: len(states()) == 2 and all(len(s.partitions) == 1001 for s in states()),

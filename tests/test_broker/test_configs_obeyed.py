@@ -15,7 +15,7 @@ from broker.throttle import ThrottledReplicas
 from metadata.config_keys import TOPIC_CONFIGS
 from metadata.records import Config
 from runtime.clock import wall_ms
-from storage.model import INDEX_BYTES_MIN
+from storage.model import INDEX_BYTES_MIN, CompactionConfig
 from tests.test_broker.config_calls import (
     BROKER,
     DELETE,
@@ -61,6 +61,8 @@ def topic(harness: Harness) -> str:
 
 #: Key, value, and where an open replica must show it.
 _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
+    ("cleanup.policy", "compact", "log.config.compaction", CompactionConfig()),
+    ("delete.retention.ms", "5", "config.compaction.delete_retention_ms", 5),
     ("file.delete.delay.ms", "5", "log.config.file_delete_delay_ms", 5),
     ("flush.messages", "5", "log.config.flush_messages", 5),
     (
@@ -69,16 +71,20 @@ _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
         "config.follower_throttled",
         ThrottledReplicas(pairs=frozenset({(0, 1)})),
     ),
-    ("index.interval.bytes", "5", "log.config.index_interval_bytes", 5),
     (
         "leader.replication.throttled.replicas",
         "*",
         "config.leader_throttled",
         ThrottledReplicas(is_all=True),
     ),
+    ("flush.ms", "5", "log.config.flush_ms", 5),
+    ("index.interval.bytes", "5", "log.config.index_interval_bytes", 5),
+    ("max.compaction.lag.ms", "5", "config.compaction.max_lag_ms", 5),
     ("max.message.bytes", "500", "log.config.max_message_bytes", 500),
     ("message.timestamp.after.max.ms", "5", "config.timestamp_after_max_ms", 5),
     ("message.timestamp.type", "LogAppendTime", "config.is_log_append_time", True),
+    ("min.cleanable.dirty.ratio", "0.25", "config.compaction.min_cleanable_dirty_ratio", 0.25),
+    ("min.compaction.lag.ms", "5", "config.compaction.min_lag_ms", 5),
     ("min.insync.replicas", "2", "core.min_insync_replicas", 2),
     ("retention.bytes", "5", "log.config.retention_bytes", 5),
     ("retention.ms", "5", "log.config.retention_ms", 5),

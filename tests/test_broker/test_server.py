@@ -404,7 +404,7 @@ def test_topic_configs_are_described_and_bad_ones_refused(
     assert made.error_code is KioError.none
     assert {c.name: c.value for c in made.configs}["retention.ms"] == "1234"
     assert harness.cluster.replica(1, "configured").log.config.retention_ms == 1234
-    assert create("compacted", cleanup_policy="compact").error_code is KioError.invalid_config
+    assert create("shredded", cleanup_policy="shred").error_code is KioError.invalid_config
     assert create("a/b").error_code is KioError.invalid_topic_exception
     assert create("configured").error_code is KioError.topic_already_exists
     described = client.call("describe_configs", 4, {

@@ -63,7 +63,7 @@ def test_every_served_topic_config_falls_back_to_a_property_of_the_broker():
     for key in TOPIC_CONFIGS.values():
         if key.name.endswith(".throttled.replicas"):
             assert key.broker_name not in BROKER_CONFIGS  # they name a topic's own partitions
-        elif key.served is None or key.name in ("cleanup.policy", "compression.type"):
+        elif key.served is None or key.name == "compression.type":
             assert key.broker_name in BROKER_CONFIGS, key.name
             assert BROKER_CONFIGS[key.broker_name].type is key.type
 
@@ -80,6 +80,12 @@ def test_every_served_topic_config_falls_back_to_a_property_of_the_broker():
         ("unclean.leader.election.enable", "TRUE"),
         ("message.timestamp.type", "LogAppendTime"),
         ("cleanup.policy", " delete , delete"),
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "delete,compact"),
+        ("delete.retention.ms", "0"),
+        ("flush.ms", "1000"),
+        ("max.compaction.lag.ms", "1"),
+        ("min.cleanable.dirty.ratio", "0.01"),
         ("min.cleanable.dirty.ratio", "0.5"),
         ("leader.replication.throttled.replicas", ""),
         ("leader.replication.throttled.replicas", "0:101,12:3"),
@@ -107,8 +113,6 @@ def test_sound_values_of_topics(name, value):
         ("message.timestamp.type", "createtime", "must be one of CreateTime"),
         ("cleanup.policy", "", "must be a list of compact, delete"),
         ("cleanup.policy", "shred", "must be a list of compact, delete"),
-        ("cleanup.policy", "compact", "no log cleaner"),
-        ("cleanup.policy", "delete,compact", "no log cleaner"),
         ("compression.type", "gzip", "not served"),
         ("compression.type", "brotli", "must be one of"),
         ("min.cleanable.dirty.ratio", "1.5", "must lie between 0 and 1"),
@@ -136,7 +140,9 @@ def test_values_that_topics_refuse(name, value, part):
         ("max.connections", "-1", "101", "must lie between 0"),
         ("producer.id.expiration.ms", "0", "", "must lie between 1"),
         ("log.segment.bytes", "1", "", "must lie between 1048576"),
-        ("log.cleanup.policy", "compact", "", "no log cleaner"),
+        ("log.cleanup.policy", "shred", "", "must be a list of compact"),
+        ("log.cleaner.threads", "2", "", "read-only"),
+        ("log.cleaner.dedupe.buffer.size", "1", "", "must lie between 1048576"),
         ("unclean.leader.election.enable", "true", "101", "controllers obey it"),
     ],
 )

@@ -140,7 +140,7 @@ def test_brokers_and_their_common_default_are_resources_of_their_own():
         (change(op("no.such", APPEND, "1")), ErrorCode.INVALID_CONFIG, "Unknown topic config"),
         (change(op("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
         (change(op("retention.ms", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
-        (change(op("cleanup.policy", APPEND, "compact")), ErrorCode.INVALID_CONFIG, "cleaner"),
+        (change(op("cleanup.policy", APPEND, "shred")), ErrorCode.INVALID_CONFIG, "a list of"),
         (change(op("cleanup.policy", SUBTRACT, "delete")), ErrorCode.INVALID_CONFIG, "a list of"),
         (broker("101", op("node.id", SET, "1")), ErrorCode.INVALID_REQUEST, "read-only"),
         (broker("", op("no.such", SUBTRACT, "1")), ErrorCode.INVALID_REQUEST, "Unknown broker"),

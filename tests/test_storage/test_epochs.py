@@ -91,3 +91,11 @@ def test_a_checkpoint_that_is_none_is_reported(text: bytes) -> None:
     disk.write_atomic("c", text)
     with pytest.raises(CorruptData):
         read_epochs(disk, "c")
+
+
+def test_a_start_is_lowered_within_its_own_epoch_only() -> None:
+    cache = LeaderEpochCache([(1, 10), (3, 30), (5, 50)])
+    cache.lower_starts([(1, 4), (2, 12), (3, 10), (5, 60)])
+    assert cache.entries == [(1, 4), (3, 10), (5, 50)]
+    cache.lower_starts([(3, 4), (5, 10)])
+    assert cache.entries == [(1, 4), (3, 10), (5, 50)]

@@ -10,6 +10,7 @@ from chaos.sim.disk import MemoryDisk
 from runtime.errors import ErrorCode, InvariantViolated
 from storage.batch import BatchError, build_batch, iter_headers, read_header
 from storage.log import Log, LogConfig, OffsetOutOfRange, OutOfOrderAppend
+from storage.model import CompactionConfig
 from storage.segment import RECENT_BATCHES_MAX
 
 DIRECTORY = "t-0"
@@ -223,20 +224,31 @@ def test_producer_state_is_rebuilt_by_truncation() -> None:
     assert len(log.producers) == 0
 
 
+def test_needs_flush_when_the_oldest_unsynced_record_is_flush_ms_old() -> None:
+    log = opened(flush_ms=100)
+    assert not log.needs_flush(1000)
+    log.append_as_leader(batch(), leader_epoch=1, now_ms=1000)
+    log.append_as_leader(batch(), leader_epoch=1, now_ms=1080)
+    assert not log.needs_flush(1099)
+    assert log.needs_flush(1100)
+    log.flush()
+    assert not log.needs_flush(5000)
+
+
 def test_needs_flush_after_a_roll_or_flush_messages() -> None:
     log = opened(segment_bytes=300)
     append(log)
-    assert not log.needs_flush
+    assert not log.needs_flush(0)
     append(log)
     append(log)
-    assert log.needs_flush
+    assert log.needs_flush(0)
     log.flush()
-    assert not log.needs_flush
+    assert not log.needs_flush(0)
     counting = opened(flush_messages=2)
     append(counting)
-    assert not counting.needs_flush
+    assert not counting.needs_flush(0)
     append(counting)
-    assert counting.needs_flush
+    assert counting.needs_flush(0)
 
 
 # --- retention -----------------------------------------------------------------------------------
@@ -282,6 +294,49 @@ def test_delete_records_frees_the_segments_below_the_start() -> None:
     log.advance_start_offset(3)
     assert retained(log) == [2, 4]
     assert log.start_offset == 3
+
+
+def test_a_segment_without_timestamps_is_as_old_as_its_files_last_write() -> None:
+    log = opened(segment_bytes=300, retention_ms=DAY_MS)
+    for _ in range(3):
+        append(log, timestamp_ms=-1)
+    disk = log._disk
+    disk.clock_ms = 5000
+    assert retained(log, now_ms=5000 + DAY_MS) == [0, 2]
+    assert retained(log, now_ms=5001 + DAY_MS) == [3]
+
+
+def test_retention_by_time_stops_at_the_first_young_segment() -> None:
+    log = opened(segment_bytes=150, retention_ms=DAY_MS)
+    for timestamp_ms in (1000, 9000, 1000, 1000):
+        append(log, timestamp_ms=timestamp_ms)
+    assert len(log.segment_base_offsets) > 1
+    left = retained(log, now_ms=1001 + DAY_MS)
+    assert left[0] <= 1
+
+
+def test_a_log_that_is_only_compacted_loses_segments_below_its_start_only() -> None:
+    log = opened(segment_bytes=300, retention_ms=-1, compaction=CompactionConfig())
+    for _ in range(5):
+        append(log, timestamp_ms=1)
+    assert retained(log, now_ms=99 * DAY_MS) == [0, 2, 4]
+    log.advance_start_offset(2)
+    assert retained(log, now_ms=99 * DAY_MS) == [2, 4]
+
+
+def test_files_that_a_crash_left_deleted_go_at_the_next_start() -> None:
+    log = opened(segment_bytes=300, retention_bytes=0, retention_ms=-1)
+    disk = log._disk
+    for _ in range(5):
+        append(log)
+    log.flush()
+    assert retained(log) == [5]
+    kinds = {name.partition(".")[2] for name in disk.list_dir(DIRECTORY)}
+    assert {"log.deleted", "index.deleted", "timeindex.deleted"} <= kinds
+    disk.kill_process()
+    again = Log.open(disk, DIRECTORY, LogConfig(), now_ms=0, recovery_point=5)
+    assert (again.start_offset, again.end_offset) == (5, 5)
+    assert not any(name.endswith(".deleted") for name in disk.list_dir(DIRECTORY))
 
 
 def test_deleted_files_stay_readable_until_their_delay_is_over() -> None:

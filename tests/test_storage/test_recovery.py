@@ -186,15 +186,15 @@ def test_segments_below_the_recovery_point_are_not_read() -> None:
     assert opened(disk, recovery_point=9).end_offset == 10
 
 
-def test_leftovers_of_deletion_are_removed_and_a_swap_is_refused() -> None:
+def test_leftovers_of_deletion_are_removed_and_a_swap_that_cannot_be_read_is_refused() -> None:
     disk = new_disk()
     filled(disk, 1).close()
     disk.open(f"{FIRST}.deleted")
     disk.open(f"{DIRECTORY}/00000000000000000009.index")
     opened(disk)
     assert not any(name.endswith((".deleted", "9.index")) for name in disk.list_dir(DIRECTORY))
-    disk.open(f"{FIRST}.swap")
-    with pytest.raises(CorruptData, match="compaction"):
+    disk.open(f"{FIRST}.swap").pwrite(bytes(100), 0)
+    with pytest.raises(CorruptData, match="no batch header"):
         opened(disk)
 
 

@@ -154,7 +154,7 @@ def test_indexes_are_dumped_and_other_files_refused() -> None:
     assert index[1:] == ["offset: 2 position: 70", f"offset: 3 position: {_last_position(disk)}"]
     times = list(dump_lines(disk, "d/t-0/00000000000000000000.timeindex"))
     assert times[1:] == ["timestamp: 1700000000005 offset: 2", "timestamp: 1700000000009 offset: 3"]
-    for path in ("d/t-0/00000000000000000004.snapshot", "d/t-0/nothing.log"):
+    for path in ("d/t-0/00000000000000000004.checkpoint", "d/t-0/nothing.log"):
         with pytest.raises(DumpError):
             list(dump_lines(disk, path))
 

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from runtime.errors import WireError
+from storage.transaction_index import AbortedTransaction
 from wire.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
@@ -251,6 +252,7 @@ def test_fetch_requests_parse_as_kio_wrote_them(
     diverging=st.none() | st.tuples(int32s, int64s),
     has_leader=st.booleans(),
     session_id=st.integers(0, 2**31 - 1),
+    aborted=st.none() | st.lists(st.tuples(int64s, int64s, int64s, int64s), max_size=3),
 )
 def test_fetch_answers_are_the_bytes_kio_writes(
     version: int,
@@ -259,9 +261,11 @@ def test_fetch_answers_are_the_bytes_kio_writes(
     diverging: tuple[int, int] | None,
     has_leader: bool,
     session_id: int,
+    aborted: list[tuple[int, int, int, int]] | None,
 ) -> None:
+    named = None if aborted is None else [AbortedTransaction(*fields) for fields in aborted]
     partition = FetchedPartition(
-        3, 0, *offsets, diverging, (2, 5) if has_leader else None, Slice(records)
+        3, 0, *offsets, diverging, (2, 5) if has_leader else None, Slice(records), named
     )
     topic = FetchedTopic("a-topic", TOPIC_ID, [partition, FetchedPartition(4, 6)])
     parts, size = pack_fetch_response(
@@ -280,7 +284,11 @@ def test_fetch_answers_are_the_bytes_kio_writes(
             "high_watermark": p.high_watermark,
             "last_stable_offset": p.last_stable_offset,
             "log_start_offset": p.log_start_offset,
-            "aborted_transactions": None,
+            "aborted_transactions": None
+            if p.aborted is None
+            else [
+                {"producer_id": a.producer_id, "first_offset": a.first_offset} for a in p.aborted
+            ],
             "preferred_read_replica": -1,
             "records": b"" if p.records is None else p.records.read(),
         }

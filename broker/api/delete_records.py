@@ -1,0 +1,94 @@
+"""DeleteRecords (21). Served: v0-2. Only the leader of a partition takes it.
+
+Moves the log start; the segments go at the next look at retention. The answer waits until every
+live replica has moved its own start, and the new starts are checkpointed before it leaves, which
+Kafka puts off for a minute.
+Errors per partition: 1 below 0 or above the high watermark (-1 means the high watermark), 6, 3, 56,
+44 when cleanup.policy has no delete, 7 at the deadline.
+Missing: internal topics are not told apart, as there are none yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.blocking import in_thread
+from broker.context import RequestContext
+from broker.low_watermarks import UNKNOWN_LOW_WATERMARK, Deleted, PendingDeletion
+from broker.replica import Replica
+from broker.topic_config import DELETE
+from runtime.clock import monotonic_ms
+from runtime.errors import ErrorCode
+from runtime.ids import UUID_ZERO
+from storage.log import OffsetOutOfRange
+from wire.kio_codec import milliseconds
+from wire.versions import Api
+
+API = Api(key=21, name="delete_records", min_version=0, max_version=2, first_flexible=2)
+
+HIGH_WATERMARK = -1
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    replicas = context.services.replicas
+    pending = PendingDeletion(replicas.deadlines)
+    asked = [(topic.name, p) for topic in request.topics for p in topic.partitions]
+    has_moved = False
+    for number, (topic, partition) in enumerate(asked):
+        replica = replicas.find_by_name(topic, partition.partition_index)
+        if replica is None:
+            error = replicas.missing_error(topic, UUID_ZERO, partition.partition_index)
+            pending.results[number] = Deleted(UNKNOWN_LOW_WATERMARK, error)
+            continue
+        offset, error = _delete(replica, partition.offset)
+        if error != ErrorCode.NONE:
+            pending.results[number] = Deleted(UNKNOWN_LOW_WATERMARK, error)
+            continue
+        has_moved = True
+        pending.wait_for(number, replica, offset)
+    deadline_ms = monotonic_ms() + max(milliseconds(request.timeout), 0)
+    await pending.wait(deadline_ms)
+    if has_moved:
+        store = replicas.store
+        store.collect_log_offsets(replicas.all())
+        await in_thread(store.write_log_offsets)
+    return {"topics": _rows(request, pending.results)}
+
+
+def _delete(replica: Replica, offset: int) -> tuple[int, ErrorCode]:
+    """Move the start of a log that leads; returns where to, and what is wrong."""
+    core = replica.core
+    if replica.is_offline:
+        return 0, ErrorCode.KAFKA_STORAGE_ERROR
+    if not core.is_leader:
+        return 0, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if DELETE not in replica.config.cleanup_policies:
+        return 0, ErrorCode.POLICY_VIOLATION
+    if offset == HIGH_WATERMARK:
+        offset = core.high_watermark
+    if not 0 <= offset <= core.high_watermark:
+        return 0, ErrorCode.OFFSET_OUT_OF_RANGE
+    try:
+        replica.move_start(offset)
+    except OffsetOutOfRange:
+        return 0, ErrorCode.OFFSET_OUT_OF_RANGE
+    return offset, ErrorCode.NONE
+
+
+def _rows(request: Any, results: dict[int, Deleted]) -> list[dict[str, Any]]:
+    topics = []
+    number = 0
+    for topic in request.topics:
+        rows = []
+        for partition in topic.partitions:
+            result = results[number]
+            number += 1
+            rows.append(
+                {
+                    "partition_index": partition.partition_index,
+                    "low_watermark": result.low_watermark,
+                    "error_code": result.error,
+                }
+            )
+        topics.append({"name": topic.name, "partitions": rows})
+    return topics

@@ -1,0 +1,261 @@
+"""What a log is, and its upkeep: rolling, retention, cleaning. `log.py` appends, reads and cuts.
+
+Kept apart so that the hot and the rare can be read one at a time. The same rules hold: one task
+owns a log, time is an argument.
+"""
+
+from __future__ import annotations
+
+from runtime.disk import Disk
+from storage import recovery, retention
+from storage.cleaner import CleanerConfig, CleaningJob
+from storage.cleaning import CleaningPlan, plan_cleaning
+from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
+from storage.model import LogConfig, OffsetOutOfRange
+from storage.names import DELETED_SUFFIX, LOG_SUFFIX
+from storage.producer_state import ProducerStateTable
+from storage.segment import Segment
+from storage.segments import SegmentList
+
+
+class LogBase:
+    """State of a log, and what is done to it besides appends, reads, flushes and cuts."""
+
+    __slots__ = (
+        "_disk",
+        "_durable_end_offset",
+        "_end_offset",
+        "_has_unsynced_bytes",
+        "_segments",
+        "_start_offset",
+        "_unsynced_since_ms",
+        "config",
+        "directory",
+        "epochs",
+        "last_gap",
+        "producers",
+        "torn_tail",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, loaded: recovery.Loaded
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.config = config
+        self.epochs: LeaderEpochCache = loaded.epochs
+        self.producers: ProducerStateTable = loaded.producers
+        #: What an unclean start cut off, and the last gap in the offsets that it came upon.
+        self.torn_tail = loaded.torn_tail
+        self.last_gap = loaded.last_gap
+        self._segments = SegmentList(
+            disk, directory, loaded.segments, index_interval_bytes=config.index_interval_bytes
+        )
+        self._start_offset = loaded.start_offset
+        self._end_offset = loaded.end_offset
+        # Recovery fsynced what it kept, and a clean close had fsynced all.
+        self._durable_end_offset = loaded.end_offset
+        self._has_unsynced_bytes = False
+        self._unsynced_since_ms = 0
+
+    # --- state -------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """First offset that may be read."""
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Offset that the next record gets."""
+        return self._end_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        """All below survives a power cut: the fsyncs of the last completed flush cover it."""
+        return self._durable_end_offset
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """What read-committed consumers may read up to, exclusive."""
+        producers = self.producers
+        if not producers.ongoing and not producers.unreplicated:
+            return high_watermark  # as below, in fewer calls: every fetch asks
+        stable_offset = producers.last_stable_offset(high_watermark)
+        if stable_offset < self._start_offset:
+            # DeleteRecords may go past the beginning of an open transaction.
+            return min(self._start_offset, high_watermark)
+        return stable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments.items)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments.items)
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        return list(self._segments.bases)
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """A rolled segment waits for its fsync, or `flush_messages` or `flush_ms` have gathered."""
+        if self._segments.has_unflushed_roll:
+            return True
+        config = self.config
+        limit = config.flush_messages
+        if limit is not None and self._end_offset - self._durable_end_offset >= limit:
+            return True
+        return (
+            config.flush_ms is not None
+            and self._has_unsynced_bytes
+            and now_ms - self._unsynced_since_ms >= config.flush_ms
+        )
+
+    def summary(self) -> str:
+        return (
+            f"log={self.directory} start={self._start_offset} end={self._end_offset}"
+            f" durable={self._durable_end_offset} segments={self.segment_count}"
+            f" epoch={self.epochs.latest_epoch} producers={len(self.producers)}"
+        )
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Follow other settings from now on; what has been written stays as it is."""
+        self.config = config
+        self._segments.set_index_interval(config.index_interval_bytes)
+
+    # --- growing and shrinking ---------------------------------------------------------------
+
+    def roll(self, *, now_ms: int) -> bool:
+        """Start a new segment at `end_offset`; False when the active one is empty."""
+        items = self._segments.items
+        if not items or items[-1].size_bytes == 0:
+            return False
+        self._roll(self._end_offset, now_ms)
+        return True
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        return self._segments.roll(
+            base_offset, now_ms=now_ms, producer_snapshot=self.producers.to_bytes()
+        )
+
+    def advance_start_offset(self, offset: int) -> bool:
+        """Raise `start_offset`; segments below go at the next retention run. False if not above.
+
+        Raises OffsetOutOfRange above `end_offset`.
+        """
+        if offset <= self._start_offset:
+            return False
+        if offset > self._end_offset:
+            raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
+        self._start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def _write_epochs(self) -> None:
+        self._disk.write_atomic(self._epochs_path, self.epochs.to_bytes())
+        self.epochs.is_dirty = False
+
+    @property
+    def _epochs_path(self) -> str:
+        return f"{self.directory}/{CHECKPOINT_NAME}"
+
+    # --- retention ---------------------------------------------------------------------------
+
+    def apply_retention(self, *, now_ms: int, high_watermark: int) -> list[int]:
+        """Delete the segments that start offset, size and age allow; base offsets of those gone.
+
+        Files are renamed now and removed by `remove_deleted` after `file_delete_delay_ms`.
+        """
+        segments = self._segments
+        if segments.is_cleaning:
+            # It waits for the next run, lest a long clean be cancelled again and again.
+            return []
+        count = retention.deletable_count(
+            segments.items,
+            start_offset=self._start_offset,
+            end_offset=self._end_offset,
+            high_watermark=high_watermark,
+            retention_ms=self.config.retention_ms,
+            retention_bytes=self.config.retention_bytes,
+            now_ms=now_ms,
+        )
+        if count == 0:
+            return []
+        segments.stop_derived_files(self._end_offset)
+        if count == len(segments.items):
+            self._roll(self._end_offset, now_ms)
+        retired = segments.retire_first(
+            count, delete_at_ms=now_ms + self.config.file_delete_delay_ms
+        )
+        self._start_offset = max(self._start_offset, segments.bases[0])
+        self.epochs.truncate_from_start(self._start_offset)
+        if segments.is_flushing:
+            # That flush was just told not to write the checkpoint, yet will claim durability.
+            self._write_epochs()
+        return [segment.base_offset for segment in retired]
+
+    # --- cleaning ----------------------------------------------------------------------------
+
+    def plan_cleaning(
+        self, *, checkpoint: int | None, high_watermark: int, now_ms: int
+    ) -> CleaningPlan | None:
+        """What a clean would do; None if nothing may be cleaned, or the log is not compacted.
+
+        checkpoint: `end_offset` of the last clean that was done, None if there was none.
+        """
+        compaction = self.config.compaction
+        prefix = self._segments.sealed_prefix()
+        if compaction is None or not prefix or self._segments.is_cleaning:
+            return None
+        return plan_cleaning(
+            self._segments.items[: len(prefix) + 1],
+            checkpoint=checkpoint,
+            start_offset=self._start_offset,
+            stable_offset=self.last_stable_offset(high_watermark),
+            config=compaction,
+            now_ms=now_ms,
+        )
+
+    def begin_cleaning(
+        self, plan: CleaningPlan, config: CleanerConfig, *, now_ms: int
+    ) -> CleaningJob:
+        """The job that carries out `plan`, which was just made. See `cleaner.py`."""
+        items = self._segments.items
+        job = CleaningJob(
+            self._disk,
+            self.directory,
+            segments=[s for s in items if s.base_offset < plan.first_uncleanable_offset],
+            plan=plan,
+            aborted=[entry for segment in items for entry in segment.aborted],
+            producers=self.producers.ends(),
+            log_config=self.config,
+            config=config,
+            now_ms=now_ms,
+        )
+        self._segments.begin_cleaning(job)
+        return job
+
+    def apply_swap(self, now_ms: int) -> None:
+        """`CleaningJob.swap` has returned: read the new segment instead of the old ones."""
+        self._segments.apply_swap(delete_at_ms=now_ms + self.config.file_delete_delay_ms)
+
+    def end_cleaning(self, job: CleaningJob) -> None:
+        """The job is done, cancelled or has failed, and its thread has returned."""
+        self._segments.end_cleaning(job)
+
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """Paths of the files whose delay has passed: to remove, in a thread, since the unlink of
+        a file of a gigabyte may take long. Missing ones are fine."""
+        return self._segments.take_deleted(now_ms)
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Remove the files whose delay has passed, blocking; how many segments that were."""
+        paths = self.take_deleted(now_ms)
+        for path in paths:
+            self._disk.remove(path)
+        return sum(path.endswith(LOG_SUFFIX + DELETED_SUFFIX) for path in paths)
+
+    def expire_producers(self, now_ms: int) -> list[int]:
+        """Forget producers silent for `producer_id_expiration_ms`."""
+        return self.producers.expire(now_ms, expiration_ms=self.config.producer_id_expiration_ms)

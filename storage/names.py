@@ -1,0 +1,41 @@
+"""Names of a segment's files: the base offset as 20 digits, and what kind of file it is."""
+
+from __future__ import annotations
+
+from runtime.disk import Disk
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+NAME_DIGITS = 20
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Kafka's file name: the base offset as 20 digits."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def offsets_of(names: list[str], suffix: str) -> list[int]:
+    """Base offsets of the files with this suffix among `names`, ascending."""
+    length = NAME_DIGITS + len(suffix)
+    return sorted(
+        int(name[:NAME_DIGITS])
+        for name in names
+        if len(name) == length and name.endswith(suffix) and name[:NAME_DIGITS].isdigit()
+    )
+
+
+def put_aside(disk: Disk, directory: str, base_offset: int) -> None:
+    """Give a segment's files the suffix of those that are removed later.
+
+    .log first: an index without it is removed at the next start, while a .log that lost its index
+    would look as if it had never been whole.
+    """
+    for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+        path = f"{directory}/{file_name(base_offset, suffix)}"
+        if disk.exists(path):
+            disk.rename(path, path + DELETED_SUFFIX)

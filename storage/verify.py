@@ -1,0 +1,173 @@
+"""Whether the files of a log's folder are sound and agree with each other. Reads only.
+
+For folders that nobody writes to: of a broker at work the last batch may be half written. Holds
+one buffer of batches in memory. Gaps between offsets are no fault: compaction leaves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from runtime.disk import Disk
+from runtime.errors import CorruptData
+from storage.batch_stream import stored_batches
+from storage.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
+from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from storage.names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+    offsets_of,
+)
+from storage.producer_state import read_snapshot
+from storage.transaction_index import parse_aborted
+
+_BUFFER_BYTES = 1 << 20
+_LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
+
+
+@dataclass(slots=True)
+class Verified:
+    """What a folder holds. problems: sentences, each naming its file. notes: what is unusual and
+    no fault, such as files that the next start removes."""
+
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def verify_log(disk: Disk, directory: str) -> Verified:
+    """Check every batch and every file beside. Raises OSError."""
+    found = Verified()
+    names = disk.list_dir(directory)
+    present = set(names)
+    bases = offsets_of(names, LOG_SUFFIX)
+    epochs = _epochs(disk, directory, present, found)
+    complaints = Complaints()
+    for base_offset in bases:
+        if found.segments and base_offset < found.end_offset:
+            found.problems.append(
+                f"{directory}/{file_name(base_offset, LOG_SUFFIX)}: begins at {base_offset}, below"
+                f" the end of the segment before it, {found.end_offset}"
+            )
+        if not found.segments:
+            found.start_offset = base_offset
+        found.segments += 1
+        found.end_offset = max(found.end_offset, base_offset)
+        _verify_batches(disk, directory, base_offset, epochs, found)
+        for problem in _index_problems(disk, directory, base_offset, present, complaints):
+            found.problems.append(problem)
+    found.problems += complaints.lines()
+    for offset in offsets_of(names, SNAPSHOT_SUFFIX):
+        path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+        try:
+            read_snapshot(disk, path)
+        except CorruptData as damage:
+            found.problems.append(str(damage))
+    for name in names:
+        if name.endswith(_LEFTOVERS):
+            found.notes.append(f"{directory}/{name}: left over, the next start sees to it")
+    return found
+
+
+def _epochs(
+    disk: Disk, directory: str, present: set[str], found: Verified
+) -> LeaderEpochCache | None:
+    if CHECKPOINT_NAME not in present:
+        return None
+    try:
+        return read_epochs(disk, f"{directory}/{CHECKPOINT_NAME}")
+    except CorruptData as damage:
+        found.problems.append(str(damage))
+        return None
+
+
+def _verify_batches(
+    disk: Disk,
+    directory: str,
+    base_offset: int,
+    epochs: LeaderEpochCache | None,
+    found: Verified,
+) -> None:
+    path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
+    latest_epoch = -1
+    file = disk.open(path)
+    try:
+        for run in stored_batches(
+            file, size=file.size(), base_offset=base_offset, buffer_bytes=_BUFFER_BYTES
+        ):
+            for position, header, _ in run:
+                epoch = header.leader_epoch
+                if epoch < latest_epoch:
+                    found.problems.append(
+                        f"{path}: byte {position}: epoch {epoch} after epoch {latest_epoch}"
+                    )
+                latest_epoch = max(epoch, latest_epoch)
+                known = -1 if epochs is None else epochs.epoch_of(header.last_offset)
+                if known not in (-1, epoch):
+                    found.problems.append(
+                        f"{path}: byte {position}: epoch {epoch}, {CHECKPOINT_NAME} says {known}"
+                    )
+                found.batches += 1
+                found.records += header.record_count
+                found.end_offset = header.end_offset
+    except CorruptData as damage:
+        found.problems.append(str(damage))
+    finally:
+        file.close()
+
+
+def _index_problems(
+    disk: Disk, directory: str, base_offset: int, present: set[str], complaints: Complaints
+) -> Iterator[str]:
+    def path_of(suffix: str) -> str | None:
+        name = file_name(base_offset, suffix)
+        return f"{directory}/{name}" if name in present else None
+
+    options = IndexOptions(verify_only=True)
+    log_size_bytes = _size_of(disk, f"{directory}/{file_name(base_offset, LOG_SUFFIX)}")
+    if (path := path_of(INDEX_SUFFIX)) is not None:
+        data = disk.read_bytes(path)
+        reason = OffsetIndex(base_offset).load(
+            _used(data, OFFSET_ENTRY_BYTES), log_size_bytes=log_size_bytes
+        )
+        if reason is not None:
+            yield f"{path}: {reason}"
+        elif any(data):
+            list(dump_index(disk, path, base_offset, options, complaints))
+    if (path := path_of(TIME_INDEX_SUFFIX)) is not None:
+        data = disk.read_bytes(path)
+        reason = TimeIndex(base_offset).load(_used(data, TIME_ENTRY_BYTES))
+        if reason is not None:
+            yield f"{path}: {reason}"
+        elif any(data):
+            list(dump_time_index(disk, path, base_offset, options, complaints))
+    if (path := path_of(TRANSACTION_INDEX_SUFFIX)) is not None:
+        try:
+            parse_aborted(disk.read_bytes(path), path)
+        except CorruptData as damage:
+            yield str(damage)
+
+
+def _size_of(disk: Disk, path: str) -> int:
+    file = disk.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def _used(data: bytes, entry_bytes: int) -> bytes:
+    """Without the zeros that a broker at work keeps behind the entries."""
+    used = len(data.rstrip(b"\0"))
+    return data[: min(len(data), -(-used // entry_bytes) * entry_bytes)]

@@ -1,0 +1,81 @@
+"""Rules of compaction, transactions in the log and deletion, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+CLEANING = "storage/cleaning.py"
+BATCH = "storage/batch_cleaning.py"
+TRANSACTIONS = "storage/cleaned_transactions.py"
+CLEANER = "storage/cleaner.py"
+SWAP = "storage/swapping.py"
+SEGMENTS = "storage/segments.py"
+PRODUCERS = "storage/producer_state.py"
+WALK = "storage/batch_walk.py"
+EPOCHS = "storage/epochs.py"
+INDEX = "storage/transaction_index.py"
+
+_RULES = (
+    # What may go.
+    ("above-the-stable-offset", "nothing above the last stable offset is cleaned", CLEANING,
+     "if following > stable_offset or is_young:", "if is_young:"),
+    ("young-records-cleaned", "min.compaction.lag.ms keeps young records", CLEANING,
+     "if following > stable_offset or is_young:", "if following > stable_offset:"),
+    ("late-records-left", "max.compaction.lag.ms makes a clean due", CLEANING,
+     "self.is_overdue or self.dirty_ratio", "self.dirty_ratio"),
+    ("groups-too-large", "joined segments fit into segment.bytes", CLEANING,
+     "            and total[0] <= segment_bytes\n", ""),
+    ("older-record-kept", "only the latest record of a key stays", BATCH,
+     "if key is None or offset < self._offsets.get(key):", "if key is None:"),
+    ("unmapped-records-dropped", "what lies above the map is left alone", BATCH,
+     "        if offset > self._offsets.latest_offset:\n            return True\n", ""),
+    ("tombstone-gone-at-once", "a tombstone stays until its horizon", BATCH,
+     "return value is not None or not is_expired", "return value is not None"),
+    ("tombstone-for-ever", "a tombstone goes after its horizon", BATCH,
+     "return value is not None or not is_expired", "return True"),
+    ("timestamps-moved", "a horizon in the base timestamp moves no record's timestamp", BATCH,
+     "shift_ms = header.base_timestamp_ms - horizon_ms", "shift_ms = 0"),
+    ("sequence-forgotten", "the last batch of a producer stays", BATCH,
+     "return header.last_offset == end.last_data_offset", "return False"),
+    ("aborted-record-counted", "an aborted record hides no committed one", CLEANER,
+     "elif not transactions.is_aborted(header) and header", "elif header"),
+    ("marker-before-its-records", "a marker outlasts the records of its transaction", TRANSACTIONS,
+     "            return not was_seen\n", "            return True\n"),
+    ("map-without-bound", "a clean stops where the map is full", CLEANER,
+     "if len(offsets) and len(offsets) + len(keys) > offsets.capacity:", "if False:"),
+    # The swap.
+    ("commit-without-indexes", "a swap that was agreed on is finished", SWAP,
+     "        _finish(disk, directory, base_offset, replaced)\n    for", "    for"),
+    ("old-segments-left", "a swap takes the old segments away", SWAP,
+     "        put_aside(disk, directory, offset)\n", ""),
+    ("cleaned-left-behind", "what was never agreed on is removed", SWAP,
+     "            disk.remove(path)\n", "            pass\n"),
+    ("swap-after-truncation", "a truncation ends the clean under way", SEGMENTS,
+     "            self._cleaning.cancel()\n", ""),
+    ("swap-not-applied", "a truncation sees the new segment", SEGMENTS,
+     "            self._cleaning.cancel()\n            self.apply_swap(delete_at_ms=0)\n",
+     "            self._cleaning.cancel()\n"),
+    ("unflushed-cleaned", "only what is fsynced whole is cleaned", SEGMENTS,
+     "            if not segment.has_saved_indexes or id(segment) in waiting:\n", "            if 0:\n"),
+    ("index-gone-for-a-moment", "a proven segment never loses its index in recovery", WALK,
+     "is_proven = has_proof and torn_tail is None", "is_proven = False"),
+    ("epoch-start-lost", "a compacted epoch keeps its start", EPOCHS,
+     "                self.start_offsets[at] = start\n", "                pass\n"),
+    # Transactions.
+    ("undecided-is-stable", "an open transaction holds the last stable offset", PRODUCERS,
+     "stable = next(iter(self.ongoing), high_watermark)", "stable = high_watermark"),
+    ("marker-not-replicated", "a marker counts once it is replicated", PRODUCERS,
+     "        self.unreplicated[last_offset] = first_offset\n", ""),
+    ("commit-indexed", "only aborted transactions are in the index", PRODUCERS,
+     "        if marker.is_commit:\n            return None\n", ""),
+    ("stable-offset-of-entry", "an entry says what was undecided", PRODUCERS,
+     "stable = next(iter(self.ongoing), last_offset + 1)", "stable = last_offset + 1"),
+    ("marker-far-behind", "aborted transactions are found past the fetched range", INDEX,
+     "if entry.last_offset >= first_offset and entry.first_offset < end_offset:",
+     "if first_offset <= entry.last_offset < end_offset:"),
+)  # fmt: skip
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(name, rule, path, old, new, tests=("tests/test_storage",), has_simulator=False)
+    for name, rule, path, old, new in _RULES
+)

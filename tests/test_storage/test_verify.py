@@ -1,0 +1,175 @@
+"""`kvorum log verify` and the complaints of `kvorum log dump`: every check is seen to fire."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from runtime.disk import OsDisk
+from storage.batch import build_batch
+from storage.log import Log, LogConfig
+from storage.model import CompactionConfig
+from storage.verify import verify_log
+from tests.test_storage.cleaning_steps import Writer, clean
+from tests.test_storage.command import kvorum
+
+BASE = "0" * 20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A closed log of several segments with transactions, compacted in its first part."""
+    config = LogConfig(segment_bytes=900, index_interval_bytes=150, compaction=CompactionConfig())
+    directory = tmp_path / "t-0"
+    log = Log.open(OsDisk(), str(directory), config, now_ms=0)
+    writer = Writer(log)
+    for at in range(24):
+        writer.put(7 + at % 2, b"k%d" % (at % 5))
+        if at % 6 == 5:
+            writer.end(7, is_commit=False)
+            writer.end(8, is_commit=True)
+        if at == 12:
+            log.flush()
+            clean(log, now_ms=10)
+            log.remove_deleted(1 << 40)
+        batch = build_batch([(b"k", b"v")], timestamp_ms=2000 + at)
+        log.append_as_leader(batch, leader_epoch=at // 8, now_ms=0)
+    log.close()
+    return directory
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    code, out, error = kvorum("log", *arguments)
+    return code, out + error
+
+
+def problem(folder: Path) -> str:
+    found = verify_log(OsDisk(), str(folder))
+    assert found.problems
+    code, said = run("verify", str(folder))
+    assert code == 1
+    assert all(line in said for line in found.problems)
+    return "\n".join(found.problems)
+
+
+def edit(path: Path, position: int, data: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[position : position + len(data)] = data
+    path.write_bytes(content)
+
+
+def last_segment(folder: Path) -> Path:
+    return max(folder.glob("*.log"))
+
+
+def test_a_sound_folder_has_no_problem(folder: Path) -> None:
+    found = verify_log(OsDisk(), str(folder))
+    assert (found.problems, found.notes) == ([], [])
+    assert found.segments > 2
+    code, said = run("verify", str(folder))
+    assert code == 0
+    assert said.startswith(f"{folder}: sound; segments={found.segments} ")
+
+
+def test_a_flipped_bit_is_found_with_its_batch(folder: Path) -> None:
+    edit(folder / f"{BASE}.log", 100, b"\xff")
+    assert f"{BASE}.log" in problem(folder)
+    assert "CRC" in problem(folder)
+
+
+def test_a_cut_batch_is_found(folder: Path) -> None:
+    path = last_segment(folder)
+    path.write_bytes(path.read_bytes()[:-3])
+    assert path.name in problem(folder)
+
+
+def test_segments_that_overlap_are_found(folder: Path) -> None:
+    name = sorted(path.name for path in folder.glob("*.log"))[1]
+    (folder / f"{1:020d}.log").write_bytes((folder / f"{BASE}.log").read_bytes()[:0])
+    assert f"{1:020d}.log: begins at 1, below the end" in problem(folder)
+    assert name
+
+
+def test_an_index_that_points_elsewhere_is_found(folder: Path) -> None:
+    path = last_segment(folder).with_suffix(".index")
+    edit(path, 0, struct.pack(">i", struct.unpack(">i", path.read_bytes()[:4])[0] + 1))
+    assert f"Mismatches in :{path}" in problem(folder)
+    code, said = run("dump", "--verify-index-only", str(path))
+    assert code == 1
+    assert f"Mismatches in :{path}\n  Index offset: " in said
+
+
+def test_a_time_index_with_another_timestamp_is_found(folder: Path) -> None:
+    path = last_segment(folder).with_suffix(".timeindex")
+    edit(path, 0, struct.pack(">q", 5))
+    assert f"Found timestamp mismatch in :{path}\n  Index timestamp: 5, log" in problem(folder)
+
+
+def test_a_time_index_of_an_offset_inside_a_batch_is_found(tmp_path: Path) -> None:
+    log = Log.open(OsDisk(), str(tmp_path / "t-0"), LogConfig(), now_ms=0)
+    batch = build_batch([(b"a", b"1"), (b"b", b"2")], timestamp_ms=9)
+    log.append_as_leader(batch, leader_epoch=0, now_ms=0)
+    log.close()
+    edit(tmp_path / "t-0" / f"{BASE}.timeindex", 8, struct.pack(">i", 0))
+    assert "are not found in the log" in problem(tmp_path / "t-0")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "part"),
+    [(".index", "no multiple of 8"), (".timeindex", "no multiple of 12")],
+)
+def test_an_index_of_half_an_entry_is_found(folder: Path, suffix: str, part: str) -> None:
+    path = last_segment(folder).with_suffix(suffix)
+    path.write_bytes(path.read_bytes() + b"\x01")
+    assert part in problem(folder)
+    code, said = run("dump", "--index-sanity-check", str(path))
+    assert code == 0
+    assert f"{path} failed sanity check" in said
+
+
+def test_a_bad_transaction_index_snapshot_or_checkpoint_is_found(folder: Path) -> None:
+    for path, part in (
+        (min(folder.glob("*.txnindex")), "no multiple of 34"),
+        (min(folder.glob("*.snapshot")), "CRC of the producer snapshot"),
+        (folder / "leader-epoch-checkpoint", "not a leader epoch checkpoint"),
+    ):
+        sound = path.read_bytes()
+        path.write_bytes(sound[:-1] if path.suffix == ".txnindex" else b"\0\1" + sound[2:-1] + b"x")
+        assert part in problem(folder), path
+        code, said = run("dump", str(path))
+        assert code == 1
+        assert part in said
+        path.write_bytes(sound)
+
+
+def test_an_epoch_that_the_checkpoint_denies_is_found(folder: Path) -> None:
+    (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n5 3\n")
+    assert "epoch 0, leader-epoch-checkpoint says 5" in problem(folder)
+
+
+def test_what_a_crash_left_is_noted_and_no_problem(folder: Path) -> None:
+    (folder / f"{BASE}.log.cleaned").write_bytes(b"")
+    found = verify_log(OsDisk(), str(folder))
+    assert found.problems == []
+    assert "left over" in found.notes[0]
+
+
+def test_gaps_in_a_dump_are_told_and_no_fault(folder: Path) -> None:
+    code, said = run("dump", "--deep-iteration", str(folder / f"{BASE}.log"))
+    assert code == 0
+    assert f"Non-consecutive offsets in {folder}/{BASE}.log\n" in said
+    assert " is followed by " in said
+
+
+def test_decoders_of_topics_that_do_not_exist_are_refused_loudly(folder: Path) -> None:
+    code, said = run("dump", "--offsets-decoder", str(folder / f"{BASE}.log"))
+    assert code == 1
+    assert "not served" in said
+
+
+def test_leader_epochs_are_dumped(folder: Path) -> None:
+    code, said = run("dump", str(folder / "leader-epoch-checkpoint"))
+    assert code == 0
+    assert "epoch: 0 startOffset: 0\n" in said
