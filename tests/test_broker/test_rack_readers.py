@@ -132,6 +132,7 @@ def test_librdkafka_reads_from_the_broker_in_its_rack(harness):
             "bootstrap.servers": harness.bootstrap,
             "group.id": "rack-readers",
             "client.rack": "rack-3",
+            "enable.auto.commit": False,
             "log_level": 2,
         }
     )
