@@ -105,6 +105,10 @@ Reply = (
 )
 
 
+SHUT_DOWN = "it has shut down in good order"
+"""Why a broker is fenced that had asked to go."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
     """Kafka's property names with dots for underscores; times in milliseconds.
@@ -246,10 +250,11 @@ class Controller:
         """
         for broker_id, cause in self.sessions.expired(now_ms):
             self.sessions.drop(broker_id)
-            records = fence(
-                self._active_image(), broker_id, is_unclean_default=self._is_unclean_default
-            )
+            image = self._active_image()
+            records = fence(image, broker_id, is_unclean_default=self._is_unclean_default)
             if records:
+                if image.brokers[broker_id].in_controlled_shutdown:
+                    cause = SHUT_DOWN
                 self._advance(records)
                 return broker_id, cause, records
         return None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from metadata.controller import Controller, Reply, Request
+from metadata.controller import SHUT_DOWN, Controller, Reply, Request
 from metadata.image import ClusterImage
 from metadata.leader_check import LeaderCheck
 from metadata.loader import CHUNK_BYTES, advance
@@ -318,7 +318,8 @@ class ControllerCore:
         controller.sessions.on_timer(due_ms, now_ms)
         while (fenced := controller.expire_session(now_ms)) is not None:
             broker_id, cause, records = fenced
-            self._port.note(f"broker={broker_id} is fenced: {cause}", is_warning=True)
+            is_warning = cause != SHUT_DOWN
+            self._port.note(f"broker={broker_id} is fenced: {cause}", is_warning=is_warning)
             self._append(records)
         self._arm_session_timer()
 

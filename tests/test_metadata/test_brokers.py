@@ -47,6 +47,15 @@ def test_a_foreign_cluster_is_refused():
     assert refused.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
+def test_a_broker_may_not_take_the_id_of_a_controller():
+    world = World(brokers=())
+    world.controller.voter_ids = (1, 2, 3)
+    refused = world.register(2)
+    assert refused.code is ErrorCode.INVALID_REGISTRATION
+    assert "node 2 is a controller" in refused.message
+    assert not world.image.brokers
+
+
 def test_heartbeats_of_an_old_epoch_or_an_unknown_broker_are_refused():
     world = World()
     world.epochs[101] += 100
