@@ -121,6 +121,7 @@ HEADERS_BLOCK = headers.encode(((":path", method("echo")), *REQUEST))
         (frames.frame(frames.WINDOW_UPDATE, 0, 0, b"\0"), 6, "WINDOW_UPDATE"),
         (frames.frame(frames.GOAWAY, 0, 0, b"\0"), 6, "GOAWAY"),
         (frames.frame(frames.PUSH_PROMISE, 0, 1), 1, "PUSH_PROMISE"),
+        (frames.frame(frames.DATA, 0, 0, b"hello"), 1, "stream 0"),
         (frames.frame(frames.CONTINUATION, END_HEADERS, 1), 1, "CONTINUATION of nothing"),
         (frames.frame(frames.HEADERS, END_HEADERS, 2, HEADERS_BLOCK), 1, "not a client's"),
         (frames.frame(frames.HEADERS, END_HEADERS, 0, HEADERS_BLOCK), 1, "not a client's"),
