@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from broker.blocking import in_thread
 from broker.failures import report_failure
 from broker.replica import Replica
-from runtime.clock import wall_ms
 from runtime.tasks import TaskGroup
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Maintenance:
         await in_thread(lambda: store.write_high_watermarks(offsets))
 
     async def _flush_sealed(self) -> None:
-        now_ms = wall_ms()
+        now_ms = self._manager.clock.wall_ms()
         for replica in self._manager.with_files():
             if replica.log.needs_flush(now_ms):
                 await self._flush(replica)
@@ -108,13 +107,13 @@ class Maintenance:
     async def _apply_retention(self) -> None:
         for replica in self._manager.with_files():
             if not replica.is_offline:
-                replica.apply_retention(wall_ms())
+                replica.apply_retention(self._manager.clock.wall_ms())
                 await asyncio.sleep(0)
 
     async def _remove_deleted(self) -> None:
         store = self._manager.store
         directories = store.take_removals()
-        now_ms = wall_ms()
+        now_ms = self._manager.clock.wall_ms()
         files = [
             path
             for replica in self._manager.with_files()
@@ -125,7 +124,7 @@ class Maintenance:
 
     async def _expire_producers(self) -> None:
         for replica in self._manager.with_files():
-            replica.log.expire_producers(wall_ms())
+            replica.log.expire_producers(self._manager.clock.wall_ms())
 
 
 async def _every(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from broker.config import BrokerConfig
 from broker.replica import Replica
 from broker.throttle import ReplicationQuota
-from runtime.clock import monotonic_ms, wall_ms
+from runtime.clock import Clock
 from runtime.errors import CorruptData, ErrorCode, WireError
 from storage.batch import BatchError, read_header
 from storage.log import OutOfOrderAppend
@@ -50,9 +50,15 @@ class ReplicaSession:
     """All partitions that follow one leader."""
 
     def __init__(
-        self, *, config: BrokerConfig, on_resume: Callable[[], None], quota: ReplicationQuota
+        self,
+        *,
+        config: BrokerConfig,
+        on_resume: Callable[[], None],
+        quota: ReplicationQuota,
+        clock: Clock,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._quota = quota
         self._on_resume = on_resume
         self._partitions: dict[Key, Followed] = {}
@@ -179,7 +185,7 @@ class ReplicaSession:
             # Not a diverged history (that has its own answer): the leader no longer has what we
             # lack, so everything here is below its start.
             _log.info("%s restarts at %d", replica.core.summary(), part.log_start_offset)
-            replica.restart_at(max(part.log_start_offset, 0), wall_ms())
+            replica.restart_at(max(part.log_start_offset, 0), self._clock.wall_ms())
             self._changed[key] = followed
             return
         if part.error:
@@ -191,7 +197,7 @@ class ReplicaSession:
             _log.info("%s cut to %d, leader said %s", key[1], end_offset, part.diverging)
             if end_offset > part.diverging[1]:
                 # Our start is above the point where the histories part: nothing here is shared.
-                replica.restart_at(max(part.log_start_offset, 0), wall_ms())
+                replica.restart_at(max(part.log_start_offset, 0), self._clock.wall_ms())
             self._changed[key] = followed
             return
         if part.length:
@@ -202,10 +208,10 @@ class ReplicaSession:
             replica.append_as_follower(
                 view[part.position : part.position + part.length],
                 leader_high_watermark=part.high_watermark,
-                wall_ms=wall_ms(),
+                wall_ms=self._clock.wall_ms(),
             )
             if self._quota.is_limited and _is_throttled(replica):
-                self._quota.record(part.length, monotonic_ms())
+                self._quota.record(part.length, self._clock.monotonic_ms())
         has_moved = replica.on_leader_offsets(
             high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
         )
@@ -216,7 +222,7 @@ class ReplicaSession:
 
     def _hold_back(self) -> None:
         """Once the quota is used up, throttled partitions leave the session until it is not."""
-        now_ms = monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         if self._quota.room(now_ms) > 0:
             return
         delay_ms = self._quota.wait_ms(now_ms, THROTTLE_WAIT_MAX_MS)

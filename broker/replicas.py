@@ -16,7 +16,7 @@ from broker.config import BrokerConfig
 from broker.controller_api import Controller
 from broker.dynamic_config import with_dynamic
 from broker.fetch_sessions import SessionCache, Watched
-from broker.fetcher import Fetchers
+from broker.fetcher import Connect, Fetchers, connect_tcp
 from broker.isr_link import IsrLink
 from broker.leader_throttle import LeaderThrottle
 from broker.listing import BrokerListing
@@ -37,7 +37,7 @@ from metadata.image import (
     PartitionImage,
 )
 from metadata.records import NO_LEADER
-from runtime.clock import monotonic_ms, wall_ms
+from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
 from runtime.ids import UUID_ZERO
@@ -61,8 +61,12 @@ class ReplicaManager:
         disk: Disk,
         peer_address: PeerAddress,
         rng: random.Random,
+        clock: Clock = SYSTEM_CLOCK,
+        connect: Connect = connect_tcp,
     ) -> None:
+        """connect: how fetchers reach their leaders."""
         self.broker_id = broker_id
+        self.clock = clock
         self.config = config
         """What holds now: the broker's file with what is set in the metadata on top."""
         self._static_config = config
@@ -70,12 +74,12 @@ class ReplicaManager:
         self.image: ClusterImage = EMPTY_IMAGE
         self.facts = BrokerFacts()
         self.listing = BrokerListing()
-        self.deadlines = Deadlines(monotonic_ms)
+        self.deadlines = Deadlines(clock.monotonic_ms)
         self.turn = TurnEnd()
         self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
-        self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=monotonic_ms)
-        self.leader_throttle = LeaderThrottle(self.turn, monotonic_ms)
-        self.follower_quota = ReplicationQuota(monotonic_ms())
+        self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms)
+        self.leader_throttle = LeaderThrottle(self.turn, clock.monotonic_ms)
+        self.follower_quota = ReplicationQuota(clock.monotonic_ms())
         self._set_rates()
         self.store = ReplicaStore(disk=disk, data_directory=data_directory, rng=rng)
         self.fetchers = Fetchers(
@@ -84,6 +88,8 @@ class ReplicaManager:
             controller=controller,
             peer_address=peer_address,
             quota=self.follower_quota,
+            clock=clock,
+            connect=connect,
         )
         self._disk = disk
         self._replicas: dict[Key, Replica] = {}
@@ -128,7 +134,7 @@ class ReplicaManager:
     # --- look-up -----------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        return monotonic_ms()
+        return self.clock.monotonic_ms()
 
     def all(self) -> list[Replica]:
         return list(self._replicas.values())
@@ -189,7 +195,7 @@ class ReplicaManager:
             delta = None
         self.facts.brokers = image.brokers
         if delta is None or delta.changed_brokers:
-            self.listing.observe(before, image, monotonic_ms())
+            self.listing.observe(before, image, self.now_ms())
         is_reconfigured = self._take_over_config(delta)  # before any log opens
         for action in plan(before, image, self.broker_id, delta):
             key = (action.topic_id, action.partition_id)
@@ -233,7 +239,7 @@ class ReplicaManager:
         if replica is None:
             return
         self.fetchers.unfollow(key)
-        if replica.become_leader(image, monotonic_ms()) and _log.isEnabledFor(logging.DEBUG):
+        if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
         # The image may settle a proposal before its answer comes. Whoever caught up while it was
         # in flight is not named in incremental fetches any more: nothing else would propose it
@@ -272,8 +278,9 @@ class ReplicaManager:
             return replica
         topic_id, partition_id = key
         config = self._config_of(topic)
+        now_ms = self.clock.wall_ms()
         try:
-            opened = self.store.open(topic, topic_id, partition_id, config.log, now_ms=wall_ms())
+            opened = self.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
         except (CorruptData, OSError) as failure:
             # Damage is never repaired by guessing; the partition stays down here, loudly, and
             # its other replicas serve.
@@ -325,7 +332,7 @@ class ReplicaManager:
         return True
 
     def _set_rates(self) -> None:
-        now_ms = monotonic_ms()
+        now_ms = self.now_ms()
         self.leader_throttle.quota.set_rate(self.config.leader_replication_throttled_rate, now_ms)
         self.follower_quota.set_rate(self.config.follower_replication_throttled_rate, now_ms)
 
@@ -353,13 +360,13 @@ class ReplicaManager:
         replica.config = config
         replica.log.reconfigure(config.log)
         replica.core.min_insync_replicas = config.min_insync_replicas
-        if replica.core.raise_high_watermark(monotonic_ms()):
+        if replica.core.raise_high_watermark(self.now_ms()):
             replica.on_high_watermark()
 
     def _on_brokers_changed(self, replica: Replica) -> None:
         """A follower may be eligible now, or not any more: both move ISR and watermark."""
         self.isr.reconsider(replica)
-        if replica.core.raise_high_watermark(monotonic_ms()):
+        if replica.core.raise_high_watermark(self.now_ms()):
             replica.on_high_watermark()
         replica.on_low_watermark()
 
