@@ -33,6 +33,8 @@ class Maintenance:
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
         self._tasks = TaskGroup(report_failure)
+        # Two of the jobs flush, and a log has one flush at a time.
+        self._flushing = asyncio.Lock()
 
     def start(self) -> None:
         config = self._manager.config
@@ -82,6 +84,10 @@ class Maintenance:
         await in_thread(manager.store.write_log_offsets)
 
     async def _flush(self, replica: Replica) -> None:
+        async with self._flushing:
+            await self._flush_alone(replica)
+
+    async def _flush_alone(self, replica: Replica) -> None:
         if replica.is_closed or replica.is_offline:
             return
         ticket = replica.log.begin_flush()

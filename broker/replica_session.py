@@ -164,6 +164,10 @@ class ReplicaSession:
             followed = self._partitions.get(key)
             if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:
                 continue
+            if followed.replica.is_offline:
+                # A flush failed meanwhile: to go on fetching would vouch for what no disk may have.
+                self.remove(key)
+                continue
             try:
                 self._apply(key, followed, part, view)
             except (OutOfOrderAppend, BatchError) as refused:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.replica import Replica
+from broker.replica import Replica, sync_identity
 from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
 from runtime.errors import CorruptData
@@ -23,6 +23,7 @@ from storage.checkpoints import (
     LOG_START_OFFSET,
     PARTITION_METADATA,
     RECOVERY_POINT,
+    is_torn_partition_metadata,
     read_offsets,
     read_partition_metadata,
     write_offsets,
@@ -109,6 +110,10 @@ class ReplicaStore:
             is_clean=self._is_clean and name not in self._unclean,
             log_start_offset=self._log_starts.get(key, 0),
         )
+        if not (self._is_clean and name not in self._unclean):
+            # Recovery has fsynced what it kept, and a process that was killed may never have come
+            # to fsync this. Without it the next power cut would make the log nobody's.
+            sync_identity(self._disk, path)
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
         return OpenedLog(log, self._high_watermarks.get(key, 0), True)
@@ -240,7 +245,9 @@ class ReplicaStore:
         unsynced identity), so nobody can say whose it is. Raises CorruptData.
         """
         metadata = f"{path}/{PARTITION_METADATA}"
-        if not self._disk.exists(metadata) or not self._disk.read_bytes(metadata):
+        if not self._disk.exists(metadata):
+            return None
+        if is_torn_partition_metadata(self._disk.read_bytes(metadata)):
             return None
         return read_partition_metadata(self._disk, path)
 

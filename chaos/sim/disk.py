@@ -99,6 +99,7 @@ class MemoryDisk:
     """Implements `runtime.disk.Disk` in memory. See the top of the file.
 
     rng: decides what a crash keeps. capacity_bytes: ENOSPC beyond, None for no limit.
+    is_withdrawn: every call fails, as for a process that is gone and does not know it.
     has_lost_power: PowerCut was raised and `crash` has not followed yet.
     """
 
@@ -108,6 +109,7 @@ class MemoryDisk:
         self.crash_count = 0
         self.operation_count = 0
         self.has_lost_power = False
+        self.is_withdrawn = False
         self.clock_ms = 0
         self._root = Folder()
         self._faults: list[_Fault] = []
@@ -172,6 +174,8 @@ class MemoryDisk:
 
     def before(self, operation: str, path: str, *, grows_by: int = 0) -> None:
         """Every operation passes here first: the place where faults strike."""
+        if self.is_withdrawn:
+            raise OSError(errno.EIO, "the process has ended", path)
         for fault in self._faults:
             if fault.operation == operation and fault.path_part in path:
                 fault.count -= 1

@@ -127,7 +127,6 @@ class PartitionBroker(SimBroker):
         super().on_stopped()
         if process is not None:
             process.loop.stop_all()
-            self.world.watch.on_process_ended(self.node, process)
 
 
 class PartitionMachine(BrokerMachine):
@@ -186,13 +185,18 @@ class PartitionProcess(BrokerProcess):
 
     def on_image(self, delta: Delta | None = None) -> None:
         if self.is_serving:
-            if self.is_publishing:
-                self.loop.run_inside(partial(self.manager.publish, delta, self.image))
+            # Not here: this may be the middle of a step of the quorum's node, which a disk that
+            # fails must not end under its feet.
+            self.loop.call_soon(self._publish, delta, self.image)
             return
         super().on_image(delta)
         if self.is_serving:
             self.is_publishing = True
-            self.loop.run_inside(self._begin)
+            self.loop.call_soon(self._begin)
+
+    def _publish(self, delta: Delta | None, image: ClusterImage) -> None:
+        if self.is_publishing:
+            self.manager.publish(delta, image)
 
     def _begin(self) -> None:
         image = self.image

@@ -9,7 +9,9 @@ that ends leaves its tasks as they are: nothing of it runs any more.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
+import inspect
 import math
 from asyncio import events
 from collections import deque
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 TURN_CALLS_MAX = 200
 """Callbacks in one event; the rest wait for their turn."""
+
+WAYS_OUT_MAX = 20
+"""How often a task may wait for something more on its way out."""
 
 ROUNDING_MS = 1e-6
 """Seconds are floats: 0.02 s shall not be 20.0000001 ms."""
@@ -49,6 +54,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._serial = 0
         self._readers: dict[int, asyncio.Handle] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._is_awaited = False
         self._failure: BaseException | None = None
         self._alarm = Alarm(self._timeline, node.clock, self._on_alarm)
@@ -82,7 +88,18 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.call_soon(self._read, descriptor)
 
     def stop_all(self) -> None:
-        """The process has ended."""
+        """The process has ended. What its tasks do on their way out reaches nothing any more; left
+        to the collector, they would do it whenever that comes."""
+        tasks, self._tasks = self._tasks, {}
+        disk = self._node.disk
+        disk.is_withdrawn = True
+        events._set_running_loop(self)
+        try:
+            for task in tasks:
+                _dispose(task)
+        finally:
+            events._set_running_loop(None)
+            disk.is_withdrawn = False
         self._alarm.cancel()
         self._ready.clear()
         self._timers.clear()
@@ -129,6 +146,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Future[Any]:
         """The call happens at once, some time later: threads meet the loop only at their ends."""
         future = self.create_future()
+        if not self.is_alive:
+            return future
 
         def run() -> None:
             result: Any = None
@@ -155,7 +174,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, **kwargs)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, **kwargs)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """A bug, or a disk that failed where nobody expects it. Ends the process, or the run."""
@@ -229,18 +254,17 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _after_turn(self) -> None:
         failure, self._failure = self._failure, None
-        if isinstance(failure, OSError | PowerCut):
-            self._node.die(failure)
-            return
-        if failure is not None:
-            raise failure
-        if self._node.disk.has_lost_power:
+        if failure is None and self._node.disk.has_lost_power:
             # Somebody down there took it for a failed call.
-            self._node.die(PowerCut("noticed late"))
-            return
-        if self._ready:
-            self._wake()
+            failure = PowerCut("noticed late")
+        if failure is not None and not isinstance(failure, OSError | PowerCut):
+            raise failure
+        # Also if it dies of this turn: what it has sent until then, it has sent.
         self._on_turn()
+        if failure is not None:
+            self._node.die(failure)
+        elif self._ready:
+            self._wake()
 
     def _set_alarm(self) -> None:
         if self._timers and self.is_alive:
@@ -263,6 +287,19 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 def _up(seconds: float) -> int:
     return math.ceil(seconds * 1000 - ROUNDING_MS)
+
+
+def _dispose(task: asyncio.Task[Any]) -> None:
+    """End a task's coroutine where it stands."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coro: Any = task.get_coro()
+    if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+        coro.close()
+    for _ in range(WAYS_OUT_MAX):
+        if inspect.getcoroutinestate(coro) != inspect.CORO_SUSPENDED:
+            return
+        with contextlib.suppress(BaseException):
+            coro.throw(asyncio.CancelledError())
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:

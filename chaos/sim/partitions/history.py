@@ -117,10 +117,10 @@ class PartitionHistory:
         known = self.known.get(broker_id)
         if known is None:
             return
+        # Also if all seems to be fsynced: it may have got, and told of, more in its last turn.
         kept = 0 if is_disk_lost else known.durable_end_offset
-        if kept < known.end_offset or is_disk_lost:
-            before = NOTHING_LOST if known.lost_from is None else known.lost_from
-            known.lost_from = min(kept, before)
+        before = NOTHING_LOST if known.lost_from is None else known.lost_from
+        known.lost_from = min(kept, before)
         if is_disk_lost:
             known.end_offset = known.durable_end_offset = known.checked = 0
         self._look_at_vouchers()
@@ -264,7 +264,8 @@ class PartitionHistory:
             )
 
     def _check_batch(self, view: View, batch: Batch) -> None:
-        epoch = view.epoch_of(batch.base_offset)
+        # The first batch may begin below the log's start.
+        epoch = view.epoch_of(max(batch.base_offset, view.start_offset))
         check(
             epoch == batch.epoch,
             "LeaderEpochsAgree",

@@ -62,12 +62,11 @@ class Watch:
                 if history is not None:
                     history.look(view_of(node, replica), self._world.timeline.events)
 
-    def on_process_ended(self, node: SimNode, process: PartitionProcess) -> None:
-        """It was killed, or lost its machine (`node.is_dark`)."""
+    def on_memory_lost(self, node: SimNode) -> None:
+        """A broker's machine has lost power."""
         self.catch_up()
-        if node.is_dark:
-            for history in self.histories.values():
-                history.on_memory_lost(node.node_id)
+        for history in self.histories.values():
+            history.on_memory_lost(node.node_id)
 
     # --- what the controller does ------------------------------------------------------------
 

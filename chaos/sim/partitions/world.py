@@ -44,7 +44,14 @@ class PartitionWorld(ControllerWorld):
     def run(self) -> QuorumOutcome:
         self.traffic.begin(self._generator("traffic"))
         self.timeline.after(OPERATOR_INTERVAL_MS, self._look_after_disks)
-        return super().run()
+        try:
+            return super().run()
+        finally:
+            for broker_id in self.broker_ids:
+                process = self.process(broker_id)
+                if process is not None:
+                    self.nodes[broker_id].is_up = False
+                    process.loop.stop_all()
 
     # What stands on top of the controller.
 
@@ -79,6 +86,11 @@ class PartitionWorld(ControllerWorld):
         return PartitionNemesis(self, self._generator("nemesis"))
 
     # What the parts use.
+
+    def on_stopped(self, node: SimNode) -> None:
+        super().on_stopped(node)
+        if node.is_dark and node.node_id in self.broker_ids:
+            self.watch.on_memory_lost(node)
 
     @property
     def wall_ms(self) -> int:
