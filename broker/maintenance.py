@@ -64,8 +64,8 @@ class Maintenance:
 
     async def _checkpoint_high_watermarks(self) -> None:
         store = self._manager.store
-        offsets = store.high_watermarks(self._manager.with_files())
-        await in_thread(lambda: store.write_high_watermarks(offsets))
+        store.collect_high_watermarks(self._manager.with_files())
+        await in_thread(store.write_high_watermarks)
 
     async def _flush_sealed(self) -> None:
         now_ms = self._manager.clock.wall_ms()

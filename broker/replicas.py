@@ -344,7 +344,7 @@ class ReplicaManager:
             return
         # Topics by name, not a walk over all replicas: every topic made with a config of its own
         # comes through here.
-        for kind, name in delta.changed_configs:
+        for kind, name in sorted(delta.changed_configs):
             topic = self.image.topic(name) if kind == RESOURCE_TOPIC else None
             if topic is None:
                 continue

@@ -39,7 +39,7 @@ Call = Callable[..., object]
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """Of one process. on_turn: called after everything that ran on it, if the process lives.
+    """Of one process. on_turn: called after everything that ran on it.
 
     sockets: by descriptor, those that the process has open.
     """
@@ -90,13 +90,13 @@ class SimLoop(asyncio.AbstractEventLoop):
     def stop_all(self) -> None:
         """The process has ended. What its tasks do on their way out reaches nothing any more; left
         to the collector, they would do it whenever that comes."""
-        tasks, self._tasks = self._tasks, {}
         disk = self._node.disk
         disk.is_withdrawn = True
         events._set_running_loop(self)
         try:
-            for task in tasks:
-                _dispose(task)
+            while self._tasks:
+                # Some begin another on their way out.
+                _dispose(self._tasks.popitem()[0])
         finally:
             events._set_running_loop(None)
             disk.is_withdrawn = False
@@ -248,6 +248,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
+                    # Now, for the next call may take a leadership away and what was said in it.
+                    self._on_turn()
         finally:
             events._set_running_loop(None)
         self._after_turn()
