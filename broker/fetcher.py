@@ -180,7 +180,11 @@ class LeaderFetcher:
     def on_partitions_changed(self) -> None:
         """There is something new to ask for."""
         self._has_work.set()
-        if self._sock is not None and len(self._in_flight) < IN_FLIGHT_MAX:
+        if self._sock is None or len(self._in_flight) >= IN_FLIGHT_MAX:
+            return
+        # While the first request of a session is out, a second one would open another session: the
+        # one whose answer comes later is dropped, and what it alone listed never asked for again.
+        if not (self._in_flight and self.session.is_opening):
             self._send_fetch()
 
     def check_address(self) -> None:

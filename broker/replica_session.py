@@ -47,7 +47,7 @@ class Followed:
 
 
 class ReplicaSession:
-    """All partitions that follow one leader."""
+    """All partitions that follow one leader. is_opening: a request that opens one is out."""
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class ReplicaSession:
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
         self.session_id = 0
+        self.is_opening = False
         self._epoch = 0
 
     @property
@@ -139,6 +140,7 @@ class ReplicaSession:
     def take_epoch(self) -> int:
         """The epoch for the request about to leave."""
         epoch = self._epoch
+        self.is_opening = not self.session_id
         if self.session_id:
             self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         return epoch
@@ -147,6 +149,7 @@ class ReplicaSession:
 
     def take_answer(self, answer: ReplicaFetchAnswer, view: memoryview) -> None:
         """Apply one answer; the batches lie in `view`. Raises WireError when the session broke."""
+        self.is_opening = False
         if answer.error:
             self.reset()
             if answer.error not in (

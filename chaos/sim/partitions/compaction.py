@@ -34,11 +34,15 @@ class CompactedView(View):
 
 @dataclass(slots=True, kw_only=True)
 class CompactedHistory(PartitionHistory):
-    """records: committed, by offset, which `offsets` has in order. last: of each key."""
+    """records: committed, by offset, which `offsets` has in order. last: of each key.
+
+    overtaken: followed by others of their keys that were lost since, as they might be.
+    """
 
     records: dict[int, Record] = field(default_factory=dict)
     offsets: list[int] = field(default_factory=list)
     last: dict[bytes, int] = field(default_factory=dict)
+    overtaken: set[int] = field(default_factory=set)
 
     def _extend(self, view: View) -> None:
         before = self.end_offset
@@ -52,10 +56,10 @@ class CompactedHistory(PartitionHistory):
     def _cut(self, offset: int, epoch: int, event: int) -> None:
         PartitionHistory._cut(self, offset, epoch, event)
         keep = bisect_left(self.offsets, self.end_offset)
-        for gone in self.offsets[keep:]:
-            del self.records[gone]
+        keys = {self.records.pop(gone).key for gone in self.offsets[keep:]}
         del self.offsets[keep:]
         self.last = {self.records[at].key: at for at in self.offsets}
+        self.overtaken |= {at for key, at in self.last.items() if key in keys}
 
     def _first_difference(self, view: View, begin: int, end: int | None = None) -> int | None:
         end = self.end_offset if end is None else end
@@ -69,7 +73,8 @@ class CompactedHistory(PartitionHistory):
             if present is not None and present != committed:
                 return offset
             if present is None and (
-                offset >= view.end_offset or self.last[committed.key] == offset
+                offset >= view.end_offset
+                or (self.last[committed.key] == offset and offset not in self.overtaken)
             ):
                 return offset
         return min(found, default=None)

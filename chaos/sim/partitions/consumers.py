@@ -59,7 +59,7 @@ class Consumer:
         self._rng = rng
         self._name = f"consumer {number}"
         self._has_session = has_session
-        self._epoch_read = -1
+        self._epoch_read = self._leader_epoch = -1
         self._told_at = 0
         self._session_id = self._session_epoch = 0
         self._listed: tuple[int, int] | None = None
@@ -81,6 +81,12 @@ class Consumer:
                 self._look_again()
                 return
             self.topic_id, self.position, self._epoch_read = leader.topic_id, 0, -1
+            self._leader_epoch = -1
+        if leader.leader_epoch < self._leader_epoch:
+            # As Kafka's clients: what an older epoch's leader says is of the past.
+            self._look_again()
+            return
+        self._leader_epoch = leader.leader_epoch
         self._caller.connect(leader)
         self._serial += 1
         self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._check_open, self._serial))

@@ -146,7 +146,10 @@ class PartitionHistory:
         if is_new_process or view.leader_epoch != known.leader_epoch:
             known.checked = 0
         known.process, known.leader_epoch = view.process, view.leader_epoch
-        known.end_offset, known.durable_end_offset = view.end_offset, view.durable_end_offset
+        known.end_offset = view.end_offset
+        # An empty log is fsynced, whatever its offset, and nothing to lose.
+        has_durable = view.durable_end_offset > view.start_offset
+        known.durable_end_offset = view.durable_end_offset if has_durable else 0
         known.checked = min(known.checked, view.end_offset)
         self._check_bounds(view)
         if view.is_leader:
