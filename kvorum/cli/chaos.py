@@ -75,7 +75,7 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
     type=click.Choice(("quorum", "controller", "partitions")),
     default="quorum",
     show_default=True,
-    help="The quorum alone; the controller and brokers on top; partitions and clients on top of that.",
+    help="The quorum alone; with controller and brokers; with partitions, logs and clients too.",
 )
 @click.option("--shrink", is_flag=True, help="Make the failing seed's scenario small; print it.")
 @click.option(

@@ -1,5 +1,5 @@
-"""Brokers whose processes are real from the socket down: listener, API handlers, replicas, fetchers,
-ISR proposals, maintenance and logs, put together as `launch.broker_process` does it.
+"""Brokers whose processes are real from the socket down: listener, API handlers, replicas,
+fetchers, ISR proposals, maintenance and logs, put together as `launch.broker_process` does it.
 
 Registration and heartbeats are those of the controller's world.
 """
@@ -149,7 +149,7 @@ class PartitionProcess(BrokerProcess):
         node, world = self._node, broker.world
         self._partition_world = world
         self.is_publishing = False
-        self.loop = SimLoop(node, self._after_turn)
+        self.loop = SimLoop(node, self._after_turn)  # type: ignore[abstract]
         config = broker_config(world)
         port = cast(Controller, ControllerPort(self))
         rng = random.Random(f"{world.scenario.seed}-replicas-{node.node_id}-{node.incarnation}")

@@ -87,7 +87,10 @@ class PartitionClients(Administrators):
 
     @property
     def has_served_all(self) -> bool:
-        return all(producer.is_answered for producer in self.producers)
+        image = self._cluster.reference.newest
+        return all(image.topic(name) is not None for name in self._cluster.topic_names) and all(
+            producer.is_answered for producer in self.producers
+        )
 
     @property
     def is_quiet(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from chaos.sim.checks import check
-from chaos.sim.partitions.history import Batch, PartitionHistory, View
+from chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
 
 
 class Record(NamedTuple):
@@ -79,9 +79,9 @@ class CompactedHistory(PartitionHistory):
                 return offset
         return min(found, default=None)
 
-    def check_read(self, who: str, batch: Batch, told_at: int) -> None:
+    def check_read(self, who: str, batch: Batch, told: Told) -> None:
         """A consumer got this batch, in which records may be missing."""
-        if self.was_cut(batch.base_offset, told_at):
+        if self.was_cut(batch.base_offset, told):
             return
         committed = self.find(batch.last_offset)
         check(

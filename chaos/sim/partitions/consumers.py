@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chaos.sim.checks import check
-from chaos.sim.partitions.history import Batch
+from chaos.sim.partitions.history import Batch, Told
 from chaos.sim.partitions.lookup import Caller, Leader, look_up
 from runtime.errors import ErrorCode
 from storage.batch import check_crc, iter_headers
@@ -60,7 +60,7 @@ class Consumer:
         self._name = f"consumer {number}"
         self._has_session = has_session
         self._epoch_read = self._leader_epoch = -1
-        self._told_at = 0
+        self._told = Told(0, -1)
         self._session_id = self._session_epoch = 0
         self._listed: tuple[int, int] | None = None
         self._high_watermark = -1
@@ -178,7 +178,7 @@ class Consumer:
             if not answer.session_id:
                 self._listed = None
         if all(self._take(part, frame, sent_at) for part in answer.partitions):
-            self._told_at = sent_at
+            self._told = Told(sent_at, self._leader_epoch)
             self._ask()
 
     @property
@@ -192,7 +192,7 @@ class Consumer:
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             check(
                 self.position < part.log_start_offset
-                or history.was_cut(self.position - 1, self._told_at),
+                or history.was_cut(self.position - 1, self._told),
                 "ReaderStaysInRange",
                 f"{where} is out of range of a log from {part.log_start_offset}",
             )
@@ -208,7 +208,7 @@ class Consumer:
             return False
         if part.diverging is not None:
             check(
-                history.was_cut(part.diverging[1], self._told_at),
+                history.was_cut(part.diverging[1], self._told),
                 "ReaderNeverTruncated",
                 f"{where} was told that its history ends at {part.diverging}",
             )
@@ -252,7 +252,7 @@ class Consumer:
                 header.crc,
                 producer,
             )
-            history.check_read(self._name, batch, sent_at)
+            history.check_read(self._name, batch, Told(sent_at, self._leader_epoch))
             self.position = header.last_offset + 1
             self._epoch_read = header.leader_epoch
             is_first = False

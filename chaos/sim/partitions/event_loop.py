@@ -110,7 +110,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self._node.local_ms / 1000
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Call, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         handle = events.Handle(callback, args, self, context)
@@ -118,12 +118,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._wake()
         return handle
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Call, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self._call_at_ms(self._node.local_ms + _up(delay), callback, args, context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Call, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self._call_at_ms(_up(when), callback, args, context)
@@ -200,7 +200,9 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # --- sockets -----------------------------------------------------------------------------
 
-    def add_reader(self, fd: Any, callback: Call, *args: Any) -> None:
+    def add_reader(  # type: ignore[override]
+        self, fd: Any, callback: Call, *args: Any
+    ) -> None:
         self._readers[fd] = events.Handle(callback, args, self, None)
         found = self.sockets.get(fd)
         if found is not None and found.is_readable:
@@ -209,7 +211,9 @@ class SimLoop(asyncio.AbstractEventLoop):
     def remove_reader(self, fd: Any) -> bool:
         return self._readers.pop(fd, None) is not None
 
-    def add_writer(self, fd: Any, callback: Call, *args: Any) -> None:
+    def add_writer(  # type: ignore[override]
+        self, fd: Any, callback: Call, *args: Any
+    ) -> None:
         # Sockets take all that they are given, so this is only asked for after an error.
         self.call_soon(callback, *args)
 

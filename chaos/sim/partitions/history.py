@@ -31,6 +31,13 @@ class Batch(NamedTuple):
     producer: tuple[int, int, int] | None = None
 
 
+class Told(NamedTuple):
+    """When a client was told something, by a leader of which epoch as far as the client knew."""
+
+    event: int
+    leader_epoch: int
+
+
 ReadBatches = Callable[[int, int], Sequence[Batch]]
 """The batches of a log that hold any of the offsets from the first to below the second."""
 
@@ -64,6 +71,7 @@ class Known:
     process: int = -1
     leader_epoch: int = -1
     end_offset: int = 0
+    high_watermark: int = 0
     durable_end_offset: int = 0
     checked: int = 0
     lost_from: int | None = None
@@ -73,8 +81,7 @@ class Known:
 class PartitionHistory:
     """name: for messages. isr, isr_epoch, vouchers: as committed; see `on_image`.
 
-    cuts: (event, offset) of what was lost and might be. is_compacted: batches differ from replica
-    to replica, see `chaos.sim.partitions.compaction`.
+    cuts: (event, offset, new leader epoch) of what was lost and might be.
     """
 
     name: str
@@ -89,7 +96,7 @@ class PartitionHistory:
     may_lose_from: int = NOTHING_LOST
     leaders: dict[int, int] = field(default_factory=dict)
     known: dict[int, Known] = field(default_factory=dict)
-    cuts: list[tuple[int, int]] = field(default_factory=list)
+    cuts: list[tuple[int, int, int]] = field(default_factory=list)
     sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     # --- what is committed of it -------------------------------------------------------------
@@ -145,6 +152,15 @@ class PartitionHistory:
             self._check_durable(view, known)
         if is_new_process or view.leader_epoch != known.leader_epoch:
             known.checked = 0
+        check(
+            is_new_process
+            or view.high_watermark >= known.high_watermark
+            or view.end_offset < known.end_offset,
+            "HighWatermarkNeverFalls",
+            f"{self.name} on {view.broker_id}: from {known.high_watermark} to "
+            f"{view.high_watermark}, and nothing was cut",
+        )
+        known.high_watermark = view.high_watermark
         known.process, known.leader_epoch = view.process, view.leader_epoch
         known.end_offset = view.end_offset
         # An empty log is fsynced, whatever its offset, and nothing to lose.
@@ -205,7 +221,7 @@ class PartitionHistory:
         self._look_at_vouchers()
 
     def _cut(self, offset: int, epoch: int, event: int) -> None:
-        self.cuts.append((event, offset))
+        self.cuts.append((event, offset, epoch))
         self.trusted_epoch = epoch
         keep = bisect_left(self.bases, offset)
         if keep and self.batches[keep - 1].last_offset >= offset:
@@ -333,9 +349,13 @@ class PartitionHistory:
 
     # --- clients -----------------------------------------------------------------------------
 
-    def was_cut(self, offset: int, told_at: int) -> bool:
-        """Whether what somebody was told of `offset` at that event may be lost since."""
-        return any(event >= told_at and cut <= offset for event, cut in self.cuts)
+    def was_cut(self, offset: int, told: Told) -> bool:
+        """Whether what somebody was told of `offset` may be lost since; or may never have counted,
+        for who told of it led in an epoch before the loss, and did not know."""
+        return any(
+            cut <= offset and (event >= told.event or epoch > told.leader_epoch)
+            for event, cut, epoch in self.cuts
+        )
 
     def find(self, offset: int) -> Batch | None:
         """The committed batch that holds `offset`."""
@@ -345,10 +365,10 @@ class PartitionHistory:
         return self.batches[at]
 
     def check_acknowledged(
-        self, who: str, base_offset: int, crc: int, told_at: int, name: str
+        self, who: str, base_offset: int, crc: int, told: Told, name: str
     ) -> None:
         """Somebody was told, with acks=all, that this batch is at base_offset."""
-        if self.was_cut(base_offset, told_at):
+        if self.was_cut(base_offset, told):
             return
         batch = self.find(base_offset)
         check(
@@ -358,9 +378,9 @@ class PartitionHistory:
             f"committed there is {batch}, in all below {self.end_offset}",
         )
 
-    def check_read(self, who: str, batch: Batch, told_at: int) -> None:
+    def check_read(self, who: str, batch: Batch, told: Told) -> None:
         """A consumer got this batch."""
-        if self.was_cut(batch.base_offset, told_at):
+        if self.was_cut(batch.base_offset, told):
             return
         check(
             self.find(batch.base_offset) == batch,

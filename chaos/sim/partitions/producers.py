@@ -1,5 +1,5 @@
-"""Simulated producers: batches in order, several in flight, the same sequence again until there is an
-answer."""
+"""Simulated producers: batches in order, several in flight, the same sequence again until there is
+an answer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chaos.sim.checks import check
+from chaos.sim.partitions.history import Told
 from chaos.sim.partitions.lookup import Caller, look_up
 from chaos.sim.partitions.wire import pack_produce, parse_produced
 from runtime.errors import ErrorCode
@@ -52,13 +53,13 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """What a producer was told with acks=all, in an answer sent at the event told_at."""
+    """What a producer was told with acks=all."""
 
     topic_id: bytes
     partition_id: int
     base_offset: int
     crc: int
-    told_at: int
+    told: Told
 
 
 class Producer:
@@ -238,7 +239,7 @@ class Producer:
             partition_id=self._partition_id,
             base_offset=base_offset,
             crc=sending.crc,
-            told_at=sent_at,
+            told=Told(sent_at, leader.leader_epoch),
         )
         self.acknowledged.append(found)
         self._check(found, "AcknowledgedOnceCommitted")
@@ -250,4 +251,4 @@ class Producer:
 
     def _check(self, found: Acknowledged, name: str) -> None:
         history = self._world.watch.histories[found.topic_id, found.partition_id]
-        history.check_acknowledged(self._name, found.base_offset, found.crc, found.told_at, name)
+        history.check_acknowledged(self._name, found.base_offset, found.crc, found.told, name)

@@ -1,8 +1,8 @@
 """Connections between brokers, and between clients and brokers, as bytes in order.
 
-As TCP has it: nothing is lost or doubled while a connection lasts; what a link swallows comes later.
-A cut link is silence. Bytes for a process that is gone are answered by a reset, those for a machine
-without power by nothing.
+As TCP has it: nothing is lost or doubled while a connection lasts; what a link swallows comes
+later. A cut link is silence. Bytes for a process that is gone are answered by a reset, those for a
+machine without power by nothing.
 """
 
 from __future__ import annotations
@@ -240,9 +240,10 @@ class Links:
         peer = end.peer
         if peer.is_open and peer.is_alive:
             peer.receive(data, sent_at)
-        elif data and (peer.node is None or not peer.node.is_dark):
-            if end.is_alive and self._is_open(peer.node, end.node):
-                self._later(peer.node, end.node, end.break_off)
+            return
+        is_answered = peer.node is None or not peer.node.is_dark
+        if data and is_answered and end.is_alive and self._is_open(peer.node, end.node):
+            self._later(peer.node, end.node, end.break_off)
 
     def _delay_ms(self, sender: SimNode | None, receiver: SimNode | None) -> int:
         if sender is None or receiver is None:

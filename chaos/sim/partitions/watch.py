@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from broker.replica import Replica
 from chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
 from chaos.sim.partitions.history import Batch, PartitionHistory, View
-from metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, ClusterImage, PartitionImage
+from metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage
 from storage.batch import iter_headers, iter_records
 from storage.log import Log
 
@@ -104,7 +104,7 @@ class Watch:
     ) -> None:
         history = self.histories.get(key)
         if history is None:
-            configs = self._image.configs.get((RESOURCE_TOPIC, name.rpartition("-")[0]), {})
+            configs = self._image.topic_configs(name.rpartition("-")[0])
             is_compacted = configs.get("cleanup.policy") == "compact"
             history = (CompactedHistory if is_compacted else PartitionHistory)(name=name)
             self.histories[key] = history
