@@ -31,6 +31,7 @@ ROLLING = "storage/rolling.py"
 SEGMENT = "storage/segment.py"
 
 OF_CORE = ("tests/test_broker/test_partition.py",)
+OF_SESSION = ("tests/test_broker/test_replica_session.py",)
 OF_STORE = ("tests/test_broker/test_replica_store.py",)
 OF_LOG = (
     "tests/test_storage/test_log.py",
@@ -79,9 +80,6 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("ack-one-early", "an acknowledgement waits for the last record of its batch", REPLICA,
      "(acks[0].required_offset <= high_watermark or",
      "(acks[0].required_offset <= high_watermark + 1 or", NONE),
-    ("acks-kept-over-a-lost-leadership", "who has lost the leadership acknowledges nothing",
-     REPLICA, "        if is_new:\n            self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)\n",
-     "        if is_new:\n            pass\n", NONE),
     ("append-below-the-minimum", "below the minimum acks=all is refused", CORE,
      "        if acks == -1 and self.is_under_min_isr:", "        if False:", OF_CORE),
     ("follower-takes-produce", "only the leader appends", CORE,
@@ -117,7 +115,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:",
      "            if followed is None:", ("tests/test_broker/test_truncation.py",)),
     ("offline-replica-fetches-on", "a replica whose disk failed vouches for nothing", SESSION,
-     "            if followed.replica.is_offline:", "            if False:", NONE),
+     "            if followed.replica.is_offline:", "            if False:", OF_SESSION),
     ("consumer-reads-to-the-end", "consumers read below the high watermark", FETCHING,
      "    end_offset = high_watermark\n    is_committed_only",
      "    end_offset = core.end_offset\n    is_committed_only",
@@ -148,18 +146,21 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("topics-told-apart-by-name", "a topic made again is another topic", STORE,
      "        if is_known and found_id != topic_id:", "        if False:", OF_STORE),
     ("checkpoints-of-a-dead-topic", "a new topic's log begins without the old one's checkpoints",
-     STORE, "            self._forget(key)\n", "", NONE),
+     STORE, "            self._forget(key)\n", "", OF_STORE),
     ("deletions-forgotten", "a replica that was moved away goes", PLAN,
      "        if had and not has:", "        if False:",
      ("tests/test_broker/test_plan.py",)),
     ("torn-identity-kills", "a torn partition.metadata is none", STORE,
      "        if is_torn_partition_metadata(self._disk.read_bytes(metadata)):",
-     "        if not self._disk.read_bytes(metadata):", NONE),
+     "        if not self._disk.read_bytes(metadata):", OF_STORE),
     ("identity-never-fsynced", "a start fsyncs what tells whose a log is", STORE,
-     "            sync_identity(self._disk, path)\n", "            pass\n", NONE),
+     "            sync_identity(self._disk, path)\n", "            pass\n", OF_STORE),
     ("flushes-overlap", "a log has one flush at a time", MAINTENANCE,
      "        async with self._flushing:\n            await self._flush_alone(replica)\n",
-     "        await self._flush_alone(replica)\n", NONE),
+     "        await self._flush_alone(replica)\n", OF_SESSION),
+    ("two-sessions-opened", "one fetch session is opened at a time", FETCHER,
+     "        if not (self._in_flight and self.session.is_opening):", "        if True:",
+     OF_SESSION),
     # The log.
     ("index-off-by-one", "an index leads to the batch that holds the offset", INDEX,
      "        at = bisect_right(self.relative_offsets, offset - self.base_offset) - 1\n"
@@ -191,7 +192,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        return self.epochs[after - 1], self.start_offsets[after] + 1", OF_LOG),
     ("start-comes-back", "a start that was raised stays raised", RECOVERY,
      "    if epochs.start_offsets and epochs.start_offsets[0] > start_offset:",
-     "    if False:", NONE),
+     "    if False:", OF_LOG),
     ("torn-tail-served", "a torn tail is cut", WALK,
      "                file.truncate(position)\n", "", OF_LOG),
     ("retention-above-the-watermark", "retention leaves what is not committed", RETENTION,
