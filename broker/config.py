@@ -72,6 +72,7 @@ class BrokerConfig:
     connections_max_idle_ms: int = 600_000
     max_connections: int = 10_000
     fetch_max_bytes: int = 57_671_680
+    replica_selector_class: str = ""
     max_incremental_fetch_session_cache_slots: int = 1_000
     request_timeout_ms: int = 30_000
     # Ours (Kafka bounds them by its request queue, queued.max.requests): answers one connection

@@ -89,6 +89,7 @@ class ControllerLink(Forwarding):
         message = codec.encode_register(self._registration)
         deadline_ms = monotonic_ms() + REGISTRATION_TIMEOUT_MS
         reply: Any = None
+        has_warned = False
         while (left_ms := deadline_ms - monotonic_ms()) > 0:
             reply = await self._client.call(
                 lambda client, target, timeout: client.controller_stub(target).RegisterBroker(
@@ -108,6 +109,14 @@ class ControllerLink(Forwarding):
                 return
             if reply.status.code != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 break
+            if not has_warned:
+                has_warned = True
+                logger.warning(
+                    "broker=%d waits for its place, for %d s at most: %s",
+                    self._registration.broker_id,
+                    left_ms // 1000,
+                    reply.status.message,
+                )
             await asyncio.sleep(REGISTRATION_BACKOFF_MS / 1000)
         reason = reply.message if isinstance(reply, Rejected) else reply.status.message
         raise RegistrationFailed(f"cannot join the cluster: {reason}")
@@ -116,8 +125,11 @@ class ControllerLink(Forwarding):
         """The controllers that vote are now at these addresses, by id."""
         self._client.update_addresses(addresses)
 
-    def on_election(self, leader_id: int, epoch: int) -> None:
-        """The metadata log has another leader: whoever waits for the old one need not."""
+    def on_election(self, leader_id: int, epoch: int, address: str | None = None) -> None:
+        """The metadata log has another leader, at this host:port if that is known: whoever waits
+        for the old one need not."""
+        if address is not None:
+            self._client.add_address(leader_id, address)
         self._client.note_election(leader_id, epoch)
 
     def wake(self) -> None:

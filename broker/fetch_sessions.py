@@ -64,7 +64,7 @@ class FetchState:
     """What one client watches.
 
     session_id: SESSIONLESS for a single request. epoch: of the next request expected.
-    replica_id: the follower's broker id, -1 for a consumer.
+    replica_id: the follower's broker id, -1 for a consumer. rack_id: as in the last request.
     """
 
     __slots__ = (
@@ -75,6 +75,7 @@ class FetchState:
         "last_used_ms",
         "parked",
         "partitions",
+        "rack_id",
         "replica_epoch",
         "replica_id",
         "session_id",
@@ -87,6 +88,7 @@ class FetchState:
         self.replica_epoch = request.replica_epoch
         self.is_by_id = is_by_id
         self.is_read_committed = request.is_read_committed
+        self.rack_id = request.rack_id
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, Watched] = {}
         self.dirty: dict[Watched, None] = {}
@@ -100,6 +102,7 @@ class FetchState:
         """Take in what a request lists; yields each listed partition, now dirty."""
         by_id = self.is_by_id
         self.is_read_committed = request.is_read_committed
+        self.rack_id = request.rack_id
         for topic in request.topics:
             topic_key: str | bytes = topic.topic_id if by_id else topic.name
             for asked in topic.partitions:

@@ -2,6 +2,7 @@
 
 Consumers read below the high watermark, or below the last stable offset if they want committed
 records only, and are told the aborted transactions among these; followers read to the log's end.
+Since v11 a consumer may read from any replica, and is told which one stands in its rack (KIP-392).
 A follower's fetch is also news about its position; that is taken in only after its history has
 been found to match ours, or an offset of a diverged log would count as replicated data.
 """
@@ -16,7 +17,7 @@ from broker.replica import Replica
 from broker.throttle import UNLIMITED
 from runtime.errors import CorruptData, ErrorCode
 from storage.log import OffsetOutOfRange
-from wire.fetch_codec import FetchedPartition, FetchRequest
+from wire.fetch_codec import NO_REPLICA, FetchedPartition, FetchRequest
 
 if TYPE_CHECKING:
     from broker.replicas import ReplicaManager
@@ -161,7 +162,7 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
         answers.append((watched, answer))
         if answer.records is not None:
             size += answer.records.length
-        elif answer.error or answer.diverging is not None or _has_new_start(watched, answer):
+        elif answer.error or answer.diverging is not None or _is_news(watched, answer):
             is_urgent = True
     if is_held:
         manager.leader_throttle.hold(parked)
@@ -245,8 +246,14 @@ def _answer(
             return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
         if not records.length:
             records = None
+    preferred = NO_REPLICA
+    if watched.state.rack_id and core.facts.has_rack_readers and core.is_leader:
+        preferred = core.nearest_replica(watched.state.rack_id, asked.fetch_offset)
+        if preferred != NO_REPLICA:
+            records, aborted = None, None  # it shall ask there
     if (
         records is None
+        and preferred == NO_REPLICA
         and high_watermark == watched.sent_high_watermark
         and start_offset == watched.sent_log_start_offset
         and asked.fetch_offset >= end_offset
@@ -262,6 +269,7 @@ def _answer(
         None,
         records,
         (aborted or ()) if is_committed_only else None,
+        preferred,
     )
 
 
@@ -270,8 +278,11 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
     core, asked = replica.core, watched.asked
     if replica.is_offline:
         return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
-    error = core.check_leader(asked.current_leader_epoch)
     state = watched.state
+    if state.replica_id < 0 and state.rack_id is not None:
+        error = core.check_epoch(asked.current_leader_epoch)
+    else:
+        error = core.check_leader(asked.current_leader_epoch)
     if error == ErrorCode.NONE and state.replica_id >= 0:
         if state.replica_id not in core.remotes:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -303,12 +314,19 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
     return None
 
 
-def _has_new_start(watched: Watched, answer: FetchedPartition) -> bool:
-    """A follower hears at once of a moved log start: DeleteRecords waits for it to follow."""
+def _is_news(watched: Watched, answer: FetchedPartition) -> bool:
+    """What is told at once, without records: to a consumer where to read, to a follower that the
+    log starts elsewhere (DeleteRecords waits for it to follow) and, if consumers read from
+    followers, a new high watermark."""
+    if not watched.state.is_replica:
+        return answer.preferred_replica != NO_REPLICA
+    if watched.sent_log_start_offset < 0 or watched.replica is None:
+        return False
+    if answer.log_start_offset != watched.sent_log_start_offset:
+        return True
     return (
-        watched.state.is_replica
-        and watched.sent_log_start_offset >= 0
-        and answer.log_start_offset != watched.sent_log_start_offset
+        watched.replica.core.facts.has_rack_readers
+        and answer.high_watermark != watched.sent_high_watermark
     )
 
 

@@ -23,6 +23,7 @@ from runtime.errors import ErrorCode, invariant
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
+NO_REPLICA = -1
 LONG_AGO_MS = -(1 << 62)
 
 
@@ -36,13 +37,19 @@ class BrokerFacts:
 
     brokers: registrations by id. last_fetch_ms: when each follower's latest fetch arrived; an
     incremental fetch does not name idle partitions, so their clocks hang on this one.
+    has_rack_readers: consumers are sent to the replica in their rack.
     """
 
-    __slots__ = ("brokers", "last_fetch_ms")
+    __slots__ = ("brokers", "has_rack_readers", "last_fetch_ms")
 
     def __init__(self) -> None:
         self.brokers: Mapping[int, BrokerImage] = {}
         self.last_fetch_ms: dict[int, int] = {}
+        self.has_rack_readers = False
+
+    def rack_of(self, broker_id: int) -> str | None:
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.rack
 
     def is_active(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
@@ -271,12 +278,17 @@ class Partition:
         self.high_watermark = least
         return True
 
-    def on_follower_append(self, end_offset: int, leader_high_watermark: int) -> None:
-        """This follower's log now ends at `end_offset`, and the leader told its watermark."""
+    def on_follower_append(self, end_offset: int, leader_high_watermark: int) -> bool:
+        """This follower's log now ends at `end_offset`, and the leader told its watermark.
+
+        True when the own high watermark rose.
+        """
         self.end_offset = end_offset
         bounded = min(leader_high_watermark, end_offset)
-        if bounded > self.high_watermark:
-            self.high_watermark = bounded
+        if bounded <= self.high_watermark:
+            return False
+        self.high_watermark = bounded
+        return True
 
     def on_truncated(self, end_offset: int) -> None:
         """The log was cut to `end_offset`."""
@@ -298,6 +310,24 @@ class Partition:
             if self.facts.is_active(replica_id)
         ]
         return min(start_offset, *starts) if starts else start_offset
+
+    def nearest_replica(self, rack_id: str, fetch_offset: int) -> int:
+        """The member of the ISR in that rack that a consumer at `fetch_offset` shall read from.
+
+        -1 if it is this leader, or none. Of several the one that holds most, of these the one with
+        the least id (KIP-392, RackAwareReplicaSelector).
+        """
+        if self.facts.rack_of(self.broker_id) == rack_id:
+            return NO_REPLICA
+        near = [
+            (-remote.end_offset, replica_id)
+            for replica_id, remote in self.remotes.items()
+            if replica_id in self.isr_state.isr
+            and self.facts.is_active(replica_id)
+            and self.facts.rack_of(replica_id) == rack_id
+            and remote.start_offset <= fetch_offset <= remote.end_offset
+        ]
+        return min(near)[1] if near else NO_REPLICA
 
     # --- ISR ---------------------------------------------------------------------------------
 

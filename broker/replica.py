@@ -258,8 +258,9 @@ class Replica:
             state = watched.state
             state.dirty[watched] = None
             # A follower hears of it with the next data or at its wait's end; answering each
-            # rise by itself would double the replication traffic.
-            if state.replica_id < 0 and state.parked is not None:
+            # rise by itself would double the replication traffic. Unless consumers read there.
+            is_due = state.replica_id < 0 or self.core.facts.has_rack_readers
+            if is_due and state.parked is not None:
                 turn.wake(state.parked)
 
     def drop_expired_acks(self) -> None:
@@ -318,7 +319,8 @@ class Replica:
         self.log.append_as_follower(batches, now_ms=wall_ms)
         if not self.has_identity:
             self.write_identity()
-        self.core.on_follower_append(self.log.end_offset, leader_high_watermark)
+        if self.core.on_follower_append(self.log.end_offset, leader_high_watermark):
+            self.on_high_watermark()
 
     def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> bool:
         """The leader told its watermark and start without new data (or after it).
@@ -326,7 +328,8 @@ class Replica:
         True when our start moved, which the leader should hear of.
         """
         core = self.core
-        core.on_follower_append(self.log.end_offset, high_watermark)
+        if core.on_follower_append(self.log.end_offset, high_watermark):
+            self.on_high_watermark()
         if self.log.start_offset < log_start_offset <= self.log.end_offset:
             self.log.advance_start_offset(log_start_offset)
             core.on_start_moved(log_start_offset)

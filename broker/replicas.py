@@ -73,6 +73,7 @@ class ReplicaManager:
         self.controller = controller
         self.image: ClusterImage = EMPTY_IMAGE
         self.facts = BrokerFacts()
+        self.facts.has_rack_readers = bool(config.replica_selector_class)
         self.listing = BrokerListing()
         self.deadlines = Deadlines(clock.monotonic_ms)
         self.turn = TurnEnd()

@@ -70,7 +70,7 @@ class BrokerProcess:
             heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
             on_unfenced=self._unfenced.set,
         )
-        self._publisher.on_election = self._link.on_election
+        self._publisher.on_election = self._on_election
         self._publisher.on_voters = self._on_voters
         self._replicas = ReplicaManager(
             broker_id=config.node_id,
@@ -156,9 +156,13 @@ class BrokerProcess:
 
     async def stop(self) -> None:
         if self._is_serving:
+            logger.info("broker=%d shuts down: leadership is handed over", self._config.node_id)
             moved = await self._link.shut_down(self._config.node.controlled_shutdown_timeout_ms)
             if not moved:
-                logger.warning("no controller answered: leadership was not handed over")
+                logger.warning(
+                    "leadership was not handed over within %d ms",
+                    self._config.node.controlled_shutdown_timeout_ms,
+                )
         await self._tasks.stop()
         await self._server.stop()
         are_logs_closed = await self._close_replicas()
@@ -204,6 +208,15 @@ class BrokerProcess:
         own = image.brokers.get(self._config.node_id)
         if own is not None and own.is_active and own.broker_epoch == self._link.broker_epoch:
             self._shown_active.set()
+
+    def _on_election(self, leader_id: int, epoch: int) -> None:
+        # The log's own fetches have found the leader; it need not be one that the configuration
+        # names.
+        address = self._config.address_of(leader_id)
+        if address is None and self._raft is not None:
+            address = self._raft.address_of(leader_id)
+        text = None if address is None else f"{address[0]}:{address[1]}"
+        self._link.on_election(leader_id, epoch, text)
 
     def _on_voters(self, voters: VoterSet) -> None:
         if len(voters) and self._config.raft.is_dynamic:

@@ -111,6 +111,10 @@ class NodeConfig:
         return self.controllers.get(node_id)
 
 
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The one value of replica.selector.class."""
+
+
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
     """Check a controller's properties. Raises ConfigError for anything that cannot work."""
     reject_unknown(properties, *CONTROLLER_CLASSES)
@@ -132,7 +136,13 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
             f"node.id={config.node_id} is a controller in controller.quorum.voters; "
             "a broker needs an id of its own"
         )
-    return config, bind(BrokerConfig, properties)
+    broker = bind(BrokerConfig, properties)
+    if broker.replica_selector_class not in ("", RACK_AWARE):
+        raise ConfigError(
+            f"replica.selector.class={broker.replica_selector_class} is not served; leave it out, "
+            f"or give {RACK_AWARE}"
+        )
+    return config, broker
 
 
 def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:

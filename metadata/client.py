@@ -82,6 +82,15 @@ class ControllerClient:
         if self._leader_id not in self._addresses:
             self._leader_id = None
 
+    def add_address(self, node_id: int, address: str) -> None:
+        """Another controller is at this address; one that is known stays where it is.
+
+        Who was told of one bootstrap server learns the others only so, when they come to lead.
+        """
+        if node_id not in self._addresses:
+            self._addresses[node_id] = address
+            self._ids = sorted(self._addresses)
+
     def note_hint(self, leader_id: int) -> None:
         """Somebody names a leader, perhaps one of yesterday; ids below 0 say that there is none."""
         if leader_id in self._addresses:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,13 +19,12 @@ from metadata.config_requests import (
     AlteredQuota,
 )
 from metadata.decide import Context, Decision
-from metadata.decide.brokers import heartbeat, register
+from metadata.decide.brokers import fence, heartbeat, register
 from metadata.decide.configs import alter_configs
 from metadata.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
 from metadata.decide.electorate import Electorate, electorate
 from metadata.decide.eligible import with_elr_cleared
 from metadata.decide.features import bootstrap, register_controller, update_features
-from metadata.decide.fencing import CHUNK_CHANGES, Fencing, begin_fencing, fence_chunk
 from metadata.decide.isr import alter_partition
 from metadata.decide.partitions import create_partitions
 from metadata.decide.producer_ids import allocate_producer_ids
@@ -107,6 +105,10 @@ Reply = (
 )
 
 
+SHUT_DOWN = "it has shut down in good order"
+"""Why a broker is fenced that had asked to go."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
     """Kafka's property names with dots for underscores; times in milliseconds.
@@ -118,8 +120,6 @@ class ControllerConfig:
         default say otherwise.
     auto_leader_rebalance_enable: give leadership back to preferred leaders every
         leader_imbalance_check_interval_seconds.
-    fencing_chunk_changes: partitions that are taken from a broker before other decisions get their
-        turn (Kvorum's own; no property).
     """
 
     broker_session_timeout_ms: int = 2_000
@@ -129,7 +129,6 @@ class ControllerConfig:
     unclean_leader_election_enable: bool = False
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
-    fencing_chunk_changes: int = CHUNK_CHANGES
 
 
 class Controller:
@@ -150,7 +149,6 @@ class Controller:
         self.speculative: ClusterImage | None = None
         self.epoch = -1
         self._supported_features = supported_features
-        self._fencings: deque[Fencing] = deque()
         #: Who votes in the quorum; the driver keeps it.
         self.voter_ids: tuple[int, ...] = ()
         self.sessions = BrokerSessions(
@@ -169,7 +167,6 @@ class Controller:
             f"claim at {next_offset} over an image that ends at {self.committed.end_offset}",
         )
         self.epoch = epoch
-        self._fencings.clear()
         self.speculative = self.committed
         self.sessions.reset(
             {
@@ -204,7 +201,6 @@ class Controller:
     def renounce(self) -> None:
         """Be a standby again: what was decided and is not committed never happened here."""
         self.speculative = None
-        self._fencings.clear()
 
     def note_committed(self, image: ClusterImage) -> None:
         """The log up to the end of `image` is committed."""
@@ -246,37 +242,22 @@ class Controller:
     def _is_unclean_default(self) -> bool:
         return self._config.unclean_leader_election_enable
 
-    def expire_sessions(self, now_ms: int) -> None:
-        """Begin to fence every broker whose session is over; `fence_chunk` does it."""
+    def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
+        """Fence one broker whose session is over: (broker id, cause, records), None if none is.
+
+        One at a time, as the speculative image moves on with each: its records must be in the
+        log before the next broker is judged.
+        """
         for broker_id, cause in self.sessions.expired(now_ms):
             self.sessions.drop(broker_id)
-            fencing = begin_fencing(self._active_image(), broker_id, cause)
-            if fencing is not None:
-                self._fencings.append(fencing)
-
-    @property
-    def is_fencing(self) -> bool:
-        """Whether `fence_chunk` has something to do."""
-        return bool(self._fencings)
-
-    def fence_chunk(self) -> tuple[tuple[Record, ...], Fencing | None]:
-        """The next chunk of a fencing: its records, and the fencing if that was its last.
-
-        One broker after the other, as the speculative image moves on with each chunk: its records
-        must be in the log before the next.
-        """
-        at = self._fencings.popleft()
-        decision = fence_chunk(
-            self._active_image(),
-            at,
-            is_unclean_default=self._is_unclean_default,
-            chunk_changes=self._config.fencing_chunk_changes,
-        )
-        self._advance(decision.records)
-        if decision.reply is not None:
-            self._fencings.appendleft(decision.reply)
-            return decision.records, None
-        return decision.records, at if decision.records else None
+            image = self._active_image()
+            records = fence(image, broker_id, is_unclean_default=self._is_unclean_default)
+            if records:
+                if image.brokers[broker_id].in_controlled_shutdown:
+                    cause = SHUT_DOWN
+                self._advance(records)
+                return broker_id, cause, records
+        return None
 
     def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
         match request:

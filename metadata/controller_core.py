@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from metadata.controller import Controller, Reply, Request
+from metadata.controller import SHUT_DOWN, Controller, Reply, Request
 from metadata.image import ClusterImage
 from metadata.leader_check import LeaderCheck
 from metadata.loader import CHUNK_BYTES, advance
@@ -189,7 +189,7 @@ class ControllerCore:
 
     def next_deadline_ms(self) -> int | None:
         """When `on_timer` is wanted, AT_ONCE_MS for the next turn, None for never."""
-        if self._is_catching_up or self.controller.is_fencing:
+        if self._is_catching_up:
             return AT_ONCE_MS
         deadlines = self._deadlines
         while deadlines and deadlines[0][3].on_reply is None:
@@ -208,8 +208,6 @@ class ControllerCore:
                 self._catch_up(now_ms)
         if self._session_timer_ms is not None and self._session_timer_ms <= now_ms:
             self._on_session_timer(self._session_timer_ms, now_ms)
-        if self.controller.is_fencing:
-            self._fence()
         check_ms = self._leader_check.next_deadline_ms
         if check_ms is not None and check_ms <= now_ms:
             self._check_leaders(now_ms)
@@ -318,16 +316,12 @@ class ControllerCore:
             return
         controller.skip_to(self._port.next_offset)
         controller.sessions.on_timer(due_ms, now_ms)
-        controller.expire_sessions(now_ms)
+        while (fenced := controller.expire_session(now_ms)) is not None:
+            broker_id, cause, records = fenced
+            is_warning = cause != SHUT_DOWN
+            self._port.note(f"broker={broker_id} is fenced: {cause}", is_warning=is_warning)
+            self._append(records)
         self._arm_session_timer()
-
-    def _fence(self) -> None:
-        """One chunk of what `expire_sessions` began; requests get their turn in between."""
-        self.controller.skip_to(self._port.next_offset)
-        records, done = self.controller.fence_chunk()
-        self._append(records)
-        if done is not None:
-            self._port.note(f"broker={done.broker_id} is fenced: {done.cause}", is_warning=True)
 
 
 def _settle(parked: _Parked, reply: Reply | None) -> None:

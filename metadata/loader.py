@@ -5,12 +5,18 @@ Standby controllers and brokers use it alike; the active controller has its imag
 
 from __future__ import annotations
 
+import contextlib
+
 from metadata.delta import Delta
 from metadata.features import SUPPORTED, unsupported
 from metadata.image import ClusterImage
 from metadata.record_codec import UnreadableRecord, decode_record
+from runtime.memory import long_lived_objects
 from storage.batch import iter_headers, iter_records
 from storage.log import Log
+
+LARGE_BYTES = 32 << 10
+"""From so many on, some thousand records, what comes of them is kept from the collector."""
 
 CHUNK_BYTES = 1 << 20
 """Log read and applied in one go: a few tens of milliseconds of the loop at most."""
@@ -27,13 +33,14 @@ def advance(
     delta = Delta(image)
     end_offset, epoch = image.end_offset, image.epoch
     data = piece.read()
-    for position, header in iter_headers(data):
-        if not header.is_control:
-            for record in iter_records(data, position, header):
-                if record.offset >= image.end_offset and record.value is not None:
-                    delta.replay(decode_record(record.value))
-        end_offset, epoch = header.end_offset, header.leader_epoch
-    after = delta.apply(end_offset=end_offset, epoch=epoch)
+    with long_lived_objects() if len(data) > LARGE_BYTES else contextlib.nullcontext():
+        for position, header in iter_headers(data):
+            if not header.is_control:
+                for record in iter_records(data, position, header):
+                    if record.offset >= image.end_offset and record.value is not None:
+                        delta.replay(decode_record(record.value))
+            end_offset, epoch = header.end_offset, header.leader_epoch
+        after = delta.apply(end_offset=end_offset, epoch=epoch)
     if after.features != image.features:
         check_features(after)
     return delta, after

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from metadata.delta import Delta
@@ -15,10 +16,14 @@ from raft.node import RaftNode
 from raft.voters import VoterSet
 from runtime.errors import required
 from runtime.ids import NO_NODE
+from runtime.memory import long_lived_objects
 
 PUBLISH_BYTES_MAX = 64 << 10
 """Log published in one go, one batch at least: some 1,500 changed partitions, each of which may
 open a log, change a role and tell a fetcher. Heartbeats must get their turn in between."""
+
+MANY_RECORDS = 1_000
+"""From so many on the images and replicas that come of them are kept from the collector."""
 
 Publish = Callable[[Delta | None, ClusterImage], None]
 """Given no delta when the image came from a snapshot: compare with the one before."""
@@ -105,10 +110,12 @@ class MetadataPublisher:
         try:
             if self.image.end_offset < self._high_watermark:
                 node = required(self._node, "the publisher has no node yet")
-                delta, self.image = advance(
-                    node.log, self.image, self._high_watermark, bytes_max=PUBLISH_BYTES_MAX
-                )
-                self._publish(delta, self.image)
+                is_much = self._high_watermark - self.image.end_offset > MANY_RECORDS
+                with long_lived_objects() if is_much else contextlib.nullcontext():
+                    delta, self.image = advance(
+                        node.log, self.image, self._high_watermark, bytes_max=PUBLISH_BYTES_MAX
+                    )
+                    self._publish(delta, self.image)
                 required(self._snapshotter, "attached with the node").on_image(self.image)
         except Exception as error:  # noqa: BLE001 - unreadable metadata: the broker must exit
             self._on_failure(error)

@@ -83,7 +83,8 @@ class FetchTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """forgotten: (name, topic id, partition ids) to drop from the session."""
+    """forgotten: (name, topic id, partition ids) to drop from the session. rack_id: where the
+    consumer is, "" if it does not say; None before v11, whose consumers read from leaders only."""
 
     replica_id: int
     replica_epoch: int
@@ -95,10 +96,12 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[FetchTopic]
     forgotten: list[tuple[str, bytes, list[int]]]
+    rack_id: str | None = None
 
 
 class FetchedPartition(NamedTuple):
-    """One partition's answer. records: a slice, or None for no data.
+    """One partition's answer. records: a slice, or None for no data. preferred_replica: where the
+    consumer shall read instead (v11+), -1 for here.
 
     aborted: transactions to skip, None when the client reads uncommitted records too.
     """
@@ -112,6 +115,7 @@ class FetchedPartition(NamedTuple):
     current_leader: tuple[int, int] | None = None
     records: FileSlice | None = None
     aborted: Sequence[Aborted] | None = None
+    preferred_replica: int = -1
 
 
 class FetchedTopic(NamedTuple):
@@ -138,8 +142,7 @@ def parse_fetch_request(
         count = reader.array_count(is_flexible)
         topics = [_parse_topic(reader, version, is_flexible) for _ in range(count)]
         forgotten = _parse_forgotten(reader, version, is_flexible) if version >= 7 else []
-        if version >= 11:
-            reader.nullable_string(is_flexible)  # rack: reads from followers are not served
+        rack_id = (reader.nullable_string(is_flexible) or "") if version >= 11 else None
         if is_flexible:
             for tag, tag_position, length in reader.tags():
                 if tag == 1 and version >= 15 and length >= _REPLICA_STATE.size:
@@ -157,6 +160,7 @@ def parse_fetch_request(
         session_epoch,
         topics,
         forgotten,
+        rack_id,
     )
 
 
@@ -264,10 +268,10 @@ def _pack_partition(out: bytearray, version: int, partition: FetchedPartition, l
     # Nobody's list is null, an empty one is not.
     count = -1 if aborted is None else 0
     if version >= FIRST_FLEXIBLE:
-        out += _ANSWER_V12.pack(*partition[:5], count + 1, -1)
+        out += _ANSWER_V12.pack(*partition[:5], count + 1, partition.preferred_replica)
         out += uvarint_bytes(length + 1)
     elif version >= 11:
-        out += _ANSWER_V11.pack(*partition[:5], count, -1, length)
+        out += _ANSWER_V11.pack(*partition[:5], count, partition.preferred_replica, length)
     elif version >= 5:
         out += _ANSWER_V5.pack(*partition[:5], count, length)
     else:

@@ -3,7 +3,8 @@
 Sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), waiting for min bytes.
 Whole batches only; the first partition with data may exceed the limits by one batch. With isolation
 level 1 records end at the last stable offset, and aborted transactions among them are named.
-Missing: reads from followers (rack is ignored), quotas.
+Consumers may read from any replica (v11+), and with replica.selector.class are sent to the one in
+their rack. Missing: quotas.
 """
 
 from __future__ import annotations

@@ -47,14 +47,22 @@ class ControllerBackend:
             found.append(topic)
         return [_topic_row(topic) for topic in found]
 
-    def create_topic(self, name: str, partitions: int, factor: int, configs: dict[str, str]) -> Row:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        factor: int,
+        configs: dict[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> Row:
         topic = NewTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=factor,
             configs=tuple(configs.items()),
         )
-        message = encode_create_topics(CreateTopics(topics=(topic,)))
+        message = encode_create_topics(CreateTopics(topics=(topic,), validate_only=validate_only))
         reply = self.client.call(lambda stub, timeout: stub.CreateTopics(message, timeout=timeout))
         check(reply.status.code, reply.status.message, f"topic {name}")
         made = decode_created(reply.topics)[0]

@@ -36,7 +36,13 @@ class Backend(Protocol):
         """topic, topic_id, partitions (each partition, leader, leader_epoch, replicas, isr)."""
 
     def create_topic(
-        self, name: str, partitions: int, factor: int, configs: dict[str, str]
+        self,
+        name: str,
+        partitions: int,
+        factor: int,
+        configs: dict[str, str],
+        *,
+        validate_only: bool = False,
     ) -> Row: ...
 
     def delete_topics(self, names: list[str]) -> list[Row]: ...
@@ -159,7 +165,15 @@ class KafkaBackend:
             )
         return sorted(rows, key=lambda row: str(row["topic"]))
 
-    def create_topic(self, name: str, partitions: int, factor: int, configs: dict[str, str]) -> Row:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        factor: int,
+        configs: dict[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> Row:
         topic = {
             "name": name,
             "num_partitions": partitions,
@@ -171,7 +185,7 @@ class KafkaBackend:
             "create_topics",
             19,
             7,
-            {"topics": [topic], "timeout": self.timeout_ms, "validate_only": False},
+            {"topics": [topic], "timeout": self.timeout_ms, "validate_only": validate_only},
             flexible=True,
         )
         made = reply.topics[0]

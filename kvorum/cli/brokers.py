@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, show
+from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
 
 _COLUMNS = ["broker_id", "host", "port", "rack", "is_fenced"]
 
@@ -29,7 +29,7 @@ def list_brokers(**options: Any) -> None:
 
 
 @brokers.command()
-@click.argument("broker_id", type=int)
+@click.argument("broker_id", type=click.IntRange(0, INT32_MAX))
 @cluster_options
 def describe(broker_id: int, **options: Any) -> None:
     """One broker, with what it leads and holds."""
@@ -56,7 +56,7 @@ def describe(broker_id: int, **options: Any) -> None:
 
 
 @brokers.command()
-@click.argument("broker_id", type=int)
+@click.argument("broker_id", type=click.IntRange(0, INT32_MAX))
 @cluster_options
 def unregister(broker_id: int, **options: Any) -> None:
     """Forget a broker that is gone for good. Refused while it lives or alone has data."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, show
+from kvorum.cli.common import INT16_MAX, CommandFailed, cluster_options, show
 
 
 @click.group()
@@ -65,7 +65,7 @@ def _update(
     levels: dict[str, int] = {}
     for text in assignments:
         name, separator, level = text.partition("=")
-        if not separator or not name or not level.isdigit():
+        if not separator or not name or not level.isdigit() or int(level) > INT16_MAX:
             raise click.UsageError(f"--feature {text!r} is not NAME=LEVEL with a whole number")
         if name in levels:
             raise click.UsageError(f"--feature {name} is given twice")

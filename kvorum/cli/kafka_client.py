@@ -76,7 +76,11 @@ class KafkaConnection:
         head = struct.pack(">hhih", key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID
         if flexible:
             head += b"\x00"  # no tagged fields in the header
-        body = bytes(encode_request(name, version, values))
+        try:
+            body = bytes(encode_request(name, version, values))
+        except (struct.error, OverflowError) as error:
+            # All that a user gives as a number, and no option bounds, ends here.
+            raise CommandFailed(f"a number is too large for Kafka's protocol: {error}") from error
         try:
             answer = self._send(head + body)
         except TimeoutError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, show
+from kvorum.cli.common import INT32_MAX, INT64_MAX, CommandFailed, cluster_options, show
 
 if TYPE_CHECKING:
     from kvorum.cli.backends import Backend, Row
@@ -31,7 +31,7 @@ def partitions() -> None:
 @click.option(
     "--partitions",
     "count",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, INT32_MAX),
     required=True,
     help="How many partitions the topic shall have in all.",
 )
@@ -88,7 +88,7 @@ def elect(targets: tuple[str, ...], is_all: bool, unclean: bool, **options: Any)
 )
 @click.option(
     "--throttle",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, INT64_MAX),
     metavar="BYTES",
     help="For --execute: bytes a second that each broker sends, and takes, of what is moved.",
 )
@@ -305,7 +305,7 @@ def _targets(backend: Backend, texts: Sequence[str]) -> list[tuple[str, int]]:
         topic, separator, number = text.rpartition(":")
         if not separator:
             chosen += sorted(_replicas(backend, [text]))
-        elif topic and number.isdigit():
+        elif topic and number.isdigit() and int(number) <= INT32_MAX:
             chosen.append((topic, int(number)))
         else:
             raise click.UsageError(f"{text!r} is neither TOPIC nor TOPIC:PARTITION")

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvorum.cli.common import CommandFailed
+from kvorum.cli.common import INT32_MAX, CommandFailed
 from metadata.placement import UsableBroker, place
 from runtime.errors import Rejected
 
@@ -113,4 +113,4 @@ def _partition(row: Any) -> tuple[tuple[str, int], tuple[int, ...]]:
 
 
 def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= INT32_MAX

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, show
+from kvorum.cli.common import INT16_MAX, INT32_MAX, CommandFailed, cluster_options, show
 
 
 @click.group()
@@ -16,15 +16,17 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), help="Number of partitions.")
-@click.option("--replication-factor", type=click.IntRange(min=1), help="Replicas of each.")
+@click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions.")
+@click.option("--replication-factor", type=click.IntRange(1, INT16_MAX), help="Replicas of each.")
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
+@click.option("--validate-only", is_flag=True, help="Say whether it could be done.")
 @cluster_options
 def create(
     name: str,
     partitions: int | None,
     replication_factor: int | None,
     configs: tuple[str, ...],
+    validate_only: bool,
     **options: Any,
 ) -> None:
     """Create topic NAME; counts not given are the cluster's defaults."""
@@ -35,8 +37,10 @@ def create(
         pairs = dict(parse_assignment(text) for text in configs)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-    made = _backend(options).create_topic(name, partitions or -1, replication_factor or -1, pairs)
-    show(options["output"], made)
+    made = _backend(options).create_topic(
+        name, partitions or -1, replication_factor or -1, pairs, validate_only=validate_only
+    )
+    show(options["output"], {**made, "validate_only": True} if validate_only else made)
 
 
 @topics.command("list")

@@ -169,6 +169,13 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "5000",
         "Time between two checkpoints of the high watermarks.",
     ),
+    (
+        "replica.selector.class",
+        _STRING,
+        "",
+        "Empty: consumers read from leaders. org.apache.kafka.common.replica."
+        "RackAwareReplicaSelector: from the replica in their rack.",
+    ),
     # Topics.
     ("num.partitions", _INT, "1", "Partitions of a topic made without a count."),
     ("default.replication.factor", _INT, "1", "Replicas of a topic made without a factor."),

@@ -30,6 +30,12 @@ def register(
             f"broker {request.broker_id} belongs to cluster {request.cluster_id}, "
             f"this is {context.cluster_id}",
         )
+    if request.broker_id in context.voter_ids or request.broker_id in image.controllers:
+        return _refused(
+            ErrorCode.INVALID_REGISTRATION,
+            f"node {request.broker_id} is a controller of this cluster; a broker needs an id of "
+            "its own",
+        )
     unfit = refusal(image, f"broker {request.broker_id}", request.features)
     if unfit is not None:
         return Decision((), unfit)

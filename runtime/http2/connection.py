@@ -202,6 +202,8 @@ class Connection(asyncio.Protocol):
         return at
 
     def _on_data(self, stream_id: int, flags: int, payload: bytes) -> None:
+        if stream_id == 0:
+            raise ProtocolError("DATA on stream 0")
         length = len(payload)
         self._used_window += length
         if self._used_window > frames.WINDOW_MAX // 2:

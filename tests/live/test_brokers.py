@@ -62,3 +62,36 @@ def test_an_unregistered_process_that_only_hung_registers_anew(cluster: HandMade
     assert fenced(cluster) == {101: False}
     hung.send(signal.SIGCONT)
     eventually(lambda: fenced(cluster) == {101: False, 102: False}, "it has a place again")
+
+
+def test_one_bootstrap_server_is_enough_whoever_leads(tmp_path: Path) -> None:
+    # Bad sequence: 1. a broker knows one controller only, and its log finds the leader, 2. another
+    # controller leads, 3. the heartbeats go on to the one that was named, and the broker is fenced.
+    made = HandMade(tmp_path, controllers=3, brokers=1, is_static=True)
+    controllers = {number: f"controller-{number}" for number in (1, 2, 3)}
+    made.start(*controllers.values())
+
+    def leader() -> int:
+        addresses = ",".join(made.address(name) for name in made.running if "controller" in name)
+        done = run_kvorum("quorum", "status", "--bootstrap-controller", addresses, "-o", "json")
+        return int(json.loads(done.stdout)["leader_id"]) if done.returncode == 0 else -1
+
+    first = eventually(lambda: max(leader(), 0), "a controller leads")
+    follower = next(number for number in controllers if number != first)
+    made.change(
+        "broker-101",
+        controller_quorum_voters=None,
+        controller_quorum_bootstrap_servers=made.address(controllers[follower]),
+    )
+    made.start("broker-101")
+    eventually(lambda: fenced(made) == {101: False}, "the broker is active")
+    made.kill(controllers[first])
+    eventually(lambda: leader() not in (-1, first), "another controller leads")
+
+    def created() -> bool:
+        words = ("topics", "create", "after", "--replication-factor", "1", "-b", made.bootstrap)
+        done = run_kvorum(*words)
+        return done.returncode == 0 or "TOPIC_ALREADY_EXISTS" in done.stderr
+
+    eventually(created, "the broker reaches the new leader")
+    made.close()

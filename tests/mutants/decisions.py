@@ -416,8 +416,8 @@ MUTANTS = (
         "fencing-left-for-the-next-timer",
         "a broker whose session ended is fenced",
         CORE,
-        "        controller.expire_sessions(now_ms)\n",
-        "",
+        "        while (fenced := controller.expire_session(now_ms)) is not None:\n",
+        "        while (fenced := None) is not None:\n",
     ),
     _of_runs(
         "snapshot-without-fencing",

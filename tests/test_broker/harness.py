@@ -326,6 +326,7 @@ class Cluster:
         self.controller = FakeController()
         self.brokers: dict[int, Broker] = {}
         self.ports: dict[int, int] = {}
+        self.racks: dict[int, str] = {broker_id: f"rack-{broker_id}" for broker_id in range(1, 10)}
         self.unreachable: set[tuple[int, int]] = set()
         self._ids = list(range(1, count + 1))
 
@@ -368,7 +369,8 @@ class Cluster:
         self.controller.managers[broker_id] = manager
         epoch = self.controller.image.end_offset + 1
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", port)
-        self.controller.commit(RegisterBroker(broker_id, epoch, bytes(16), (endpoint,)))
+        rack = self.racks.get(broker_id)
+        self.controller.commit(RegisterBroker(broker_id, epoch, bytes(16), (endpoint,), rack))
         self.controller.commit(BrokerRegistrationChange(broker_id, epoch, is_fenced=False))
         manager.start()
         return broker

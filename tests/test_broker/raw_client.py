@@ -93,6 +93,7 @@ def fetch_values(
     session: tuple[int, int] = (0, -1),
     leader_epoch: int = -1,
     partitions: list[dict[str, Any]] | None = None,
+    rack: str = "",
 ) -> dict[str, Any]:
     """Fields of a Fetch request of a consumer for one topic (v7-12)."""
     if partitions is None:
@@ -107,7 +108,7 @@ def fetch_values(
         "session_epoch": session[1],
         "topics": [{"topic": topic, "partitions": partitions}] if partitions else [],
         "forgotten_topics_data": [],
-        "rack_id": "",
+        "rack_id": rack,
     }
 
 

@@ -47,6 +47,15 @@ def test_a_foreign_cluster_is_refused():
     assert refused.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
+def test_a_broker_may_not_take_the_id_of_a_controller():
+    world = World(brokers=())
+    world.controller.voter_ids = (1, 2, 3)
+    refused = world.register(2)
+    assert refused.code is ErrorCode.INVALID_REGISTRATION
+    assert "node 2 is a controller" in refused.message
+    assert not world.image.brokers
+
+
 def test_heartbeats_of_an_old_epoch_or_an_unknown_broker_are_refused():
     world = World()
     world.epochs[101] += 100
@@ -170,9 +179,8 @@ def test_brokers_that_expire_together_are_fenced_one_after_the_other():
     # speculative image was ahead of it: every new leader of a restarted cluster died of that.
     world = World()
     before = world.controller.speculative.end_offset
-    world.controller.expire_sessions(2_000)
-    records, done = world.controller.fence_chunk()
-    assert done.broker_id == 101
+    broker_id, _, records = world.controller.expire_session(2_000)
+    assert broker_id == 101
     assert world.controller.speculative.end_offset == before + len(records)
 
 

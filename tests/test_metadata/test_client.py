@@ -25,6 +25,17 @@ def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 30))
 
 
+def test_a_leader_that_no_list_named_is_asked_once_its_address_is_known():
+    client = ControllerClient({-2: "bootstrap:1"})
+    client.note_election(3, 1)
+    assert client.next_target() == -2
+    client.add_address(3, "three:3")
+    client.add_address(-2, "elsewhere:1")
+    client.note_election(3, 1)
+    assert client.next_target() == 3
+    assert client.addresses == {-2: "bootstrap:1", 3: "three:3"}
+
+
 def test_a_standby_names_the_leader_and_is_believed(client):
     asked = []
 

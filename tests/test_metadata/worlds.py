@@ -82,11 +82,9 @@ class World:
     def expire(self, at_ms):
         self.now_ms = at_ms
         fenced = []
-        self.controller.expire_sessions(at_ms)
-        while self.controller.is_fencing:
-            records, done = self.controller.fence_chunk()
-            if done is not None:
-                fenced.append(done.broker_id)
+        while (found := self.controller.expire_session(at_ms)) is not None:
+            broker_id, _, records = found
+            fenced.append(broker_id)
             self.records += records
             self.controller.note_committed(self.controller.speculative)
         return fenced

@@ -166,7 +166,7 @@ def unclean_everywhere(partition, shape, wish, terms):
             block_from_the_committed_image,
             "ProducerIdBlockOnce",
         ),
-        ("metadata.decide.fencing.fence", fence_without_new_leaders, "FencedNeverLeads"),
+        ("metadata.controller.fence", fence_without_new_leaders, "FencedNeverLeads"),
         ("metadata.decide.brokers.changes_without_broker", fence_for_nobody, "LeaderWherePossible"),
         ("metadata.decide.partition_change._elect", skip_the_eligible, "LeaderWherePossible"),
         ("metadata.decide.partition_change._elect", unclean_everywhere, "LeaderInIsr"),

@@ -45,7 +45,6 @@ class ControllerMachine(ImageMachine):
                 default_replication_factor=min(scenario.observers, 3) or 1,
                 unclean_leader_election_enable=scenario.is_unclean,
                 leader_imbalance_check_interval_seconds=scenario.rebalance_s,
-                fencing_chunk_changes=scenario.fencing_chunk_changes,
             ),
             cluster_id=node.config.cluster_id,
             rng=random.Random(f"{scenario.seed}-{node.node_id}-{node.incarnation}"),

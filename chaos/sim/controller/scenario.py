@@ -28,7 +28,6 @@ class ControllerScenario(Scenario):
     is_unclean: unclean.leader.election.enable of the controllers.
     chunk_bytes: of the log, applied in one go; little, so that nodes stop half-way.
     turn_ms_max: until the next chunk is applied, other things happen for so long.
-    fencing_chunk_changes: partitions taken from a broker before requests get their turn.
     """
 
     WORLD: ClassVar[str] = "controller"
@@ -42,7 +41,6 @@ class ControllerScenario(Scenario):
     is_unclean: bool = False
     chunk_bytes: int = 600
     turn_ms_max: int = 0
-    fencing_chunk_changes: int = 2
 
 
 def controller_scenario_of(seed: int) -> ControllerScenario:
