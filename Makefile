@@ -12,8 +12,8 @@ help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    every test, with ruff, mypy and import-linter among them"
 	@echo "make bench   side by side with Apache Kafka 4.1 and etcd; writes bench/results.md, bench/quorum.md"
-	@echo "make sim     a thousand seeds in virtual time, of the quorum and of the controller; SEEDS=N"
-	@echo "make mutants break the rules of the quorum one by one; the tests must object"
+	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
+	@echo "make mutants break the rules one by one; the tests must object; WORLD=partitions: only those"
 	@echo "make lint    ruff, mypy, import-linter alone"
 	@echo "make setup   what the others do first: .venv, toxiproxy, a Java check"
 
@@ -40,9 +40,10 @@ bench: setup
 sim: setup
 	$(PYTHON) -m kvorum chaos sim --seed 0 --count $(SEEDS)
 	$(PYTHON) -m kvorum chaos sim --world controller --seed 0 --count $(SEEDS)
+	$(PYTHON) -m kvorum chaos sim --world partitions --seed 0 --count $(SEEDS)
 
 mutants: setup
-	$(PYTHON) -m tests.mutants.run
+	$(PYTHON) -m tests.mutants.run $(if $(WORLD),--world $(WORLD))
 
 rpc: setup
 	PYTHON=$(PYTHON) sh deploy/generate_rpc.sh

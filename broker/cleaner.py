@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from broker.blocking import in_thread
 from broker.failures import report_failure
 from broker.replica import Replica
-from runtime.clock import monotonic_ms, wall_ms
 from runtime.errors import CorruptData
 from runtime.tasks import TaskGroup
 from storage.cleaner import CleanerConfig, CleaningJob
@@ -79,13 +78,13 @@ class LogCleaner:
         except OSError as failure:
             if not replica.is_closed:
                 self.failures += 1
-                self._retry_at_ms[replica] = monotonic_ms() + RETRY_MS
+                self._retry_at_ms[replica] = self._manager.clock.monotonic_ms() + RETRY_MS
                 _log.error("compaction of %s failed: %s", replica.log.directory, failure)
         return True
 
     async def _dirtiest(self) -> tuple[Replica, CleaningPlan] | None:
         best: tuple[Replica, CleaningPlan] | None = None
-        now_ms = monotonic_ms()
+        now_ms = self._manager.clock.monotonic_ms()
         self._retry_at_ms = {r: at for r, at in self._retry_at_ms.items() if at > now_ms}
         for replica in self._manager.with_files():
             compaction = replica.log.config.compaction
@@ -110,7 +109,7 @@ class LogCleaner:
             return replica.log.plan_cleaning(
                 checkpoint=self._manager.store.cleaner_offset(core.topic, core.partition_id),
                 high_watermark=core.high_watermark,
-                now_ms=wall_ms(),
+                now_ms=self._manager.clock.wall_ms(),
             )
         except CorruptData as damage:
             replica.uncleanable = str(damage)
@@ -127,7 +126,7 @@ class LogCleaner:
                 load_factor=config.log_cleaner_io_buffer_load_factor,
                 io_buffer_bytes=config.log_cleaner_io_buffer_size,
             ),
-            now_ms=wall_ms(),
+            now_ms=self._manager.clock.wall_ms(),
         )
         try:
             await self._drive(replica, job)
@@ -177,4 +176,4 @@ class LogCleaner:
                 # The folder is between two states, which the next start puts in order.
                 replica.go_offline()
             raise
-        replica.log.apply_swap(wall_ms())
+        replica.log.apply_swap(self._manager.clock.wall_ms())

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.frame_buffer import FrameBuffer
-from runtime.clock import monotonic_ms
 from runtime.errors import WireError
 from wire.fetch_codec import FileSlice
 
@@ -87,7 +86,7 @@ class Connection:
         self.slots: deque[Slot] = deque()
         self.is_closed = False
         self.is_flush_due = False
-        self.last_active_ms = monotonic_ms()
+        self.last_active_ms = server.clock.monotonic_ms()
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
@@ -127,7 +126,7 @@ class Connection:
             if self._buffer.receive(self._sock) == 0:
                 self.close("closed by the peer")
                 return
-            self.last_active_ms = monotonic_ms()
+            self.last_active_ms = self.server.clock.monotonic_ms()
             self._handle_frames()
         except BlockingIOError:
             pass

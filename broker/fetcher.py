@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from broker.config import BrokerConfig
@@ -24,7 +24,7 @@ from broker.frame_buffer import FrameBuffer
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
 from broker.throttle import ReplicationQuota
-from runtime.clock import monotonic_ms
+from runtime.clock import Clock
 from runtime.errors import WireError
 from runtime.tasks import TaskGroup
 from wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
@@ -43,6 +43,8 @@ ANSWER_OVERHEAD_BYTES = 64 * 1024 * 1024
 
 Key = tuple[bytes, int]
 PeerAddress = Callable[[int], tuple[str, int] | None]
+Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[socket.socket]]
+"""A socket that does not block, connected to an address. Raises OSError, TimeoutError."""
 
 
 class Fetchers:
@@ -56,6 +58,8 @@ class Fetchers:
         controller: Controller,
         peer_address: PeerAddress,
         quota: ReplicationQuota,
+        clock: Clock,
+        connect: Connect,
     ) -> None:
         """quota: of all throttled partitions that this broker follows."""
         self._broker_id = broker_id
@@ -63,6 +67,8 @@ class Fetchers:
         self._controller = controller
         self._peer_address = peer_address
         self._quota = quota
+        self._clock = clock
+        self._connect = connect
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[Key, int] = {}
         self._is_started = False
@@ -95,6 +101,8 @@ class Fetchers:
                 controller=self._controller,
                 peer_address=self._peer_address,
                 quota=self._quota,
+                clock=self._clock,
+                connect=self._connect,
             )
             if self._is_started:
                 fetcher.start(self._tasks)
@@ -132,14 +140,18 @@ class LeaderFetcher:
         controller: Controller,
         peer_address: PeerAddress,
         quota: ReplicationQuota,
+        clock: Clock,
+        connect: Connect,
     ) -> None:
         self._leader = leader
         self._broker_id = broker_id
         self._config = config
         self._controller = controller
         self._peer_address = peer_address
+        self._clock = clock
+        self._connect = connect
         self.session = ReplicaSession(
-            config=config, on_resume=self.on_partitions_changed, quota=quota
+            config=config, on_resume=self.on_partitions_changed, quota=quota, clock=clock
         )
         self._client_id = f"broker-{broker_id}-fetcher-{leader}".encode()
         self._has_work = asyncio.Event()
@@ -168,7 +180,11 @@ class LeaderFetcher:
     def on_partitions_changed(self) -> None:
         """There is something new to ask for."""
         self._has_work.set()
-        if self._sock is not None and len(self._in_flight) < IN_FLIGHT_MAX:
+        if self._sock is None or len(self._in_flight) >= IN_FLIGHT_MAX:
+            return
+        # While the first request of a session is out, a second one would open another session: the
+        # one whose answer comes later is dropped, and what it alone listed never asked for again.
+        if not (self._in_flight and self.session.is_opening):
             self._send_fetch()
 
     def check_address(self) -> None:
@@ -202,7 +218,7 @@ class LeaderFetcher:
         """Serve one connection to its end; returns why it ended."""
         loop = asyncio.get_running_loop()
         try:
-            sock = await _connect(loop, address)
+            sock = await self._connect(loop, address)
         except (OSError, TimeoutError) as failure:
             return f"no connection to {address}: {failure!r}"
         self._sock, self._address = sock, address
@@ -210,7 +226,7 @@ class LeaderFetcher:
             self._config.replica_fetch_response_max_bytes + ANSWER_OVERHEAD_BYTES
         )
         self._lost = loop.create_future()
-        self._heard_ms = monotonic_ms()
+        self._heard_ms = self._clock.monotonic_ms()
         self.session.reset()
         loop.add_reader(sock.fileno(), self._on_readable)
         try:
@@ -219,7 +235,7 @@ class LeaderFetcher:
                 done, _ = await asyncio.wait((self._lost,), timeout=WATCH_INTERVAL_MS / 1000)
                 if done:
                     return self._lost.result()
-                silent_ms = monotonic_ms() - self._heard_ms
+                silent_ms = self._clock.monotonic_ms() - self._heard_ms
                 if self._in_flight and silent_ms > self._config.replica_socket_timeout_ms:
                     return f"silent for {silent_ms} ms"
                 if not self._in_flight:
@@ -244,7 +260,7 @@ class LeaderFetcher:
             if buffer.receive(sock) == 0:
                 self._lose("closed by the leader")
                 return
-            self._heard_ms = monotonic_ms()
+            self._heard_ms = self._clock.monotonic_ms()
             while (frame := buffer.next_frame()) is not None:
                 self._on_answer(buffer.view, *frame)
         except BlockingIOError:
@@ -287,7 +303,7 @@ class LeaderFetcher:
             forgotten=forgotten,
         )
         if not self._in_flight:
-            self._heard_ms = monotonic_ms()
+            self._heard_ms = self._clock.monotonic_ms()
         self._in_flight.append(self._correlation_id)
         self._output += frame
         self._flush()
@@ -311,7 +327,8 @@ class LeaderFetcher:
             loop.remove_writer(sock.fileno())
 
 
-async def _connect(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> socket.socket:
+async def connect_tcp(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> socket.socket:
+    """The usual `Connect`."""
     async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
         found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
         family, kind, protocol, _, target = found[0]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from broker.blocking import in_thread
 from broker.failures import report_failure
 from broker.replica import Replica
-from runtime.clock import wall_ms
 from runtime.tasks import TaskGroup
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ class Maintenance:
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
         self._tasks = TaskGroup(report_failure)
+        # Two of the jobs flush, and a log has one flush at a time.
+        self._flushing = asyncio.Lock()
 
     def start(self) -> None:
         config = self._manager.config
@@ -63,11 +64,11 @@ class Maintenance:
 
     async def _checkpoint_high_watermarks(self) -> None:
         store = self._manager.store
-        offsets = store.high_watermarks(self._manager.with_files())
-        await in_thread(lambda: store.write_high_watermarks(offsets))
+        store.collect_high_watermarks(self._manager.with_files())
+        await in_thread(store.write_high_watermarks)
 
     async def _flush_sealed(self) -> None:
-        now_ms = wall_ms()
+        now_ms = self._manager.clock.wall_ms()
         for replica in self._manager.with_files():
             if replica.log.needs_flush(now_ms):
                 await self._flush(replica)
@@ -83,6 +84,10 @@ class Maintenance:
         await in_thread(manager.store.write_log_offsets)
 
     async def _flush(self, replica: Replica) -> None:
+        async with self._flushing:
+            await self._flush_alone(replica)
+
+    async def _flush_alone(self, replica: Replica) -> None:
         if replica.is_closed or replica.is_offline:
             return
         ticket = replica.log.begin_flush()
@@ -108,13 +113,13 @@ class Maintenance:
     async def _apply_retention(self) -> None:
         for replica in self._manager.with_files():
             if not replica.is_offline:
-                replica.apply_retention(wall_ms())
+                replica.apply_retention(self._manager.clock.wall_ms())
                 await asyncio.sleep(0)
 
     async def _remove_deleted(self) -> None:
         store = self._manager.store
         directories = store.take_removals()
-        now_ms = wall_ms()
+        now_ms = self._manager.clock.wall_ms()
         files = [
             path
             for replica in self._manager.with_files()
@@ -125,7 +130,7 @@ class Maintenance:
 
     async def _expire_producers(self) -> None:
         for replica in self._manager.with_files():
-            replica.log.expire_producers(wall_ms())
+            replica.log.expire_producers(self._manager.clock.wall_ms())
 
 
 async def _every(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:

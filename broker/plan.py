@@ -76,18 +76,24 @@ def plan(
     return deletions + changes
 
 
+def _topic_id(entry: tuple[bytes, object]) -> bytes:
+    return entry[0]
+
+
 def _touched(
     before: ClusterImage, after: ClusterImage, delta: Delta | None
 ) -> Iterator[tuple[bytes, int]]:
+    # By topic id: maps of images have another order in every process, and a run of the simulator
+    # none of its own.
     if delta is not None:
-        for topic_id, topic in delta.deleted_topics.items():
+        for topic_id, topic in sorted(delta.deleted_topics.items(), key=_topic_id):
             yield from ((topic_id, partition_id) for partition_id in sorted(topic.partitions))
-        for topic_id, partition_ids in delta.changed_partitions.items():
+        for topic_id, partition_ids in sorted(delta.changed_partitions.items(), key=_topic_id):
             yield from ((topic_id, partition_id) for partition_id in sorted(partition_ids))
         return
     if before.topics is after.topics:
         return
-    for topic_id, topic in before.topics.items():
+    for topic_id, topic in sorted(before.topics.items(), key=_topic_id):
         kept = after.topics.get(topic_id)
         if kept is topic:
             continue
@@ -96,6 +102,6 @@ def _touched(
             for partition_id in sorted(topic.partitions)
             if kept is None or partition_id not in kept.partitions
         )
-    for topic_id, topic in after.topics.items():
+    for topic_id, topic in sorted(after.topics.items(), key=_topic_id):
         if before.topics.get(topic_id) is not topic:
             yield from ((topic_id, partition_id) for partition_id in sorted(topic.partitions))

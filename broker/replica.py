@@ -382,12 +382,7 @@ class Replica:
 
     def sync_identity(self) -> None:
         """Make partition.metadata durable (runs in the flush thread)."""
-        file = self.disk.open(f"{self.log.directory}/{PARTITION_METADATA}")
-        try:
-            file.sync()
-        finally:
-            file.close()
-        self.disk.sync_dir(self.log.directory)
+        sync_identity(self.disk, self.log.directory)
 
     def go_offline(self) -> None:
         """A disk error: serve nothing more from here, for the log's state is in doubt."""
@@ -398,3 +393,13 @@ class Replica:
     def summary(self) -> str:
         more = " uncleanable" if self.uncleanable else ""
         return f"{self.core.summary()} {self.log.summary()}{more}"
+
+
+def sync_identity(disk: Disk, directory: str) -> None:
+    """Make the partition.metadata of a folder durable."""
+    file = disk.open(f"{directory}/{PARTITION_METADATA}")
+    try:
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_dir(directory)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from broker.config import BrokerConfig
 from broker.replica import Replica
 from broker.throttle import ReplicationQuota
-from runtime.clock import monotonic_ms, wall_ms
+from runtime.clock import Clock
 from runtime.errors import CorruptData, ErrorCode, WireError
 from storage.batch import BatchError, read_header
 from storage.log import OutOfOrderAppend
@@ -47,18 +47,25 @@ class Followed:
 
 
 class ReplicaSession:
-    """All partitions that follow one leader."""
+    """All partitions that follow one leader. is_opening: a request that opens one is out."""
 
     def __init__(
-        self, *, config: BrokerConfig, on_resume: Callable[[], None], quota: ReplicationQuota
+        self,
+        *,
+        config: BrokerConfig,
+        on_resume: Callable[[], None],
+        quota: ReplicationQuota,
+        clock: Clock,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._quota = quota
         self._on_resume = on_resume
         self._partitions: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
         self.session_id = 0
+        self.is_opening = False
         self._epoch = 0
 
     @property
@@ -133,6 +140,7 @@ class ReplicaSession:
     def take_epoch(self) -> int:
         """The epoch for the request about to leave."""
         epoch = self._epoch
+        self.is_opening = not self.session_id
         if self.session_id:
             self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         return epoch
@@ -141,6 +149,7 @@ class ReplicaSession:
 
     def take_answer(self, answer: ReplicaFetchAnswer, view: memoryview) -> None:
         """Apply one answer; the batches lie in `view`. Raises WireError when the session broke."""
+        self.is_opening = False
         if answer.error:
             self.reset()
             if answer.error not in (
@@ -157,6 +166,10 @@ class ReplicaSession:
             key = (part.topic_id, part.partition_id)
             followed = self._partitions.get(key)
             if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:
+                continue
+            if followed.replica.is_offline:
+                # A flush failed meanwhile: to go on fetching would vouch for what no disk may have.
+                self.remove(key)
                 continue
             try:
                 self._apply(key, followed, part, view)
@@ -179,7 +192,7 @@ class ReplicaSession:
             # Not a diverged history (that has its own answer): the leader no longer has what we
             # lack, so everything here is below its start.
             _log.info("%s restarts at %d", replica.core.summary(), part.log_start_offset)
-            replica.restart_at(max(part.log_start_offset, 0), wall_ms())
+            replica.restart_at(max(part.log_start_offset, 0), self._clock.wall_ms())
             self._changed[key] = followed
             return
         if part.error:
@@ -191,7 +204,7 @@ class ReplicaSession:
             _log.info("%s cut to %d, leader said %s", key[1], end_offset, part.diverging)
             if end_offset > part.diverging[1]:
                 # Our start is above the point where the histories part: nothing here is shared.
-                replica.restart_at(max(part.log_start_offset, 0), wall_ms())
+                replica.restart_at(max(part.log_start_offset, 0), self._clock.wall_ms())
             self._changed[key] = followed
             return
         if part.length:
@@ -202,10 +215,10 @@ class ReplicaSession:
             replica.append_as_follower(
                 view[part.position : part.position + part.length],
                 leader_high_watermark=part.high_watermark,
-                wall_ms=wall_ms(),
+                wall_ms=self._clock.wall_ms(),
             )
             if self._quota.is_limited and _is_throttled(replica):
-                self._quota.record(part.length, monotonic_ms())
+                self._quota.record(part.length, self._clock.monotonic_ms())
         has_moved = replica.on_leader_offsets(
             high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
         )
@@ -216,7 +229,7 @@ class ReplicaSession:
 
     def _hold_back(self) -> None:
         """Once the quota is used up, throttled partitions leave the session until it is not."""
-        now_ms = monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         if self._quota.room(now_ms) > 0:
             return
         delay_ms = self._quota.wait_ms(now_ms, THROTTLE_WAIT_MAX_MS)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.replica import Replica
+from broker.replica import Replica, sync_identity
 from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
 from runtime.errors import CorruptData
@@ -23,6 +23,7 @@ from storage.checkpoints import (
     LOG_START_OFFSET,
     PARTITION_METADATA,
     RECOVERY_POINT,
+    is_torn_partition_metadata,
     read_offsets,
     read_partition_metadata,
     write_offsets,
@@ -39,6 +40,7 @@ log must be checked at the next start although the others need not.
 METADATA_TOPIC = "__cluster_metadata"
 """The metadata log lives in the same data directory and is the quorum's, not ours."""
 Offsets = dict[tuple[str, int], int]
+_CHECKPOINTS = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START_OFFSET, CLEANER_OFFSET)
 
 
 class OpenedLog(NamedTuple):
@@ -60,6 +62,8 @@ class ReplicaStore:
         self._recovery_points: Offsets = {}
         self._log_starts: Offsets = {}
         self._cleaner_offsets: Offsets = {}
+        self._on_disk: dict[str, frozenset[tuple[str, int]]] = {}
+        """Checkpoint -> partitions that it may name."""
         self._to_remove: list[str] = []
         # The checkpoint is written by the loop (truncation) and by a thread (the periodic one).
         self._checkpoint_lock = threading.Lock()
@@ -69,11 +73,11 @@ class ReplicaStore:
         """Read the checkpoints and find what is there."""
         self._is_clean = is_clean
         self._disk.make_dirs(self.directory)
-        self._high_watermarks = read_offsets(self._disk, self._path(HIGH_WATERMARK))
-        self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINT))
-        self._cleaner_offsets = read_offsets(self._disk, self._path(CLEANER_OFFSET))
+        self._high_watermarks = self._read(HIGH_WATERMARK)
+        self._recovery_points = self._read(RECOVERY_POINT)
+        self._cleaner_offsets = self._read(CLEANER_OFFSET)
         self._unclean = self._read_unclean()
-        self._log_starts = read_offsets(self._disk, self._path(LOG_START_OFFSET))
+        self._log_starts = self._read(LOG_START_OFFSET)
         for name in self._disk.list_dir(self.directory):
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -95,7 +99,7 @@ class ReplicaStore:
             is_known = False
         key = (topic, partition_id)
         if not is_known:
-            self._cleaner_offsets.pop(key, None)
+            self._forget(key)
             # Thousands of replicas begin at once: no more than a look at each of them.
             if self._disk.exists(path):
                 raise CorruptData(path, 0, "something lies here that no topic claims; move it away")
@@ -109,6 +113,10 @@ class ReplicaStore:
             is_clean=self._is_clean and name not in self._unclean,
             log_start_offset=self._log_starts.get(key, 0),
         )
+        if not (self._is_clean and name not in self._unclean):
+            # Recovery has fsynced what it kept, and a process that was killed may never have come
+            # to fsync this. Without it the next power cut would make the log nobody's.
+            sync_identity(self._disk, path)
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
         return OpenedLog(log, self._high_watermarks.get(key, 0), True)
@@ -142,16 +150,18 @@ class ReplicaStore:
         for path in files:
             self._disk.remove(path)
 
-    def high_watermarks(self, replicas: Iterable[Replica]) -> Offsets:
-        return {
+    def collect_high_watermarks(self, replicas: Iterable[Replica]) -> None:
+        """Take note of them, for write_high_watermarks."""
+        self._high_watermarks = {
             (r.core.topic, r.core.partition_id): r.core.high_watermark
             for r in replicas
             if r.core.high_watermark > 0
         }
 
-    def write_high_watermarks(self, offsets: Offsets) -> None:
+    def write_high_watermarks(self) -> None:
         """Replace the checkpoint; durable on return."""
-        write_offsets(self._disk, self._path(HIGH_WATERMARK), offsets)
+        with self._checkpoint_lock:
+            self._write(HIGH_WATERMARK, self._high_watermarks)
 
     def collect_log_offsets(self, replicas: Iterable[Replica]) -> None:
         """Take note of the recovery points and log starts, for write_log_offsets.
@@ -176,8 +186,8 @@ class ReplicaStore:
         a point, and DeleteRecords moved a start.
         """
         with self._checkpoint_lock:
-            write_offsets(self._disk, self._path(RECOVERY_POINT), dict(self._recovery_points))
-            write_offsets(self._disk, self._path(LOG_START_OFFSET), dict(self._log_starts))
+            self._write(RECOVERY_POINT, self._recovery_points)
+            self._write(LOG_START_OFFSET, self._log_starts)
 
     def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
         """Before a truncation to `offset`: a recovery point above the log's end would make a
@@ -187,7 +197,7 @@ class ReplicaStore:
         if self._recovery_points.get(key, 0) > offset:
             self._recovery_points = {**self._recovery_points, key: offset}
             with self._checkpoint_lock:
-                write_offsets(self._disk, self._path(RECOVERY_POINT), self._recovery_points)
+                self._write(RECOVERY_POINT, self._recovery_points)
         if self._cleaner_offsets.get(key, 0) > offset:
             # What comes in the place of the records cut off has not been compacted.
             self.set_cleaner_offset(topic, partition_id, offset)
@@ -203,7 +213,7 @@ class ReplicaStore:
     def write_cleaner_offsets(self) -> None:
         """Replace the checkpoint; durable on return."""
         with self._checkpoint_lock:
-            write_offsets(self._disk, self._path(CLEANER_OFFSET), dict(self._cleaner_offsets))
+            self._write(CLEANER_OFFSET, self._cleaner_offsets)
 
     def close_all(self, replicas: list[Replica], broken: Iterable[str]) -> None:
         """Close every log, then write all checkpoints. Raises OSError.
@@ -221,10 +231,40 @@ class ReplicaStore:
         if unclean or self._unclean:
             names = "".join(f"{name}\n" for name in sorted(unclean))
             self._disk.write_atomic(self._path(UNCLEAN_LOGS), names.encode())
-        self.write_high_watermarks(self.high_watermarks(replicas))
+        self.collect_high_watermarks(replicas)
+        self.write_high_watermarks()
         self.collect_log_offsets(replicas)
         self.write_log_offsets()
         self.remove(self.take_removals())
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        """A new log begins: what the checkpoints say under its name is of one that is gone.
+
+        Durable on return. Bad sequence: 1. a topic is deleted and made again under its name, 2. the
+        process ends, 3. the next one takes the old topic's watermark for the new log's, so that
+        what is not committed counts as such, and its start, so that the new log is thrown away.
+        """
+        known = (
+            self._high_watermarks, self._recovery_points, self._log_starts, self._cleaner_offsets,
+        )  # fmt: skip
+        for offsets in known:
+            offsets.pop(key, None)
+        for name, offsets in zip(_CHECKPOINTS, known, strict=True):
+            if key in self._on_disk.get(name, ()):
+                with self._checkpoint_lock:
+                    self._write(name, offsets)
+
+    def _read(self, name: str) -> Offsets:
+        offsets = read_offsets(self._disk, self._path(name))
+        self._on_disk[name] = frozenset(offsets)
+        return offsets
+
+    def _write(self, name: str, offsets: Offsets) -> None:
+        """Replace a checkpoint; the caller holds the lock."""
+        now = dict(offsets)
+        self._on_disk[name] = self._on_disk.get(name, frozenset()).union(now)
+        write_offsets(self._disk, self._path(name), now)
+        self._on_disk[name] = frozenset(now)
 
     def _read_unclean(self) -> frozenset[str]:
         path = self._path(UNCLEAN_LOGS)
@@ -240,7 +280,9 @@ class ReplicaStore:
         unsynced identity), so nobody can say whose it is. Raises CorruptData.
         """
         metadata = f"{path}/{PARTITION_METADATA}"
-        if not self._disk.exists(metadata) or not self._disk.read_bytes(metadata):
+        if not self._disk.exists(metadata):
+            return None
+        if is_torn_partition_metadata(self._disk.read_bytes(metadata)):
             return None
         return read_partition_metadata(self._disk, path)
 

@@ -16,7 +16,7 @@ from broker.config import BrokerConfig
 from broker.controller_api import Controller
 from broker.dynamic_config import with_dynamic
 from broker.fetch_sessions import SessionCache, Watched
-from broker.fetcher import Fetchers
+from broker.fetcher import Connect, Fetchers, connect_tcp
 from broker.isr_link import IsrLink
 from broker.leader_throttle import LeaderThrottle
 from broker.listing import BrokerListing
@@ -37,7 +37,7 @@ from metadata.image import (
     PartitionImage,
 )
 from metadata.records import NO_LEADER
-from runtime.clock import monotonic_ms, wall_ms
+from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
 from runtime.ids import UUID_ZERO
@@ -61,8 +61,12 @@ class ReplicaManager:
         disk: Disk,
         peer_address: PeerAddress,
         rng: random.Random,
+        clock: Clock = SYSTEM_CLOCK,
+        connect: Connect = connect_tcp,
     ) -> None:
+        """connect: how fetchers reach their leaders."""
         self.broker_id = broker_id
+        self.clock = clock
         self.config = config
         """What holds now: the broker's file with what is set in the metadata on top."""
         self._static_config = config
@@ -71,12 +75,12 @@ class ReplicaManager:
         self.facts = BrokerFacts()
         self.facts.has_rack_readers = bool(config.replica_selector_class)
         self.listing = BrokerListing()
-        self.deadlines = Deadlines(monotonic_ms)
+        self.deadlines = Deadlines(clock.monotonic_ms)
         self.turn = TurnEnd()
         self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
-        self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=monotonic_ms)
-        self.leader_throttle = LeaderThrottle(self.turn, monotonic_ms)
-        self.follower_quota = ReplicationQuota(monotonic_ms())
+        self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms)
+        self.leader_throttle = LeaderThrottle(self.turn, clock.monotonic_ms)
+        self.follower_quota = ReplicationQuota(clock.monotonic_ms())
         self._set_rates()
         self.store = ReplicaStore(disk=disk, data_directory=data_directory, rng=rng)
         self.fetchers = Fetchers(
@@ -85,6 +89,8 @@ class ReplicaManager:
             controller=controller,
             peer_address=peer_address,
             quota=self.follower_quota,
+            clock=clock,
+            connect=connect,
         )
         self._disk = disk
         self._replicas: dict[Key, Replica] = {}
@@ -129,7 +135,7 @@ class ReplicaManager:
     # --- look-up -----------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        return monotonic_ms()
+        return self.clock.monotonic_ms()
 
     def all(self) -> list[Replica]:
         return list(self._replicas.values())
@@ -190,7 +196,7 @@ class ReplicaManager:
             delta = None
         self.facts.brokers = image.brokers
         if delta is None or delta.changed_brokers:
-            self.listing.observe(before, image, monotonic_ms())
+            self.listing.observe(before, image, self.now_ms())
         is_reconfigured = self._take_over_config(delta)  # before any log opens
         for action in plan(before, image, self.broker_id, delta):
             key = (action.topic_id, action.partition_id)
@@ -234,7 +240,7 @@ class ReplicaManager:
         if replica is None:
             return
         self.fetchers.unfollow(key)
-        if replica.become_leader(image, monotonic_ms()) and _log.isEnabledFor(logging.DEBUG):
+        if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
         # The image may settle a proposal before its answer comes. Whoever caught up while it was
         # in flight is not named in incremental fetches any more: nothing else would propose it
@@ -273,8 +279,9 @@ class ReplicaManager:
             return replica
         topic_id, partition_id = key
         config = self._config_of(topic)
+        now_ms = self.clock.wall_ms()
         try:
-            opened = self.store.open(topic, topic_id, partition_id, config.log, now_ms=wall_ms())
+            opened = self.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
         except (CorruptData, OSError) as failure:
             # Damage is never repaired by guessing; the partition stays down here, loudly, and
             # its other replicas serve.
@@ -326,7 +333,7 @@ class ReplicaManager:
         return True
 
     def _set_rates(self) -> None:
-        now_ms = monotonic_ms()
+        now_ms = self.now_ms()
         self.leader_throttle.quota.set_rate(self.config.leader_replication_throttled_rate, now_ms)
         self.follower_quota.set_rate(self.config.follower_replication_throttled_rate, now_ms)
 
@@ -338,7 +345,7 @@ class ReplicaManager:
             return
         # Topics by name, not a walk over all replicas: every topic made with a config of its own
         # comes through here.
-        for kind, name in delta.changed_configs:
+        for kind, name in sorted(delta.changed_configs):
             topic = self.image.topic(name) if kind == RESOURCE_TOPIC else None
             if topic is None:
                 continue
@@ -354,13 +361,13 @@ class ReplicaManager:
         replica.config = config
         replica.log.reconfigure(config.log)
         replica.core.min_insync_replicas = config.min_insync_replicas
-        if replica.core.raise_high_watermark(monotonic_ms()):
+        if replica.core.raise_high_watermark(self.now_ms()):
             replica.on_high_watermark()
 
     def _on_brokers_changed(self, replica: Replica) -> None:
         """A follower may be eligible now, or not any more: both move ISR and watermark."""
         self.isr.reconsider(replica)
-        if replica.core.raise_high_watermark(monotonic_ms()):
+        if replica.core.raise_high_watermark(self.now_ms()):
             replica.on_high_watermark()
         replica.on_low_watermark()
 

@@ -25,7 +25,6 @@ from broker.replicas import ReplicaManager
 from metadata.configs.effective import StaticValue
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import ClusterImage
-from runtime.clock import monotonic_ms
 from runtime.errors import WireError
 from wire.framing import API_VERSIONS_KEY, parse_request_header, response_head
 from wire.kio_codec import encode_response, read_request
@@ -62,6 +61,7 @@ class KafkaServer:
         """properties: all that the broker's start has read, to be described; None: `config`."""
         self.config = config
         self.turn = replicas.turn
+        self.clock = replicas.clock
         self.services = Services(
             config=config,
             replicas=replicas,
@@ -74,7 +74,7 @@ class KafkaServer:
         )
         self._listeners: list[_Listener] = []
         self._connections: dict[Connection, None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._idle_task: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int, *, listener_name: str | None = None) -> int:
@@ -157,13 +157,18 @@ class KafkaServer:
             sock.setblocking(False)
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(self, sock, str(peer), listener.name or "", loop)
-            self._connections[connection] = None
+            self.admit(sock, str(peer), listener.name or "", loop)
+
+    def admit(
+        self, sock: socket.socket, peer: str, listener: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Serve a client on a socket that does not block. listener: where it came in."""
+        self._connections[Connection(self, sock, peer, listener, loop)] = None
 
     async def _close_idle(self) -> None:
         while True:
             await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)
-            oldest_ms = monotonic_ms() - self.config.connections_max_idle_ms
+            oldest_ms = self.clock.monotonic_ms() - self.config.connections_max_idle_ms
             for connection in list(self._connections):
                 if connection.is_idle and connection.last_active_ms < oldest_ms:
                     connection.close("idle")
@@ -211,7 +216,7 @@ class KafkaServer:
         task = asyncio.get_running_loop().create_task(
             self._answer_later(slot, context, api, answer), name=f"api-{api.name}"
         )
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._on_cold_done)
 
     async def _answer_later(
@@ -231,7 +236,7 @@ class KafkaServer:
         self._fill(slot, api.key, api.name, context.api_version, context.correlation_id, values)
 
     def _on_cold_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             task.get_loop().call_exception_handler(
                 {

@@ -1,8 +1,13 @@
-"""Time for drivers. Cores take `now_ms` as an argument and never import this."""
+"""Time for drivers. Cores take `now_ms` as an argument and never import this.
+
+`Clock` is the seam between drivers and the world, as `runtime.disk` is for files: `SYSTEM_CLOCK` is
+the real one, the simulator gives each node another that drifts and jumps.
+"""
 
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 
 def monotonic_ms() -> int:
@@ -13,3 +18,23 @@ def monotonic_ms() -> int:
 def wall_ms() -> int:
     """Milliseconds since 1970, for record timestamps and retention."""
     return time.time_ns() // 1_000_000
+
+
+class Clock(Protocol):
+    """The two times of this module, of one node."""
+
+    def monotonic_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+
+class SystemClock:
+    """The operating system's."""
+
+    __slots__ = ()
+
+    monotonic_ms = staticmethod(monotonic_ms)
+    wall_ms = staticmethod(wall_ms)
+
+
+SYSTEM_CLOCK = SystemClock()

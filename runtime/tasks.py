@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -24,18 +24,19 @@ class TaskGroup:
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
-        self._tasks: set[asyncio.Task[Any]] = set()
+        # Not a set, which has another order in every process: the simulator runs this code too.
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._is_stopped = False
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a coroutine in the background under this name."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._on_done)
         return task
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled():
             return
         error = task.exception()
@@ -51,7 +52,7 @@ class TaskGroup:
         that reconnects would never end.
         """
         self._is_stopped = True
-        tasks = set(self._tasks)
+        tasks: Collection[asyncio.Task[Any]] = list(self._tasks)
         while tasks:
             for task in tasks:
                 task.cancel()

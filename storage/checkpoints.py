@@ -19,6 +19,10 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 
+_PARTITION_METADATA_HEAD = b"version: 0\ntopic_id: "
+TOPIC_ID_AT = len(_PARTITION_METADATA_HEAD)
+TOPIC_ID_CHARACTERS = 22
+
 TopicPartition = tuple[str, int]
 
 
@@ -93,6 +97,16 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
         return uuid_from_text(fields["topic_id"])
     except (KeyError, ValueError) as error:
         raise CorruptData(path, 0, f"not a partition.metadata: {error!r}") from error
+
+
+def is_torn_partition_metadata(data: bytes) -> bool:
+    """Whether this is what a power cut leaves of a partition.metadata that was not fsynced: its
+    beginning, perhaps with zeros in place of the rest."""
+    if len(data) == TOPIC_ID_AT + TOPIC_ID_CHARACTERS and not data.endswith(b"\0"):
+        return False
+    kept = data.rstrip(b"\0")
+    head, topic_id = kept[:TOPIC_ID_AT], kept[TOPIC_ID_AT:]
+    return _PARTITION_METADATA_HEAD.startswith(head) and len(topic_id) < TOPIC_ID_CHARACTERS
 
 
 def write_meta_properties(disk: Disk, directory: str, properties: dict[str, str]) -> None:

@@ -94,6 +94,10 @@ def load(
         return empty(log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
+    if epochs.start_offsets and epochs.start_offsets[0] > start_offset:
+        # The start was raised, and of that only the epochs' checkpoint had reached the disk: the
+        # segments before are back. Served, their epochs would be taken for the first one known.
+        start_offset = min(epochs.start_offsets[0], end_offset)
     epochs.truncate_from_start(start_offset)
     if epochs.is_dirty:
         # What lies below the end counts as durable from now on, so its epochs must be as well: the

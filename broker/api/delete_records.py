@@ -17,7 +17,6 @@ from broker.context import RequestContext
 from broker.low_watermarks import UNKNOWN_LOW_WATERMARK, Deleted, PendingDeletion
 from broker.replica import Replica
 from broker.topic_config import DELETE
-from runtime.clock import monotonic_ms
 from runtime.errors import ErrorCode
 from runtime.ids import UUID_ZERO
 from storage.log import OffsetOutOfRange
@@ -46,7 +45,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             continue
         has_moved = True
         pending.wait_for(number, replica, offset)
-    deadline_ms = monotonic_ms() + max(milliseconds(request.timeout), 0)
+    now_ms = context.services.replicas.now_ms()
+    deadline_ms = now_ms + max(milliseconds(request.timeout), 0)
     await pending.wait(deadline_ms)
     if has_moved:
         store = replicas.store

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from broker.context import RequestContext
 from broker.replica import PendingAck, ProduceTerms, Replica
 from broker.waiters import PendingProduce
-from runtime.clock import monotonic_ms, wall_ms
 from runtime.errors import ErrorCode
 from wire.framing import response_head
 from wire.produce_codec import (
@@ -53,11 +52,12 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     request = parse_produce_request(view, position, end, version)
     topics: list[ProducedTopic] = []
     waiting: list[_Waiting] = []
+    clock = context.services.replicas.clock
     terms = ProduceTerms(
         request.acks,
         version,
-        monotonic_ms(),
-        wall_ms(),
+        clock.monotonic_ms(),
+        clock.wall_ms(),
     )
     for topic_index, topic in enumerate(request.topics):
         partitions = _append_topic(context, view, topic, topic_index, terms, waiting)
@@ -107,7 +107,8 @@ def _park(
     topics: list[ProducedTopic],
     waiting: list[_Waiting],
 ) -> None:
-    deadlines = context.services.replicas.deadlines
+    replicas = context.services.replicas
+    deadlines = replicas.deadlines
     pending = PendingProduce(topics, lambda answer: _respond(context, answer), deadlines)
     for wait in waiting:
         pending.wait_for(wait.topic_index, wait.partition_index)
@@ -116,7 +117,7 @@ def _park(
             PendingAck(wait.required_offset, pending, wait.topic_index, wait.partition_index)
         )
     context.slot.parked = pending
-    deadlines.add(pending, monotonic_ms() + max(request.timeout_ms, 0))
+    deadlines.add(pending, replicas.clock.monotonic_ms() + max(request.timeout_ms, 0))
 
 
 def _finish_unanswered(context: RequestContext, topics: list[ProducedTopic]) -> None:

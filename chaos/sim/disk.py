@@ -99,6 +99,8 @@ class MemoryDisk:
     """Implements `runtime.disk.Disk` in memory. See the top of the file.
 
     rng: decides what a crash keeps. capacity_bytes: ENOSPC beyond, None for no limit.
+    is_withdrawn: every call fails, as for a process that is gone and does not know it.
+    has_lost_power: PowerCut was raised and `crash` has not followed yet.
     """
 
     def __init__(self, rng: random.Random, *, capacity_bytes: int | None = None) -> None:
@@ -106,6 +108,8 @@ class MemoryDisk:
         self.capacity_bytes = capacity_bytes
         self.crash_count = 0
         self.operation_count = 0
+        self.has_lost_power = False
+        self.is_withdrawn = False
         self.clock_ms = 0
         self._root = Folder()
         self._faults: list[_Fault] = []
@@ -119,6 +123,7 @@ class MemoryDisk:
         Every open file becomes unusable; injected faults and a set power cut are forgotten.
         """
         self.crash_count += 1
+        self.has_lost_power = False
         self._faults.clear()
         self._operations_left = None
         self._root.crash(self.rng)
@@ -169,6 +174,8 @@ class MemoryDisk:
 
     def before(self, operation: str, path: str, *, grows_by: int = 0) -> None:
         """Every operation passes here first: the place where faults strike."""
+        if self.is_withdrawn:
+            raise OSError(errno.EIO, "the process has ended", path)
         for fault in self._faults:
             if fault.operation == operation and fault.path_part in path:
                 fault.count -= 1
@@ -183,6 +190,7 @@ class MemoryDisk:
             raise OSError(errno.ENOSPC, "no space left on the memory disk", path)
         if self._operations_left is not None:
             if self._operations_left == 0:
+                self.has_lost_power = True
                 raise PowerCut(f"at {operation} of {path}")
             self._operations_left -= 1
 

@@ -7,10 +7,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from chaos.sim.controller.faults import CONTROLLER_KINDS, ControllerFault
+from chaos.sim.controller.faults import CONTROLLER_KINDS
 from chaos.sim.faults import (
     LEADER,
     AddVoter,
+    AnyFault,
     BlockOneWay,
     ChangeClock,
     Crash,
@@ -32,9 +33,10 @@ from chaos.sim.faults import (
     TwoChanges,
     WipeDisk,
 )
+from chaos.sim.partitions.faults import PARTITION_KINDS
 from runtime.errors import ConfigError
 
-Make = Callable[[random.Random, Sequence[int]], Fault | ControllerFault]
+Make = Callable[[random.Random, Sequence[int]], AnyFault]
 """Draws a fault of one kind for nodes with these ids."""
 
 
@@ -164,11 +166,11 @@ KINDS: Mapping[str, tuple[type[Any], Make]] = {
 VOTER_KINDS = frozenset({"add-voter", "remove-voter", "two-changes", "wipe-disk", "move-listener"})
 """Those that need dynamic voters."""
 
-_ALL: Mapping[str, tuple[type[Any], Make]] = {**KINDS, **CONTROLLER_KINDS}
+_ALL: Mapping[str, tuple[type[Any], Make]] = {**KINDS, **CONTROLLER_KINDS, **PARTITION_KINDS}
 _NAMES = {fault_type: name for name, (fault_type, _) in _ALL.items()}
 
 
-def kind_of(fault: Fault | ControllerFault) -> str:
+def kind_of(fault: AnyFault) -> str:
     """The fault's name."""
     return _NAMES[type(fault)]
 

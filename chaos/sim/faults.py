@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaos.sim.controller.faults import ControllerFault
+from chaos.sim.partitions.faults import PartitionFault
 
 LEADER = 0
 """In place of a node id: whoever leads the newest epoch when the fault comes, nobody if none."""
@@ -201,9 +202,13 @@ Fault = (
 )
 
 
+AnyFault = Fault | ControllerFault | PartitionFault
+"""Of any world."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledFault:
     """A fault and the virtual time at which it comes."""
 
     at_ms: int
-    fault: Fault | ControllerFault
+    fault: AnyFault

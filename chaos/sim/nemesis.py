@@ -6,13 +6,13 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from chaos.sim.controller.faults import ControllerFault
 from chaos.sim.decay import Damage, examine, flip_byte
 from chaos.sim.disk import MemoryDisk
 from chaos.sim.fault_draws import kind_of
 from chaos.sim.faults import (
     LEADER,
     AddVoter,
+    AnyFault,
     BlockOneWay,
     ChangeClock,
     Crash,
@@ -20,7 +20,6 @@ from chaos.sim.faults import (
     CutOff,
     CutPowerAtDiskCall,
     FailDisk,
-    Fault,
     FillDisk,
     FlipBits,
     HandOver,
@@ -50,7 +49,7 @@ class Nemesis:
         self.struck: Counter[str] = Counter()
         self._world = world
 
-    def strike(self, fault: Fault | ControllerFault) -> None:
+    def strike(self, fault: AnyFault) -> None:
         """Let it happen. A fault whose target is not there does nothing."""
         hit: bool
         match fault:

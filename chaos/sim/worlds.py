@@ -9,11 +9,14 @@ from chaos.sim import quorum
 from chaos.sim import scenario as scenarios
 from chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
 from chaos.sim.controller.world import ControllerWorld
+from chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
+from chaos.sim.partitions.world import PartitionWorld
 from chaos.sim.quorum import QuorumOutcome, QuorumWorld
 from chaos.sim.scenario import Scenario
 
 QUORUM = Scenario.WORLD
 CONTROLLER = ControllerScenario.WORLD
+PARTITIONS = PartitionScenario.WORLD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,7 @@ class _World:
 _WORLDS = {
     QUORUM: _World(scenario_of=scenarios.scenario_of, world_type=QuorumWorld),
     CONTROLLER: _World(scenario_of=controller_scenario_of, world_type=ControllerWorld),
+    PARTITIONS: _World(scenario_of=partition_scenario_of, world_type=PartitionWorld),
 }
 
 NAMES = tuple(_WORLDS)
@@ -47,4 +51,6 @@ def run_scenario(scenario: Scenario) -> QuorumOutcome:
 
 def from_json(text: str) -> Scenario:
     """A scenario of any world. Raises ConfigError naming what is wrong."""
-    return scenarios.from_json(text, {CONTROLLER: ControllerScenario})
+    return scenarios.from_json(
+        text, {CONTROLLER: ControllerScenario, PARTITIONS: PartitionScenario}
+    )

@@ -72,10 +72,10 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
 )
 @click.option(
     "--world",
-    type=click.Choice(("quorum", "controller")),
+    type=click.Choice(("quorum", "controller", "partitions")),
     default="quorum",
     show_default=True,
-    help="The quorum alone, or with the controller, brokers and administrators on top.",
+    help="The quorum alone; with controller and brokers; with partitions, logs and clients too.",
 )
 @click.option("--shrink", is_flag=True, help="Make the failing seed's scenario small; print it.")
 @click.option(

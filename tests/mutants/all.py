@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import decisions, log_engine, quorum, transport
+from tests.mutants import decisions, log_engine, partitions, quorum, transport
 from tests.mutants.model import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -10,4 +10,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *decisions.MUTANTS,
     *transport.MUTANTS,
     *log_engine.MUTANTS,
+    *partitions.MUTANTS,
 )

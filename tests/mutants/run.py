@@ -48,8 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="only these mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    worlds = sorted({m.world for m in MUTANTS})
+    parser.add_argument("--world", choices=worlds, help="only those that this world judges")
     options = parser.parse_args(arguments)
-    chosen = [m for m in MUTANTS if not options.names or m.name in options.names]
+    chosen = [
+        m
+        for m in MUTANTS
+        if (not options.names or m.name in options.names) and options.world in (None, m.world)
+    ]
     unknown = set(options.names) - {m.name for m in chosen}
     if unknown:
         near = [difflib.get_close_matches(name, [m.name for m in MUTANTS], 1) for name in unknown]

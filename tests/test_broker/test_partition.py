@@ -230,9 +230,11 @@ def test_keeping_up_with_where_the_leader_was_is_enough() -> None:
 
 
 def test_expansion_needs_the_start_of_the_leaders_epoch() -> None:
-    partition = make(isr=(1,), end_offset=10)
+    # 3 has not fetched from this leader, so the watermark stays below the epoch's start.
+    partition = make(isr=(1, 3), end_offset=10)
     partition.high_watermark = 4
     fetch(partition, 2, 6)
+    assert partition.high_watermark == 4
     assert partition.propose_expand() is None
     fetch(partition, 2, 10)
     assert partition.propose_expand() is not None
@@ -355,6 +357,8 @@ def test_a_followers_watermark_is_bounded_by_its_log() -> None:
     partition.on_follower_append(5, 9)
     assert partition.high_watermark == 5
     partition.on_follower_append(7, 6)
+    assert partition.high_watermark == 6
+    partition.on_follower_append(8, 4)  # a new leader may know less
     assert partition.high_watermark == 6
     partition.on_truncated(3)
     assert (partition.end_offset, partition.high_watermark) == (3, 3)

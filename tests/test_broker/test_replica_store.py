@@ -9,7 +9,18 @@ import pytest
 from broker.replica_store import ReplicaStore
 from chaos.sim.disk import MemoryDisk
 from runtime.errors import CorruptData
-from storage.log import LogConfig
+from storage.batch import build_batch
+from storage.checkpoints import (
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    is_torn_partition_metadata,
+    read_offsets,
+    write_offsets,
+    write_partition_metadata,
+)
+from storage.log import Log, LogConfig
 
 TOPIC_ID = bytes(range(16))
 
@@ -34,3 +45,60 @@ def test_a_folder_that_appeared_since_the_start_is_no_new_replicas() -> None:
     with pytest.raises(CorruptData, match="no topic claims") as refused:
         store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
     assert refused.value.path == "data/t-0"
+
+
+CHECKPOINTS = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START_OFFSET)
+OTHER_ID = bytes(range(1, 17))
+
+
+def with_log(disk: MemoryDisk, topic_id: bytes = TOPIC_ID) -> None:
+    """A replica of t-0 with one record, all of it in the page cache."""
+    disk.make_dirs("data")
+    disk.sync_dir(".")
+    log = Log.new(disk, "data/t-0", LogConfig())
+    log.append_as_leader(build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=1, now_ms=1)
+    file = disk.open(f"data/t-0/{PARTITION_METADATA}")
+    file.pwrite(b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw", 0)
+
+
+def test_checkpoints_of_a_topic_that_is_gone_are_nothing_to_a_new_one_of_its_name() -> None:
+    # Seed 30 of the world of partitions: the new log's watermark was the old one's.
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    for name in CHECKPOINTS:
+        write_offsets(disk, f"data/{name}", {("t", 0): 100, ("u", 0): 5})
+    made(disk).open("t", OTHER_ID, 0, LogConfig(), now_ms=0)
+    for name in CHECKPOINTS:
+        assert read_offsets(disk, f"data/{name}") == {("u", 0): 5}
+
+
+def test_an_unclean_start_fsyncs_whose_a_log_is() -> None:
+    # Seed 2: the process was killed before its first flush, and the machine later lost power.
+    disk = MemoryDisk(random.Random(3))
+    with_log(disk)
+    disk.kill_process()
+    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
+    disk.crash()
+    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
+
+
+def test_a_torn_identity_is_none() -> None:
+    # Seed 13: it stopped the broker's start.
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("data/t-0")
+    write_partition_metadata(disk, "data/t-0", TOPIC_ID)
+    whole = disk.read_bytes(f"data/t-0/{PARTITION_METADATA}").rstrip(b"\n")
+    assert not is_torn_partition_metadata(whole)
+    for kept in range(len(whole)):
+        assert is_torn_partition_metadata(whole[:kept])
+        assert is_torn_partition_metadata(whole[:kept] + bytes(len(whole) - kept))
+    disk.write_atomic(f"data/t-0/{PARTITION_METADATA}", whole[:30])
+    assert made(disk).unclaimed == {"t-0": None}
+
+
+def test_a_damaged_identity_is_refused() -> None:
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("data/t-0")
+    disk.write_atomic(f"data/t-0/{PARTITION_METADATA}", b"version: 0\ntopic: AAECAwQFBgcICQoLDA0OD")
+    with pytest.raises(CorruptData, match="not a partition"):
+        made(disk)

@@ -358,3 +358,20 @@ def test_a_damaged_checkpoint_of_epochs_is_made_anew_from_the_batches() -> None:
     for recovery_point in (0, 6, 9):
         disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", b"garbage")
         assert opened(disk, recovery_point=recovery_point).epochs.entries == whole
+
+
+def test_a_start_that_was_raised_does_not_come_back_without_its_epochs():
+    # Seed 11 of the world of partitions: of a retention only the epochs' checkpoint had reached the
+    # disk when power went, and the epochs below were unknown to a log that had them again.
+    disk = new_disk()
+    log = filled(disk, 8)
+    log.flush()
+    saved = disk.save()
+    log.advance_start_offset(5)
+    log.flush()
+    checkpoint = disk.read_bytes(f"{DIRECTORY}/leader-epoch-checkpoint")
+    disk.restore(saved)
+    disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", checkpoint)
+    again = opened(disk, recovery_point=8)
+    assert (again.start_offset, again.end_offset) == (5, 8)
+    assert again.epochs.epoch_of(5) == 1

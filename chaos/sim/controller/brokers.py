@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACKOFF_MS, Heartbeats
 from chaos.sim.controller.isr import IsrProposals
@@ -18,6 +18,7 @@ from chaos.sim.controller.process import ControllerMachine
 from chaos.sim.controller.targets import Targets
 from chaos.sim.controller.wire import Answer
 from metadata.controller import Request
+from metadata.delta import Delta
 from metadata.features import SUPPORTED
 from metadata.image import ClusterImage
 from metadata.records import Endpoint
@@ -41,9 +42,6 @@ REGISTRATION_BACKOFF_MS = 50
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
 RESTART_MS = 300
 GHOST_MS_MAX = 1_500
-EAGER = 0.3
-"""Share of processes that heartbeat before they have seen their own registration, as Kafka's do."""
-
 PRODUCER_IDS_INTERVAL_MS = 900
 
 
@@ -79,7 +77,11 @@ class SimBroker:
         if self.clean_epoch is not None and self.clean_epoch[0] == self.node.config.directory_id:
             epoch_before = self.clean_epoch[1]
         self.clean_epoch = None
-        self.process = BrokerProcess(self, epoch_before)
+        self.process = self.process_of(epoch_before)
+
+    def process_of(self, epoch_before: int) -> BrokerProcess:
+        """A process that begins."""
+        return BrokerProcess(self, epoch_before)
 
     def stop_cleanly(self, down_ms: int) -> bool:
         """Ask the process to leave in good order; False if there is none that could."""
@@ -93,9 +95,9 @@ class SimBroker:
         if self.process is not None:
             self.process.targets.note_election(leader_id, epoch)
 
-    def on_image(self) -> None:
+    def on_image(self, delta: Delta | None = None) -> None:
         if self.process is not None:
-            self.process.on_image()
+            self.process.on_image(delta)
 
     def on_stopped(self) -> None:
         self.process = None
@@ -103,6 +105,10 @@ class SimBroker:
 
 class BrokerProcess:
     """One process (one incarnation). is_serving: its image shows its own registration."""
+
+    EAGER: ClassVar[float] = 0.3
+    """Share of processes that heartbeat before they have seen their own registration, as Kafka's
+    do."""
 
     def __init__(self, broker: SimBroker, epoch_before: int) -> None:
         self._broker = broker
@@ -186,7 +192,7 @@ class BrokerProcess:
                 self._heartbeats.hurry()  # it was forgotten, and goes on
                 return
             self.later(self._rng.randint(0, GHOST_MS_MAX), self._send_ghosts)
-            if self._rng.random() < EAGER:
+            if self._rng.random() < self.EAGER:
                 self._heartbeats.open()
             self.on_image()
             return
@@ -199,8 +205,8 @@ class BrokerProcess:
         else:
             self.end(f"cannot join: {reply}")
 
-    def on_image(self) -> None:
-        """The published image moved on."""
+    def on_image(self, delta: Delta | None = None) -> None:
+        """The published image moved on, by this delta if it is known."""
         if self.is_serving or not 0 <= self.broker_epoch < self.image.end_offset:
             return
         self.is_serving = True

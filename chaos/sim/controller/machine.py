@@ -114,11 +114,11 @@ class BrokerMachine(ImageMachine):
         node, image = self._node, self.image
         if image.end_offset < self._high_watermark:
             log = node.replica_log.log
-            _, image = advance(
+            delta, image = advance(
                 log, image, self._high_watermark, bytes_max=self.world.scenario.chunk_bytes
             )
             self.note_image(image)
-            self._broker.on_image()
+            self._broker.on_image(delta)
         if image.end_offset < self._high_watermark:
             self._is_running = True
             self.world.timeline.after(self.world.turn_ms(), self._run_later)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chaos.sim.controller.faults import (
-    ControllerFault,
     CrashBroker,
     FlapLink,
     StopBroker,
@@ -15,7 +14,7 @@ from chaos.sim.controller.faults import (
     WipeBroker,
 )
 from chaos.sim.fault_draws import kind_of
-from chaos.sim.faults import Fault
+from chaos.sim.faults import AnyFault
 from chaos.sim.nemesis import Nemesis
 from chaos.sim.network import Link
 
@@ -31,7 +30,7 @@ class ControllerNemesis(Nemesis):
         self._cluster = world
         self._rng = rng
 
-    def strike(self, fault: Fault | ControllerFault) -> None:
+    def strike(self, fault: AnyFault) -> None:
         match fault:
             case StrikeOperation():
                 self._cluster.strikes.arm(fault)

@@ -4,6 +4,7 @@ administrators. All checks of the quorum stay on."""
 from __future__ import annotations
 
 import gc
+import random
 from collections.abc import Callable
 from functools import partial
 
@@ -55,7 +56,7 @@ class ControllerWorld(QuorumWorld):
         if node_id in self.brokers:
             if node.is_up:
                 self.timeline.after(0, partial(self._begin_broker, node, node.incarnation))
-            return BrokerMachine(node, state, self, self.brokers[node_id])
+            return self.broker_machine_of(node, state)
         machine = ControllerMachine(node, state, self)
         if node.is_up:
             rng = self._generator(f"registrar-{node_id}-{node.incarnation}")
@@ -76,12 +77,21 @@ class ControllerWorld(QuorumWorld):
         self.reference.checks.is_unclean_default = self.scenario.is_unclean
         self.wire = Wire(self.timeline, self.network)
         self.strikes = Strikes(self)
-        self.brokers = {
-            node_id: SimBroker(self, node_id, self._generator(f"broker-{node_id}"))
-            for node_id in self.broker_ids
-        }
-        self.administrators = Administrators(self, self._generator("administrators"))
+        self.brokers = {node_id: self.broker_of(node_id) for node_id in self.broker_ids}
+        self.administrators = self.administrators_of(self._generator("administrators"))
         return self.administrators
+
+    def broker_of(self, node_id: int) -> SimBroker:
+        """The broker of a node."""
+        return SimBroker(self, node_id, self._generator(f"broker-{node_id}"))
+
+    def broker_machine_of(self, node: SimNode, state: ListState) -> BrokerMachine:
+        """What a broker's process does with its log."""
+        return BrokerMachine(node, state, self, self.brokers[node.node_id])
+
+    def administrators_of(self, rng: random.Random) -> Administrators:
+        """Those who ask for things."""
+        return Administrators(self, rng)
 
     def _make_nemesis(self) -> Nemesis:
         return ControllerNemesis(self, self._generator("nemesis"))

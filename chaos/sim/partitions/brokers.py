@@ -1,0 +1,307 @@
+"""Brokers whose processes are real from the socket down: listener, API handlers, replicas,
+fetchers, ISR proposals, maintenance and logs, put together as `launch.broker_process` does it.
+
+Registration and heartbeats are those of the controller's world.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from broker.config import BrokerConfig
+from broker.controller_api import Controller
+from broker.fetcher import CONNECT_TIMEOUT_MS
+from broker.replica import Replica
+from broker.replicas import ReplicaManager
+from broker.server import KafkaServer
+from chaos.sim.controller.brokers import BrokerProcess, SimBroker
+from chaos.sim.controller.machine import BrokerMachine
+from chaos.sim.disk import PowerCut
+from chaos.sim.partitions.event_loop import SimLoop
+from chaos.sim.partitions.sockets import SimSocket
+from metadata.controller import Request
+from metadata.delta import Delta
+from metadata.image import ClusterImage
+from metadata.requests import (
+    AllocateProducerIds,
+    AlteredPartition,
+    AlterPartition,
+    ProducerIdBlock,
+)
+from runtime.errors import ErrorCode, Rejected
+from storage.checkpoints import take_clean_shutdown, write_clean_shutdown
+
+if TYPE_CHECKING:
+    import socket
+
+    from chaos.sim.node import SimNode
+    from chaos.sim.partitions.world import PartitionWorld
+
+DATA_DIRECTORY = "/node"
+"""The metadata log lies in it too (`chaos.sim.recovery.DIRECTORY`)."""
+
+WALL_START_MS = 1_700_000_000_000
+WALL_SKEW_MS = 7
+"""Clocks on walls are never quite the same."""
+
+UNANSWERED = Rejected(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
+
+
+class NodeClock:
+    """A `runtime.clock.Clock`: monotonic time as the node's own clock has it."""
+
+    def __init__(self, node: SimNode) -> None:
+        self._node = node
+
+    def monotonic_ms(self) -> int:
+        return self._node.local_ms
+
+    def wall_ms(self) -> int:
+        node = self._node
+        return WALL_START_MS + node.world.timeline.now_ms + node.node_id * WALL_SKEW_MS
+
+
+class ControllerPort:
+    """The part of `broker.controller_api.Controller` that replicas and producers need."""
+
+    def __init__(self, process: PartitionProcess) -> None:
+        self._process = process
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._process.broker_epoch
+
+    async def alter_partition(
+        self, request: AlterPartition
+    ) -> tuple[AlteredPartition, ...] | Rejected:
+        reply: tuple[AlteredPartition, ...] | Rejected = await self._ask(request)
+        return reply
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
+        reply: ProducerIdBlock | Rejected = await self._ask(
+            AllocateProducerIds(
+                broker_id=self._process.node.node_id, broker_epoch=self.broker_epoch
+            )
+        )
+        return reply
+
+    async def _ask(self, request: Request) -> Any:
+        loop = self._process.loop
+        future = loop.create_future()
+
+        def on_reply(reply: Any) -> None:
+            def settle() -> None:
+                if not future.done():
+                    future.set_result(UNANSWERED if reply is None else reply)
+
+            loop.run_inside(settle)
+
+        self._process.ask(request, on_reply)
+        return await future
+
+
+class PartitionBroker(SimBroker):
+    """As its base; what a clean stop leaves lies on the disk, where the real broker leaves it."""
+
+    world: PartitionWorld
+    process: PartitionProcess | None
+
+    def begin(self) -> None:
+        node = self.node
+        try:
+            epoch_before = take_clean_shutdown(node.disk, DATA_DIRECTORY)
+            process = PartitionProcess(self, -1 if epoch_before is None else epoch_before)
+            process.manager.load(epoch_before is not None)
+        except (OSError, PowerCut) as error:
+            node.die(error)
+            return
+        self.process = process
+
+    def on_stopped(self) -> None:
+        process = self.process
+        super().on_stopped()
+        if process is not None:
+            process.loop.stop_all()
+
+
+class PartitionMachine(BrokerMachine):
+    """As its base; the clock of a process is also that of its loop."""
+
+    def on_clock_changed(self) -> None:
+        super().on_clock_changed()
+        process = self._broker.process
+        if isinstance(process, PartitionProcess):
+            process.loop.on_clock_changed()
+
+
+class PartitionProcess(BrokerProcess):
+    """One process. manager, server: the real ones. is_publishing: its image reaches them."""
+
+    EAGER: ClassVar[float] = 0.0
+
+    def __init__(self, broker: PartitionBroker, epoch_before: int) -> None:
+        super().__init__(broker, epoch_before)
+        node, world = self._node, broker.world
+        self._partition_world = world
+        self.is_publishing = False
+        self.loop = SimLoop(node, self._after_turn)  # type: ignore[abstract]
+        config = broker_config(world)
+        port = cast(Controller, ControllerPort(self))
+        rng = random.Random(f"{world.scenario.seed}-replicas-{node.node_id}-{node.incarnation}")
+        self.manager = ReplicaManager(
+            broker_id=node.node_id,
+            data_directory=DATA_DIRECTORY,
+            config=config,
+            controller=port,
+            disk=node.disk,
+            peer_address=self._peer_address,
+            rng=rng,
+            clock=NodeClock(node),
+            connect=self._connect,
+        )
+        self.server = KafkaServer(
+            config=config,
+            replicas=self.manager,
+            controller=port,
+            image=lambda: self.image,
+            cluster_id=node.config.cluster_id,
+            broker_id=node.node_id,
+            properties={},
+        )
+
+    def replicas(self) -> list[Replica]:
+        return self.manager.all()
+
+    def is_ailing(self) -> bool:
+        """Whether a disk that failed keeps some replica down until a new process comes."""
+        return bool(self.manager._broken) or any(r.is_offline for r in self.replicas())
+
+    # --- life --------------------------------------------------------------------------------
+
+    def on_image(self, delta: Delta | None = None) -> None:
+        if self.is_serving:
+            # Not here: this may be the middle of a step of the quorum's node, which a disk that
+            # fails must not end under its feet.
+            self.loop.call_soon(self._publish, delta, self.image)
+            return
+        super().on_image(delta)
+        if self.is_serving:
+            self.is_publishing = True
+            self.loop.call_soon(self._begin)
+
+    def _publish(self, delta: Delta | None, image: ClusterImage) -> None:
+        if self.is_publishing:
+            self.manager.publish(delta, image)
+
+    def _begin(self) -> None:
+        image = self.image
+        self.manager.publish(Delta.of_whole(image), image)
+        self.manager.start()
+        self.server.serve()
+        self._partition_world.links.listen(self._node, self.loop, self._admit)
+
+    def leave(self, was_moved: bool) -> None:
+        """Stop. was_moved: the controller has moved leadership away."""
+        if self._is_mine() and self.is_publishing:
+            self.is_publishing = False
+            name = "controlled shutdowns" if was_moved else "shutdowns in a hurry"
+            self._world.tally[name] += 1
+            self.loop.run_inside(lambda: self.loop.create_task(self._close()))
+
+    async def _close(self) -> None:
+        await self.server.stop()
+        node = self._node
+        try:
+            await self.manager.stop()
+            write_clean_shutdown(node.disk, DATA_DIRECTORY, broker_epoch=self.broker_epoch)
+            self._partition_world.tally["clean stops"] += 1
+        except OSError as failure:
+            if failure.errno not in (errno.EIO, errno.ENOSPC):
+                raise
+            self._world.note(node, f"logs not closed cleanly: {failure}")
+        self._world.timeline.after(0, self._end_process)
+
+    def _end_process(self) -> None:
+        if self._is_mine():
+            self._node.stop(is_power_cut=False)
+            self._world.start_later(self._node, self._broker.stop_down_ms)
+
+    def _look_at_followers(self) -> None:
+        """The real ISR link does."""
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _admit(self, end: SimSocket) -> None:
+        # Ends of connections stand for sockets in all that brokers do with those.
+        self.server.admit(cast("socket.socket", end), "peer", "", self.loop)
+
+    def _peer_address(self, broker_id: int) -> tuple[str, int] | None:
+        known = self.image.brokers.get(broker_id)
+        return None if known is None else (known.endpoint.host, known.endpoint.port)
+
+    async def _connect(
+        self, loop: asyncio.AbstractEventLoop, address: tuple[str, int]
+    ) -> socket.socket:
+        world = self._partition_world
+        server = world.nodes[int(address[0].removeprefix("host"))]
+        future = loop.create_future()
+
+        def settle(act: Callable[[], None]) -> None:
+            self.loop.run_inside(lambda: None if future.done() else act())
+
+        def opened(end: SimSocket) -> None:
+            if future.done():
+                end.close()
+            settle(lambda: future.set_result(end))
+
+        refused = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
+        world.links.connect(
+            self._node,
+            self.loop,
+            server,
+            on_open=lambda end: self._node.submit(partial(opened, end)),
+            on_refused=lambda: settle(lambda: future.set_exception(refused)),
+        )
+        async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+            end: SimSocket = await future
+        return cast("socket.socket", end)
+
+    # --- the watch ---------------------------------------------------------------------------
+
+    def _after_turn(self) -> None:
+        if self._is_mine():
+            self._partition_world.watch.look(self._node, self)
+
+
+def broker_config(world: PartitionWorld) -> BrokerConfig:
+    """A broker's file: intervals short enough for a run of seconds, segments of a few batches."""
+    scenario = world.scenario
+    return BrokerConfig(
+        replica_lag_time_max_ms=scenario.lag_ms,
+        replica_fetch_wait_max_ms=scenario.fetch_wait_ms,
+        replica_fetch_max_bytes=scenario.fetch_bytes,
+        replica_fetch_response_max_bytes=scenario.fetch_bytes * 3,
+        replica_high_watermark_checkpoint_interval_ms=scenario.checkpoint_ms,
+        log_flush_offset_checkpoint_interval_ms=scenario.flush_ms,
+        log_retention_check_interval_ms=1_500,
+        log_segment_bytes=scenario.segment_bytes,
+        log_segment_delete_delay_ms=800,
+        log_index_interval_bytes=scenario.index_interval_bytes,
+        log_cleaner_backoff_ms=700,
+        log_cleaner_dedupe_buffer_size=8_192,
+        log_cleaner_io_buffer_size=4_096,
+        log_cleaner_min_cleanable_ratio=0.1,
+        max_incremental_fetch_session_cache_slots=scenario.session_slots,
+        unclean_leader_election_enable=scenario.is_unclean,
+        fetch_max_bytes=scenario.fetch_bytes * 4,
+    )
+
+
+def image_of(world: PartitionWorld, node_id: int) -> ClusterImage:
+    """What a broker would tell of the cluster."""
+    return world.image_of(world.nodes[node_id])

@@ -1,0 +1,199 @@
+"""Who uses the cluster: administrators, producers and consumers; and the judgement at the end."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from chaos.sim.controller.admin import Administrators
+from chaos.sim.partitions.consumers import Consumer
+from chaos.sim.partitions.final_checks import check_replicas_equal
+from chaos.sim.partitions.producers import ACKS_ALL, Producer
+from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
+from metadata.controller import Request
+from metadata.image import RESOURCE_TOPIC, ClusterImage
+from metadata.requests import (
+    AlterReassignments,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectionType,
+    ElectLeaders,
+    MorePartitions,
+    NewTopic,
+    Reassignment,
+    TopicReference,
+)
+
+if TYPE_CHECKING:
+    from chaos.sim.partitions.world import PartitionWorld
+
+MINIMUM = "min.insync.replicas"
+PARTITIONS_MAX = 3
+PRODUCERS_FROM_MS = 900
+
+
+class PartitionClients(Administrators):
+    """producers, consumers: all of them."""
+
+    def __init__(self, world: PartitionWorld, rng: random.Random) -> None:
+        super().__init__(world, rng)
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self.request_of = self._request
+        self._cluster = world
+        self._changes = 0
+
+    def begin(self, rng: random.Random) -> None:
+        """Let producers and consumers start."""
+        world = self._cluster
+        scenario = world.scenario
+        places = [
+            (topic, partition)
+            for topic in world.topic_names
+            for partition in range(scenario.partitions)
+        ]
+        for number in range(scenario.producers):
+            topic, partition = places[number % len(places)]
+            acks = ACKS_ALL if rng.random() < scenario.acks_all else rng.choice((0, 1))
+            producer = Producer(
+                world,
+                random.Random(rng.random()),
+                number=number,
+                topic=topic,
+                partition_id=partition,
+                acks=acks,
+                is_idempotent=acks == ACKS_ALL and rng.random() < 0.85,
+            )
+            self.producers.append(producer)
+            world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), producer.run)
+        for number in range(scenario.consumers):
+            topic, partition = places[number % len(places)]
+            consumer = Consumer(
+                world,
+                random.Random(rng.random()),
+                number=number,
+                topic=topic,
+                partition_id=partition,
+                has_session=rng.random() < 0.5,
+            )
+            self.consumers.append(consumer)
+            world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), consumer.run)
+
+    def on_healed(self) -> None:
+        """From now on each producer must be answered once."""
+        for producer in self.producers:
+            producer.wait_for_one()
+
+    @property
+    def has_served_all(self) -> bool:
+        image = self._cluster.reference.newest
+        return all(image.topic(name) is not None for name in self._cluster.topic_names) and all(
+            producer.is_answered for producer in self.producers
+        )
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is on its way, and consumers have read all."""
+        return all(producer.is_idle for producer in self.producers) and all(
+            self._has_read_all(consumer) for consumer in self.consumers
+        )
+
+    def _has_read_all(self, consumer: Consumer) -> bool:
+        world = self._cluster
+        topic = world.reference.newest.topic(consumer.topic)
+        if topic is None:
+            return True
+        history = world.watch.histories.get((topic.topic_id, consumer.partition_id))
+        return history is None or (
+            consumer.topic_id == topic.topic_id and consumer.position >= history.end_offset
+        )
+
+    def check_history(self) -> None:
+        super().check_history()
+        check_replicas_equal(self._cluster)
+        for producer in self.producers:
+            producer.check_acknowledged()
+
+    # --- what administrators ask for ---------------------------------------------------------
+
+    def _request(self, image: ClusterImage) -> Request:
+        world = self._cluster
+        missing = [name for name in world.topic_names if image.topic(name) is None]
+        if missing:
+            return CreateTopics(topics=tuple(map(self._new_topic, missing)))
+        if not world.network.is_rough:
+            return self._harmless()
+        make = self._rng.choices(
+            (self._delete, self._reassign, self._elect, self._change, self._grow),
+            (8, 34, 26, 24, 8),
+        )[0]
+        return make(image)
+
+    def _new_topic(self, name: str) -> NewTopic:
+        scenario = self._cluster.scenario
+        configs = [(MINIMUM, str(min(scenario.min_isr, scenario.observers)))]
+        if self._cluster.is_compacted(name):
+            configs.append(("cleanup.policy", "compact"))
+        elif scenario.topic_retention_bytes >= 0:
+            configs.append(("retention.bytes", str(scenario.topic_retention_bytes)))
+        return NewTopic(
+            name=name,
+            num_partitions=scenario.partitions,
+            replication_factor=min(3, scenario.observers),
+            configs=tuple(configs),
+        )
+
+    def _delete(self, image: ClusterImage) -> Request:
+        name = self._rng.choice(self._cluster.topic_names)
+        return DeleteTopics(topics=(TopicReference(name=name),))
+
+    def _reassign(self, image: ClusterImage) -> Request:
+        rng, ids = self._rng, self._cluster.broker_ids
+        name, partition_id = self._partition(image)
+        count = min(rng.choice((1, 2, 3, 3)), len(ids))
+        replicas = None if rng.random() < 0.15 else tuple(rng.sample(ids, count))
+        return AlterReassignments(
+            reassignments=(Reassignment(topic=name, partition_id=partition_id, replicas=replicas),),
+            allow_replication_factor_change=True,
+        )
+
+    def _elect(self, image: ClusterImage) -> Request:
+        kind = ElectionType.PREFERRED
+        if self._cluster.scenario.is_unclean and self._rng.random() < 0.4:
+            kind = ElectionType.UNCLEAN
+        return ElectLeaders(partitions=(self._partition(image),), election=kind)
+
+    def _change(self, image: ClusterImage) -> Request:
+        rng = self._rng
+        if rng.random() < 0.5:
+            return self._alteration("segment.bytes", rng.choice(("1048576", "2000000")))
+        return self._alteration(MINIMUM, rng.choice(("1", "2")))
+
+    def _harmless(self) -> Request:
+        """Something that is certain to be written: never the same twice."""
+        self._changes += 1
+        return self._alteration("flush.ms", str(1_000_000_000 + self._changes))
+
+    def _alteration(self, name: str, value: str) -> Request:
+        operation = ConfigOperation(name=name, kind=Operation.SET, value=value)
+        topic = self._rng.choice(self._cluster.topic_names)
+        return AlterConfigs(
+            resources=(
+                ConfigAlteration(
+                    resource_type=RESOURCE_TOPIC, resource_name=topic, operations=(operation,)
+                ),
+            )
+        )
+
+    def _grow(self, image: ClusterImage) -> Request:
+        name, _ = self._partition(image)
+        topic = image.topic(name)
+        count = 1 if topic is None else len(topic.partitions)
+        more = MorePartitions(name=name, count=min(count + 1, PARTITIONS_MAX))
+        return CreatePartitions(topics=(more,))
+
+    def _partition(self, image: ClusterImage) -> tuple[str, int]:
+        name = self._rng.choice(self._cluster.topic_names)
+        topic = image.topic(name)
+        return name, self._rng.randrange(1 if topic is None else len(topic.partitions))

@@ -1,0 +1,91 @@
+"""Checks of a compacted partition, record by record, for batches differ from replica to replica.
+
+Every record that a replica still has is what was committed at its offset, and what it has no more
+was followed by another of the same key: the last value of each key stays.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from chaos.sim.checks import check
+from chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
+
+
+class Record(NamedTuple):
+    offset: int
+    epoch: int
+    key: bytes
+    value: bytes | None
+
+
+ReadRecords = Callable[[int, int], Sequence[Record]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedView(View):
+    """read_records: as `read`, records at these offsets."""
+
+    read_records: ReadRecords
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactedHistory(PartitionHistory):
+    """records: committed, by offset, which `offsets` has in order. last: of each key.
+
+    overtaken: followed by others of their keys that were lost since, as they might be.
+    """
+
+    records: dict[int, Record] = field(default_factory=dict)
+    offsets: list[int] = field(default_factory=list)
+    last: dict[bytes, int] = field(default_factory=dict)
+    overtaken: set[int] = field(default_factory=set)
+
+    def _extend(self, view: View) -> None:
+        before = self.end_offset
+        PartitionHistory._extend(self, view)
+        if isinstance(view, CompactedView) and self.end_offset > before:
+            for record in view.read_records(before, self.end_offset):
+                self.records[record.offset] = record
+                self.offsets.append(record.offset)
+                self.last[record.key] = record.offset
+
+    def _cut(self, offset: int, epoch: int, event: int) -> None:
+        PartitionHistory._cut(self, offset, epoch, event)
+        keep = bisect_left(self.offsets, self.end_offset)
+        keys = {self.records.pop(gone).key for gone in self.offsets[keep:]}
+        del self.offsets[keep:]
+        self.last = {self.records[at].key: at for at in self.offsets}
+        self.overtaken |= {at for key, at in self.last.items() if key in keys}
+
+    def _first_difference(self, view: View, begin: int, end: int | None = None) -> int | None:
+        end = self.end_offset if end is None else end
+        if begin >= end or not isinstance(view, CompactedView):
+            return None
+        found = {record.offset: record for record in view.read_records(begin, end)}
+        for offset in self.offsets[bisect_left(self.offsets, begin) :]:
+            if offset >= end:
+                break
+            committed, present = self.records[offset], found.pop(offset, None)
+            if present is not None and present != committed:
+                return offset
+            if present is None and (
+                offset >= view.end_offset
+                or (self.last[committed.key] == offset and offset not in self.overtaken)
+            ):
+                return offset
+        return min(found, default=None)
+
+    def check_read(self, who: str, batch: Batch, told: Told) -> None:
+        """A consumer got this batch, in which records may be missing."""
+        if self.was_cut(batch.base_offset, told):
+            return
+        committed = self.find(batch.last_offset)
+        check(
+            committed is not None and committed.epoch == batch.epoch,
+            "NothingReadAboveHighWatermark",
+            f"{self.name}: {who} read {batch}; committed is {committed}",
+        )

@@ -1,0 +1,390 @@
+"""What one partition's replicas may hold, and what its clients may be told: the checks.
+
+The truth is what leaders have called committed: all below the high watermark of a leader, batch by
+batch. Each replica, each answer is held against it. Facts come in as `View`s and plain numbers, so
+that a test can bring a bad history.
+
+Committed records may be lost only if everybody who vouches for them (ISR and eligible replicas, as
+committed) has lost what was not fsynced, or by an unclean election. `may_lose_from` says from where
+on; the next leader decides what is gone, and from there on the truth is made anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from chaos.sim.checks import check
+
+NOTHING_LOST = 1 << 62
+
+
+class Batch(NamedTuple):
+    """A batch in a log. producer: id, epoch and first sequence, None without idempotence."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    crc: int
+    producer: tuple[int, int, int] | None = None
+
+
+class Told(NamedTuple):
+    """When a client was told something, by a leader of which epoch as far as the client knew."""
+
+    event: int
+    leader_epoch: int
+
+
+ReadBatches = Callable[[int, int], Sequence[Batch]]
+"""The batches of a log that hold any of the offsets from the first to below the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One replica at the end of a turn. process: counts the processes of its broker.
+
+    epoch_of: the epoch that the replica's own epoch cache has for an offset.
+    """
+
+    broker_id: int
+    process: int
+    is_leader: bool
+    leader_epoch: int
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    durable_end_offset: int
+    read: ReadBatches
+    epoch_of: Callable[[int], int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Known:
+    """What is known of one broker's replica. checked: compared with the truth up to there.
+
+    lost_from: it lost its machine's memory, and holds for certain only what is below.
+    """
+
+    process: int = -1
+    leader_epoch: int = -1
+    end_offset: int = 0
+    high_watermark: int = 0
+    durable_end_offset: int = 0
+    checked: int = 0
+    lost_from: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionHistory:
+    """name: for messages. isr, isr_epoch, vouchers: as committed; see `on_image`.
+
+    cuts: (event, offset, new leader epoch) of what was lost and might be.
+    """
+
+    name: str
+    isr: frozenset[int] = frozenset()
+    isr_epoch: int = -1
+    vouchers: frozenset[int] = frozenset()
+    batches: list[Batch] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)
+    end_offset: int = 0
+    newest_epoch: int = -1
+    trusted_epoch: int = -1
+    may_lose_from: int = NOTHING_LOST
+    leaders: dict[int, int] = field(default_factory=dict)
+    known: dict[int, Known] = field(default_factory=dict)
+    cuts: list[tuple[int, int, int]] = field(default_factory=list)
+    sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+    # --- what is committed of it -------------------------------------------------------------
+
+    def on_image(
+        self,
+        *,
+        replicas: Collection[int],
+        isr: Collection[int],
+        eligible: Collection[int],
+        leader_epoch: int,
+        is_unclean: bool,
+    ) -> None:
+        """The partition is now so. is_unclean: its new leader was neither in sync nor eligible."""
+        self.isr, self.isr_epoch = frozenset(isr), leader_epoch
+        self.vouchers = self.isr | frozenset(eligible)
+        for broker_id in [b for b in self.known if b not in replicas]:
+            del self.known[broker_id]
+        if is_unclean:
+            self.may_lose_from = 0
+        self._look_at_vouchers()
+
+    def on_memory_lost(self, broker_id: int, *, is_disk_lost: bool = False) -> None:
+        """A broker's machine lost power, or its disk is another one."""
+        known = self.known.get(broker_id)
+        if known is None:
+            return
+        # Also if all seems to be fsynced: it may have got, and told of, more in its last turn.
+        kept = 0 if is_disk_lost else known.durable_end_offset
+        before = NOTHING_LOST if known.lost_from is None else known.lost_from
+        known.lost_from = min(kept, before)
+        if is_disk_lost:
+            known.end_offset = known.durable_end_offset = known.checked = 0
+        self._look_at_vouchers()
+
+    def _look_at_vouchers(self) -> None:
+        lost = []
+        for broker_id in self.vouchers:
+            known = self.known.get(broker_id)
+            if known is None or known.lost_from is None:
+                return
+            lost.append(known.lost_from)
+        if lost:
+            self.may_lose_from = min(self.may_lose_from, *lost)
+
+    # --- replicas ----------------------------------------------------------------------------
+
+    def look(self, view: View, event: int) -> None:
+        """A replica has changed. Raises CheckFailed."""
+        known = self.known.setdefault(view.broker_id, Known())
+        is_new_process = known.process != view.process
+        if is_new_process:
+            self._check_durable(view, known)
+        if is_new_process or view.leader_epoch != known.leader_epoch:
+            known.checked = 0
+        check(
+            is_new_process
+            or view.high_watermark >= known.high_watermark
+            or view.end_offset < known.end_offset,
+            "HighWatermarkNeverFalls",
+            f"{self.name} on {view.broker_id}: from {known.high_watermark} to "
+            f"{view.high_watermark}, and nothing was cut",
+        )
+        known.high_watermark = view.high_watermark
+        known.process, known.leader_epoch = view.process, view.leader_epoch
+        known.end_offset = view.end_offset
+        # An empty log is fsynced, whatever its offset, and nothing to lose.
+        has_durable = view.durable_end_offset > view.start_offset
+        known.durable_end_offset = view.durable_end_offset if has_durable else 0
+        known.checked = min(known.checked, view.end_offset)
+        self._check_bounds(view)
+        if view.is_leader:
+            first = self.leaders.setdefault(view.leader_epoch, view.broker_id)
+            check(
+                first == view.broker_id,
+                "OneLeaderAnEpoch",
+                f"{self.name}: {first} and {view.broker_id} lead in epoch {view.leader_epoch}",
+            )
+            if view.leader_epoch > self.newest_epoch:
+                self._judge_election(view, known, event)
+            if view.leader_epoch >= self.trusted_epoch:
+                self._extend(view)
+        if self._is_trusted(view, known):
+            self._compare(view, known)
+        if known.lost_from is not None and self._holds_all(view):
+            known.lost_from = None
+
+    def _check_bounds(self, view: View) -> None:
+        check(
+            view.start_offset <= view.high_watermark <= view.end_offset,
+            "HighWatermarkWithinLog",
+            f"{self.name} on {view.broker_id}: start {view.start_offset}, high watermark "
+            f"{view.high_watermark}, end {view.end_offset}",
+        )
+
+    def _check_durable(self, view: View, known: Known) -> None:
+        if view.broker_id not in self.isr:
+            return  # it may have been cutting its log when it ended
+        expected = min(known.durable_end_offset, self.end_offset)
+        check(
+            view.end_offset >= expected,
+            "DurableSurvives",
+            f"{self.name} on {view.broker_id}: fsynced up to {known.durable_end_offset}, ends at "
+            f"{view.end_offset} after a start",
+        )
+
+    def _judge_election(self, view: View, known: Known, event: int) -> None:
+        """A leader begins: what was committed is there, or may be lost."""
+        self.newest_epoch = view.leader_epoch
+        parts_at = self._first_difference(view, view.start_offset)
+        if parts_at is not None:
+            check(
+                parts_at >= self.may_lose_from,
+                "CommittedNeverLost",
+                f"{self.name}: {view.broker_id} leads epoch {view.leader_epoch} with "
+                f"[{view.start_offset}, {view.end_offset}), its log parts at {parts_at} from what "
+                f"is committed below {self.end_offset}; lost may be from {self.may_lose_from}",
+            )
+            self._cut(parts_at, view.leader_epoch, event)
+        self.may_lose_from = NOTHING_LOST
+        known.lost_from = None
+        self._look_at_vouchers()
+
+    def _cut(self, offset: int, epoch: int, event: int) -> None:
+        self.cuts.append((event, offset, epoch))
+        self.trusted_epoch = epoch
+        keep = bisect_left(self.bases, offset)
+        if keep and self.batches[keep - 1].last_offset >= offset:
+            keep -= 1
+        for batch in self.batches[keep:]:
+            if batch.producer is not None:
+                self.sequences.pop(batch.producer, None)
+        del self.batches[keep:], self.bases[keep:]
+        self.end_offset = min(self.end_offset, offset)
+        for known in self.known.values():
+            known.checked = min(known.checked, offset)
+
+    def _extend(self, view: View) -> None:
+        """What the leader calls committed is the truth, and holds on every member of the ISR."""
+        if view.high_watermark <= self.end_offset:
+            return
+        if view.leader_epoch == self.isr_epoch:
+            self._check_members(view)
+        begin = max(self.end_offset, view.start_offset)
+        for batch in view.read(begin, view.high_watermark):
+            if batch.base_offset < begin:
+                continue
+            self._check_batch(view, batch)
+            check(
+                batch.base_offset == begin,
+                "OffsetsDense",
+                f"{self.name} on {view.broker_id}: {batch.base_offset} follows {begin - 1}",
+            )
+            if batch.producer is not None:
+                first = self.sequences.setdefault(batch.producer, batch.base_offset)
+                check(
+                    first == batch.base_offset,
+                    "DuplicatesDropped",
+                    f"{self.name}: producer, epoch and sequence {batch.producer} at {first} and "
+                    f"at {batch.base_offset}",
+                )
+            self.batches.append(batch)
+            self.bases.append(batch.base_offset)
+            begin = batch.last_offset + 1
+        check(
+            begin == view.high_watermark,
+            "OffsetsDense",
+            f"{self.name} on {view.broker_id}: the log has nothing from {begin} to its high "
+            f"watermark {view.high_watermark}",
+        )
+        self.end_offset = view.high_watermark
+
+    def _check_members(self, view: View) -> None:
+        for member in self.isr:
+            known = self.known.get(member)
+            if member == view.broker_id or known is None or known.lost_from is not None:
+                continue
+            check(
+                known.end_offset >= view.high_watermark,
+                "IsrMembersHoldTheHighWatermark",
+                f"{self.name}: {view.broker_id} says {view.high_watermark} in epoch "
+                f"{view.leader_epoch}, {member} of ISR {sorted(self.isr)} ends at "
+                f"{known.end_offset}",
+            )
+
+    def _check_batch(self, view: View, batch: Batch) -> None:
+        # The first batch may begin below the log's start.
+        epoch = view.epoch_of(max(batch.base_offset, view.start_offset))
+        check(
+            epoch == batch.epoch,
+            "LeaderEpochsAgree",
+            f"{self.name} on {view.broker_id}: the batch at {batch.base_offset} is of epoch "
+            f"{batch.epoch}, the cache says {epoch}",
+        )
+
+    def _is_trusted(self, view: View, known: Known) -> bool:
+        """After a loss that may be, a replica counts once it is in sync with the new truth."""
+        if self.trusted_epoch < 0:
+            return True
+        return (
+            view.leader_epoch >= self.trusted_epoch
+            and self.isr_epoch >= self.trusted_epoch
+            and view.broker_id in self.isr
+            and known.lost_from is None
+        )
+
+    def _compare(self, view: View, known: Known) -> None:
+        check(
+            view.high_watermark <= self.end_offset or view.leader_epoch < self.trusted_epoch,
+            "NothingCommittedByFollowers",
+            f"{self.name} on {view.broker_id}: high watermark {view.high_watermark}, no leader "
+            f"had more than {self.end_offset}",
+        )
+        limit = min(view.high_watermark, self.end_offset)
+        begin = max(known.checked, view.start_offset)
+        if begin >= limit:
+            return
+        parts_at = self._first_difference(view, begin, limit)
+        check(
+            parts_at is None,
+            "ReplicasIdenticalBelowHighWatermark",
+            f"{self.name} on {view.broker_id}: log [{view.start_offset}, {view.end_offset}) with "
+            f"high watermark {view.high_watermark} parts at {parts_at} from what is committed",
+        )
+        for batch in view.read(begin, limit):
+            self._check_batch(view, batch)
+        known.checked = limit
+
+    def _holds_all(self, view: View) -> bool:
+        return (
+            view.end_offset >= self.end_offset
+            and self._first_difference(view, view.start_offset) is None
+        )
+
+    def _first_difference(self, view: View, begin: int, end: int | None = None) -> int | None:
+        """The first offset in [begin, end) at which the replica has not what is committed."""
+        end = self.end_offset if end is None else end
+        if begin >= end:
+            return None
+        at = max(bisect_right(self.bases, begin) - 1, 0)
+        truth = self.batches
+        for batch in view.read(begin, end):
+            if at >= len(truth) or truth[at].base_offset >= end:
+                break
+            if batch != truth[at]:
+                return max(min(batch.base_offset, truth[at].base_offset), begin)
+            begin = batch.last_offset + 1
+            at += 1
+        return begin if begin < end else None
+
+    # --- clients -----------------------------------------------------------------------------
+
+    def was_cut(self, offset: int, told: Told) -> bool:
+        """Whether what somebody was told of `offset` may be lost since; or may never have counted,
+        for who told of it led in an epoch before the loss, and did not know."""
+        return any(
+            cut <= offset and (event >= told.event or epoch > told.leader_epoch)
+            for event, cut, epoch in self.cuts
+        )
+
+    def find(self, offset: int) -> Batch | None:
+        """The committed batch that holds `offset`."""
+        at = bisect_right(self.bases, offset) - 1
+        if at < 0 or self.batches[at].last_offset < offset:
+            return None
+        return self.batches[at]
+
+    def check_acknowledged(
+        self, who: str, base_offset: int, crc: int, told: Told, name: str
+    ) -> None:
+        """Somebody was told, with acks=all, that this batch is at base_offset."""
+        if self.was_cut(base_offset, told):
+            return
+        batch = self.find(base_offset)
+        check(
+            batch is not None and batch.base_offset == base_offset and batch.crc == crc,
+            name,
+            f"{self.name}: {who} was told of a batch at {base_offset} with crc {crc:#x}; "
+            f"committed there is {batch}, in all below {self.end_offset}",
+        )
+
+    def check_read(self, who: str, batch: Batch, told: Told) -> None:
+        """A consumer got this batch."""
+        if self.was_cut(batch.base_offset, told):
+            return
+        check(
+            self.find(batch.base_offset) == batch,
+            "NothingReadAboveHighWatermark",
+            f"{self.name}: {who} read {batch}; committed there is "
+            f"{self.find(batch.base_offset)}, in all below {self.end_offset}",
+        )

@@ -1,0 +1,125 @@
+"""How a client finds a partition's leader, and talks to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from chaos.sim.partitions.sockets import SimSocket
+from chaos.sim.partitions.wire import Frames
+
+if TYPE_CHECKING:
+    from chaos.sim.partitions.world import PartitionWorld
+
+
+class Leader(NamedTuple):
+    """As some broker's metadata has it."""
+
+    broker_id: int
+    leader_epoch: int
+    topic_id: bytes
+
+
+def look_up(
+    world: PartitionWorld, rng: random.Random, topic: str, partition_id: int
+) -> Leader | None:
+    """The leader as a broker knows it that happens to answer; perhaps of yesterday."""
+    serving = [
+        node
+        for node_id in world.broker_ids
+        if (node := world.nodes[node_id]).is_up and not node.is_paused
+    ]
+    if not serving:
+        return None
+    image = world.image_of(rng.choice(serving))
+    found = image.topic(topic)
+    partition = None if found is None else found.partitions.get(partition_id)
+    if found is None or partition is None or partition.leader < 0:
+        return None
+    return Leader(partition.leader, partition.leader_epoch, found.topic_id)
+
+
+class Caller:
+    """One connection of a client at a time, to whoever leads the partition.
+
+    on_frame: hears each answer and the event at which it was sent; on_lost: the connection is gone.
+    """
+
+    def __init__(
+        self,
+        world: PartitionWorld,
+        *,
+        on_open: Callable[[], None],
+        on_frame: Callable[[bytes, int], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.leader: Leader | None = None
+        self._world = world
+        self._on_open = on_open
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._end: SimSocket | None = None
+        self._frames = Frames()
+        self._serial = 0
+        self._correlation_id = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._end is not None
+
+    def next_id(self) -> int:
+        """A correlation id."""
+        self._correlation_id += 1
+        return self._correlation_id
+
+    def connect(self, leader: Leader) -> None:
+        """Leave the connection there is, and open another."""
+        self.close()
+        self.leader = leader
+        self._serial += 1
+        serial = self._serial
+
+        def opened(end: SimSocket) -> None:
+            if serial != self._serial:
+                end.close()
+                return
+            self._end = end
+            self._on_open()
+
+        def received(data: bytes, sent_at: int) -> None:
+            if serial != self._serial:
+                return
+            for frame in self._frames.feed(data):
+                self._on_frame(frame, sent_at)
+                if serial != self._serial:
+                    return
+
+        self._world.links.connect(
+            None,
+            None,
+            self._world.nodes[leader.broker_id],
+            on_open=opened,
+            on_refused=partial(self._lose, serial),
+            on_bytes=received,
+            on_end=partial(self._lose, serial),
+        )
+
+    def send(self, frame: bytes) -> None:
+        """Send on the connection, which must be open."""
+        if self._end is not None:
+            self._end.send(frame)
+
+    def close(self) -> None:
+        """No more of this connection."""
+        self._serial += 1
+        end, self._end = self._end, None
+        self._frames = Frames()
+        if end is not None:
+            end.close()
+
+    def _lose(self, serial: int) -> None:
+        if serial == self._serial:
+            self.close()
+            self._on_lost()

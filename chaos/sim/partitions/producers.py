@@ -1,0 +1,254 @@
+"""Simulated producers: batches in order, several in flight, the same sequence again until there is
+an answer."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chaos.sim.checks import check
+from chaos.sim.partitions.history import Told
+from chaos.sim.partitions.lookup import Caller, look_up
+from chaos.sim.partitions.wire import pack_produce, parse_produced
+from runtime.errors import ErrorCode
+from storage.batch import build_batch, read_header
+
+if TYPE_CHECKING:
+    from chaos.sim.partitions.world import PartitionWorld
+
+RETRY_MS = 80
+REQUEST_TIMEOUT_MS = 1_200
+SERVER_TIMEOUT_MS = 900
+ACKS_ALL = -1
+KEYS = 6
+"""Of a compacted topic."""
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+LOST_TRACK = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+"""The broker does not know what this producer wrote before, after a loss or a start. It begins anew
+under another id; what of the rest is in the log nobody knows."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Sending:
+    """A batch until its answer. correlation_id: of its last request."""
+
+    batch: bytes
+    crc: int
+    number: int
+    correlation_id: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged:
+    """What a producer was told with acks=all."""
+
+    topic_id: bytes
+    partition_id: int
+    base_offset: int
+    crc: int
+    told: Told
+
+
+class Producer:
+    """acknowledged: what it was told. is_answered: since `wait_for_one` was called."""
+
+    def __init__(
+        self,
+        world: PartitionWorld,
+        rng: random.Random,
+        *,
+        number: int,
+        topic: str,
+        partition_id: int,
+        acks: int,
+        is_idempotent: bool,
+    ) -> None:
+        self.acknowledged: list[Acknowledged] = []
+        self.is_answered = True
+        self.topic = topic
+        self._world = world
+        self._rng = rng
+        self._name = f"producer {number}"
+        self._partition_id = partition_id
+        self._acks = acks
+        self._is_idempotent = is_idempotent
+        self._pending: list[Sending] = []
+        self._producer_id = self._new_id()
+        self._sequence = 0
+        self._count = 0
+        self._is_looking = False
+        self._serial = 0
+        self._caller = Caller(
+            world, on_open=self._send_all, on_frame=self._on_frame, on_lost=self._look_again
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._pending
+
+    def wait_for_one(self) -> None:
+        """Tell by is_answered whether something was done from now on."""
+        self.is_answered = False
+
+    def run(self) -> None:
+        """Write something, and again after a while as long as clients are busy."""
+        world = self._world
+        if not world.clients.is_busy:
+            return
+        interval_ms = world.scenario.produce_interval_ms
+        world.timeline.after(self._rng.randint(1, 2 * interval_ms), self.run)
+        if len(self._pending) >= world.scenario.in_flight:
+            return
+        sending = self._next_batch()
+        self._pending.append(sending)
+        if self._caller.is_open:
+            self._send(sending)
+        elif not self._is_looking:
+            self._look()
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def _new_id(self) -> int:
+        return self._world.next_producer_id() if self._is_idempotent else -1
+
+    def _next_batch(self) -> Sending:
+        world = self._world
+        count = self._rng.randint(1, world.scenario.batch_records)
+        records: list[tuple[bytes | None, bytes | None]] = []
+        for index in range(count):
+            key = f"k{self._rng.randrange(KEYS)}".encode()
+            value = f"{self._name} {self._count} {index}".encode()
+            records.append((key, value + b"." * self._rng.choice((0, 0, 40))))
+        batch = build_batch(
+            records,
+            timestamp_ms=world.wall_ms,
+            producer_id=self._producer_id,
+            producer_epoch=0 if self._is_idempotent else -1,
+            base_sequence=self._sequence if self._is_idempotent else -1,
+        )
+        self._sequence += count
+        self._count += 1
+        return Sending(batch=bytes(batch), crc=read_header(batch, 0).crc, number=self._count)
+
+    def _send_all(self) -> None:
+        for sending in list(self._pending):
+            self._send(sending)
+
+    def _send(self, sending: Sending) -> None:
+        caller = self._caller
+        leader = caller.leader
+        if leader is None or not caller.is_open:
+            return
+        sending.correlation_id = caller.next_id()
+        frame = pack_produce(
+            sending.correlation_id,
+            leader.topic_id,
+            self._partition_id,
+            sending.batch,
+            acks=self._acks,
+            timeout_ms=SERVER_TIMEOUT_MS,
+        )
+        caller.send(frame)
+        if self._acks == 0:
+            self._pending.remove(sending)
+            self.is_answered = True
+            return
+        self._world.timeline.after(
+            REQUEST_TIMEOUT_MS, partial(self._give_up, sending, sending.correlation_id)
+        )
+
+    def _give_up(self, sending: Sending, correlation_id: int) -> None:
+        if sending in self._pending and sending.correlation_id == correlation_id:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """The leader may be another: ask, and send everything again."""
+        self._caller.close()
+        if self._pending and not self._is_looking:
+            self._is_looking = True
+            self._world.timeline.after(RETRY_MS, self._look)
+
+    def _look(self) -> None:
+        self._is_looking = False
+        if not self._pending:
+            return
+        leader = look_up(self._world, self._rng, self.topic, self._partition_id)
+        if leader is None:
+            self._look_again()
+            return
+        self._caller.connect(leader)
+        self._serial += 1
+        self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._check_open, self._serial))
+
+    def _check_open(self, serial: int) -> None:
+        if serial == self._serial and not self._caller.is_open:
+            self._look_again()
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def _on_frame(self, frame: bytes, sent_at: int) -> None:
+        answer = parse_produced(frame)
+        sending = next(
+            (s for s in self._pending if s.correlation_id == answer.correlation_id), None
+        )
+        if sending is None:
+            return
+        code = ErrorCode(answer.error)
+        tally = self._world.watch.tally
+        if code is ErrorCode.NONE:
+            tally["batches acknowledged"] += 1
+            self._pending.remove(sending)
+            self.is_answered = True
+            self._note(sending, answer.base_offset, sent_at)
+            return
+        tally[f"produce {code.name.lower()}"] += 1
+        if code in LOST_TRACK:
+            if sending is self._pending[0]:
+                # Nobody knows which of these are in the log.
+                self._pending.clear()
+                self._producer_id, self._sequence = self._new_id(), 0
+                self._caller.close()
+                return
+        else:
+            check(
+                code in RETRIABLE,
+                "ProduceRefusedForAReason",
+                f"{self._name} of {self.topic}-{self._partition_id} was told {code.name}",
+            )
+        self._look_again()
+
+    def _note(self, sending: Sending, base_offset: int, sent_at: int) -> None:
+        leader = self._caller.leader
+        if self._acks != ACKS_ALL or leader is None:
+            return
+        found = Acknowledged(
+            topic_id=leader.topic_id,
+            partition_id=self._partition_id,
+            base_offset=base_offset,
+            crc=sending.crc,
+            told=Told(sent_at, leader.leader_epoch),
+        )
+        self.acknowledged.append(found)
+        self._check(found, "AcknowledgedOnceCommitted")
+
+    def check_acknowledged(self) -> None:
+        """In the end: nothing of it is lost."""
+        for found in self.acknowledged:
+            self._check(found, "AcknowledgedNeverLost")
+
+    def _check(self, found: Acknowledged, name: str) -> None:
+        history = self._world.watch.histories[found.topic_id, found.partition_id]
+        history.check_acknowledged(self._name, found.base_offset, found.crc, found.told, name)

@@ -1,0 +1,190 @@
+"""Looks at all replicas after every turn of their brokers, and keeps one history a partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.replica import Replica
+from chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
+from chaos.sim.partitions.history import Batch, PartitionHistory, View
+from metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage
+from storage.batch import iter_headers, iter_records
+from storage.log import Log
+
+if TYPE_CHECKING:
+    from chaos.sim.node import SimNode
+    from chaos.sim.partitions.brokers import PartitionProcess
+    from chaos.sim.partitions.world import PartitionWorld
+
+READ_BYTES = 1 << 20
+
+Key = tuple[bytes, int]
+Seen = tuple[int, int, bool, int, int, int, int]
+
+
+class Watch:
+    """histories: by topic id and partition. tally: what was seen, for the summary."""
+
+    def __init__(self, world: PartitionWorld) -> None:
+        self.histories: dict[Key, PartitionHistory] = {}
+        self.tally: Counter[str] = Counter()
+        self._world = world
+        self._image: ClusterImage = EMPTY_IMAGE
+        self._images_seen = 1
+        self._seen: dict[tuple[int, Key], Seen] = {}
+        self._disks: dict[int, bytes] = {}
+
+    # --- what brokers do ---------------------------------------------------------------------
+
+    def look(self, node: SimNode, process: PartitionProcess) -> None:
+        """A process has done something. Raises CheckFailed."""
+        self.catch_up()
+        for replica in process.replicas():
+            if replica.is_offline:
+                continue
+            core, log = replica.core, replica.log
+            key = (core.topic_id, core.partition_id)
+            seen = (
+                node.incarnation,
+                core.leader_epoch,
+                core.is_leader,
+                log.end_offset,
+                core.high_watermark,
+                log.start_offset,
+                log.durable_end_offset,
+            )
+            place = (node.node_id, key)
+            if self._seen.get(place) != seen:
+                self._seen[place] = seen
+                history = self.histories.get(key)
+                if history is not None:
+                    history.look(view_of(node, replica), self._world.timeline.events)
+
+    def on_memory_lost(self, node: SimNode) -> None:
+        """A broker's machine has lost power."""
+        self.catch_up()
+        for history in self.histories.values():
+            history.on_memory_lost(node.node_id)
+
+    # --- what the controller does ------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Take in what has been committed, and disks that were lost."""
+        world = self._world
+        for node_id in world.broker_ids:
+            directory_id = world.nodes[node_id].config.directory_id
+            if self._disks.setdefault(node_id, directory_id) != directory_id:
+                self._disks[node_id] = directory_id
+                for history in self.histories.values():
+                    history.on_memory_lost(node_id, is_disk_lost=True)
+        reference = world.reference
+        reference.advance()
+        while self._images_seen < len(reference.images):
+            self._on_image(reference.images[self._images_seen])
+            self._images_seen += 1
+
+    def _on_image(self, image: ClusterImage) -> None:
+        before, self._image = self._image, image
+        if before.topics is image.topics:
+            return
+        for topic_id, topic in image.topics.items():
+            old = before.topics.get(topic_id)
+            if old is topic:
+                continue
+            for partition_id, partition in topic.partitions.items():
+                was = None if old is None else old.partitions.get(partition_id)
+                if was is not partition:
+                    name = f"{topic.name}-{partition_id}"
+                    self._on_partition((topic_id, partition_id), name, was, partition)
+
+    def _on_partition(
+        self, key: Key, name: str, before: PartitionImage | None, now: PartitionImage
+    ) -> None:
+        history = self.histories.get(key)
+        if history is None:
+            configs = self._image.topic_configs(name.rpartition("-")[0])
+            is_compacted = configs.get("cleanup.policy") == "compact"
+            history = (CompactedHistory if is_compacted else PartitionHistory)(name=name)
+            self.histories[key] = history
+        is_unclean = (
+            before is not None
+            and now.leader >= 0
+            and now.leader != before.leader
+            and now.leader not in before.isr
+            and now.leader not in before.elr
+        )
+        self.tally["unclean elections of partitions"] += is_unclean
+        history.on_image(
+            replicas=now.replicas,
+            isr=now.isr,
+            eligible=now.elr,
+            leader_epoch=now.leader_epoch,
+            is_unclean=is_unclean,
+        )
+
+
+def view_of(node: SimNode, replica: Replica) -> View:
+    """The replica as the checks see it."""
+    core, log = replica.core, replica.log
+    return CompactedView(
+        read_records=partial(records_of, log),
+        broker_id=node.node_id,
+        process=node.incarnation,
+        is_leader=core.is_leader,
+        leader_epoch=core.leader_epoch,
+        start_offset=log.start_offset,
+        end_offset=log.end_offset,
+        high_watermark=core.high_watermark,
+        durable_end_offset=log.durable_end_offset,
+        read=partial(batches_of, log),
+        epoch_of=log.epochs.epoch_of,
+    )
+
+
+def batches_of(log: Log, begin: int, end: int) -> list[Batch]:
+    """A `ReadBatches` of a real log."""
+    found: list[Batch] = []
+    offset = max(begin, log.start_offset)
+    while offset < end:
+        data = log.read(offset, bytes_max=READ_BYTES, end_offset=log.end_offset).read()
+        before = offset
+        for _, header in iter_headers(data):
+            if header.base_offset >= end:
+                return found
+            producer = None
+            if header.producer_id >= 0:
+                producer = (header.producer_id, header.producer_epoch, header.base_sequence)
+            found.append(
+                Batch(
+                    header.base_offset,
+                    header.last_offset,
+                    header.leader_epoch,
+                    header.crc,
+                    producer,
+                )
+            )
+            offset = header.last_offset + 1
+        if offset == before:
+            break
+    return found
+
+
+def records_of(log: Log, begin: int, end: int) -> list[Record]:
+    """A `ReadRecords` of a real log."""
+    found: list[Record] = []
+    offset = max(begin, log.start_offset)
+    while offset < end:
+        data = log.read(offset, bytes_max=READ_BYTES, end_offset=log.end_offset).read()
+        before = offset
+        for position, header in iter_headers(data):
+            for record in iter_records(data, position, header):
+                if begin <= record.offset < end:
+                    found.append(
+                        Record(record.offset, header.leader_epoch, record.key or b"", record.value)
+                    )
+            offset = header.last_offset + 1
+        if offset == before:
+            break
+    return found

@@ -1,0 +1,201 @@
+"""Rules of partitions, their logs and their replication, each with an edit that breaks it.
+
+Most must be noticed by the world of partitions itself, the others by the tests of the log.
+"""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+CORE = "broker/partition.py"
+ISR = "broker/isr.py"
+REPLICA = "broker/replica.py"
+FETCHING = "broker/fetching.py"
+SESSION = "broker/replica_session.py"
+SESSIONS = "broker/fetch_sessions.py"
+PLAN = "broker/plan.py"
+STORE = "broker/replica_store.py"
+MANAGER = "broker/replicas.py"
+MAINTENANCE = "broker/maintenance.py"
+FETCHER = "broker/fetcher.py"
+LOG = "storage/log.py"
+RECOVERY = "storage/recovery.py"
+EPOCHS = "storage/epochs.py"
+INDEX = "storage/index.py"
+BATCH = "storage/batch.py"
+PRODUCERS = "storage/producer_state.py"
+PLACING = "storage/placing.py"
+WALK = "storage/batch_walk.py"
+RETENTION = "storage/retention.py"
+ROLLING = "storage/rolling.py"
+SEGMENT = "storage/segment.py"
+
+OF_CORE = ("tests/test_broker/test_partition.py",)
+OF_SESSION = ("tests/test_broker/test_replica_session.py",)
+OF_STORE = ("tests/test_broker/test_replica_store.py",)
+OF_LOG = (
+    "tests/test_storage/test_log.py",
+    "tests/test_storage/test_recovery.py",
+    "tests/test_storage/test_batch.py",
+    "tests/test_storage/test_epochs.py",
+    "tests/test_storage/test_producer_state.py",
+)
+NONE: tuple[str, ...] = ()
+
+_RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
+    # The high watermark.
+    ("watermark-over-the-current-isr", "a replica being added counts already", ISR,
+     "        return self.isr | self.joining\n\n    @property\n    def proposed",
+     "        return self.isr\n\n    @property\n    def proposed", OF_CORE),
+    ("watermark-without-the-leaving", "a replica being removed counts until that is committed", ISR,
+     "        return self.isr\n\n    @property\n    def proposed(self) -> frozenset[int]:\n"
+     "        return self.isr - self.leaving",
+     "        return self.isr - self.leaving\n\n    @property\n"
+     "    def proposed(self) -> frozenset[int]:\n        return self.isr - self.leaving", OF_CORE),
+    ("watermark-of-the-leader-alone", "the high watermark waits for the ISR", CORE,
+     "                replica_id in maximal or self._is_joining_soon(replica_id, remote, now_ms)\n",
+     "                self._is_joining_soon(replica_id, remote, now_ms)\n"
+     "                and replica_id not in maximal\n", NONE),
+    ("watermark-below-the-minimum", "below min.insync.replicas nothing is committed", CORE,
+     "self.role is not Role.LEADER or self.is_under_min_isr:\n            return False\n"
+     "        least",
+     "self.role is not Role.LEADER:\n            return False\n        least", OF_CORE),
+    ("watermark-falls", "the high watermark only rises", CORE,
+     "        if bounded > self.high_watermark:\n            self.high_watermark = bounded",
+     "        self.high_watermark = bounded", OF_CORE),
+    ("watermark-above-the-log", "a follower's watermark is within its log", CORE,
+     "        bounded = min(leader_high_watermark, end_offset)",
+     "        bounded = leader_high_watermark", NONE),
+    ("truncation-keeps-the-watermark", "a log that is cut takes its watermark down", CORE,
+     "        self.high_watermark = min(self.high_watermark, end_offset)\n\n"
+     "    def on_start_moved",
+     "        pass\n\n    def on_start_moved", OF_CORE),
+    ("returner-does-not-hold-back", "who is about to join holds the watermark back", CORE,
+     "        return self._is_eligible(replica_id, remote) and self._is_in_sync(remote, now_ms)",
+     "        return False", OF_CORE),
+    # Produce.
+    ("ack-before-replication", "acks=all waits for the high watermark", REPLICA,
+     "        if terms.acks != -1 or self.core.high_watermark >= required_offset:\n",
+     "        if True:\n", NONE),
+    ("ack-one-early", "an acknowledgement waits for the last record of its batch", REPLICA,
+     "(acks[0].required_offset <= high_watermark or",
+     "(acks[0].required_offset <= high_watermark + 1 or", NONE),
+    ("append-below-the-minimum", "below the minimum acks=all is refused", CORE,
+     "        if acks == -1 and self.is_under_min_isr:", "        if False:", OF_CORE),
+    ("follower-takes-produce", "only the leader appends", CORE,
+     "        if self.role is not Role.LEADER:\n            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n"
+     "        if acks",
+     "        if acks", NONE),
+    ("duplicate-appended", "a batch sent again is not appended again", PRODUCERS,
+     "            if batch.first_sequence == first and batch.last_sequence == last:",
+     "            if False:", OF_LOG),
+    ("sequence-gap-appended", "sequences leave no gap", PRODUCERS,
+     "        if first != expected:", "        if False:", OF_LOG),
+    ("duplicates-checked-nowhere", "the leader asks what a producer wrote before", REPLICA,
+     "            duplicate = log.producers.check(header) if header.producer_id >= 0 else None",
+     "            duplicate = None", NONE),
+    ("follower-forgets-producers", "followers know what producers wrote", LOG,
+     "                if header.producer_id >= 0:", "                if False:", NONE),
+    # Followers and fencing.
+    ("fetch-of-any-epoch", "fetches of another leader epoch are fenced", CORE,
+     "        if current_leader_epoch == self.leader_epoch or current_leader_epoch == UNKNOWN_EPOCH:",
+     "        if True:", OF_CORE),
+    ("diverged-fetch-counts", "an offset counts only for a history that matches", FETCHING,
+     "        if epoch < last_epoch or end_offset < asked.fetch_offset:", "        if False:", NONE),
+    ("rebooted-broker-counts", "a fetch of an older process counts for nothing (KIP-903)", CORE,
+     "        if remote is None or self.is_outdated_broker(replica_id, broker_epoch):",
+     "        if remote is None:", OF_CORE),
+    ("no-truncation-by-epoch", "a diverged follower cuts its log (KIP-101)", REPLICA,
+     "        target = max(min(target, log.end_offset), log.start_offset)\n",
+     "        target = log.end_offset\n", NONE),
+    ("truncation-to-the-watermark", "who begins to follow cuts by epoch, not by watermark (KIP-101)",
+     REPLICA, "        if is_new:\n            self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)\n",
+     "        if is_new:\n            self.log.truncate_to(self.core.high_watermark)\n"
+     "            self.core.on_truncated(self.log.end_offset)\n", NONE),
+    ("answer-of-an-old-epoch", "an answer to an old epoch's fetch is dropped", SESSION,
+     "            if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:",
+     "            if followed is None:", ("tests/test_broker/test_truncation.py",)),
+    ("offline-replica-fetches-on", "a replica whose disk failed vouches for nothing", SESSION,
+     "            if followed.replica.is_offline:", "            if False:", OF_SESSION),
+    ("consumer-reads-to-the-end", "consumers read below the high watermark", FETCHING,
+     "    end_offset = high_watermark\n    is_committed_only",
+     "    end_offset = core.end_offset\n    is_committed_only",
+     NONE),
+    ("isr-of-those-who-lag", "who joins the ISR has reached the high watermark", CORE,
+     "            remote.end_offset >= self.high_watermark\n            and remote.end_offset >=",
+     "            remote.end_offset >=", OF_CORE),
+    ("isr-before-the-epochs-start", "who joins has reached the start of the leader's epoch", CORE,
+     "            and remote.end_offset >= self.epoch_start_offset\n", "", OF_CORE),
+    ("isr-never-shrinks", "who lags leaves the ISR", CORE,
+     "if replica_id in self.isr_state.isr and not self._is_in_sync(remote, now_ms)",
+     "if False", OF_CORE),
+    ("isr-never-grows", "who has caught up joins the ISR", CORE,
+     "            if replica_id not in self.isr_state.isr\n",
+     "            if False\n", OF_CORE),
+    ("stale-image-obeyed", "an image older than the state is ignored", CORE,
+     "image.leader_epoch < self.leader_epoch or image.partition_epoch <= self.partition_epoch",
+     "image.leader_epoch < self.leader_epoch and False", OF_CORE),
+    ("follow-without-asking", "a partition that is added is asked for", SESSION,
+     "        followed.asked_epoch = -1\n        self._changed[key] = followed\n",
+     "        followed.asked_epoch = -1\n", NONE),
+    # Metadata.
+    ("topics-told-apart-by-name", "a topic made again is another topic", STORE,
+     "        if is_known and found_id != topic_id:", "        if False:", OF_STORE),
+    ("checkpoints-of-a-dead-topic", "a new topic's log begins without the old one's checkpoints",
+     STORE, "            self._forget(key)\n", "", OF_STORE),
+    ("deletions-forgotten", "a replica that was moved away goes", PLAN,
+     "        if had and not has:", "        if False:",
+     ("tests/test_broker/test_plan.py",)),
+    ("torn-identity-kills", "a torn partition.metadata is none", STORE,
+     "        if is_torn_partition_metadata(self._disk.read_bytes(metadata)):",
+     "        if not self._disk.read_bytes(metadata):", OF_STORE),
+    ("identity-never-fsynced", "a start fsyncs what tells whose a log is", STORE,
+     "            sync_identity(self._disk, path)\n", "            pass\n", OF_STORE),
+    ("flushes-overlap", "a log has one flush at a time", MAINTENANCE,
+     "        async with self._flushing:\n            await self._flush_alone(replica)\n",
+     "        await self._flush_alone(replica)\n", OF_SESSION),
+    ("two-sessions-opened", "one fetch session is opened at a time", FETCHER,
+     "        if not (self._in_flight and self.session.is_opening):", "        if True:",
+     OF_SESSION),
+    # The log.
+    ("index-off-by-one", "an index leads to the batch that holds the offset", INDEX,
+     "        at = bisect_right(self.relative_offsets, offset - self.base_offset) - 1\n"
+     "        return self.positions[at] if at >= 0 else 0\n\n    def floor_position",
+     "        at = bisect_right(self.relative_offsets, offset - self.base_offset)\n"
+     "        at = min(at, len(self.positions) - 1)\n"
+     "        return self.positions[at] if at >= 0 else 0\n\n    def floor_position", OF_LOG),
+    ("crc-not-checked", "a batch with a wrong CRC is refused", BATCH,
+     "    if not check_crc(view, 0, header):\n        _refuse(", "    if False:\n        _refuse(",
+     OF_LOG),
+    ("crc-of-a-leader-not-checked", "a follower checks the CRC", PLACING,
+     "        if not check_crc(batches, position, header):", "        if False:", OF_LOG),
+    ("roll-off-by-one", "a segment never exceeds segment.bytes", ROLLING,
+     "    if size + item.size_bytes > config.segment_bytes:",
+     "    if size > config.segment_bytes:", OF_LOG),
+    ("older-epoch-appended", "epochs never fall in a log", PLACING,
+     "        if header.leader_epoch < latest_epoch:", "        if False:", OF_LOG),
+    ("offsets-fall", "offsets only rise in a log", PLACING,
+     "        if base_offset < end_offset or last_offset < base_offset:",
+     "        if last_offset < base_offset:", OF_LOG),
+    ("offsets-of-the-client", "the leader gives the offsets", PLACING,
+     "        stamp(batch, position, base_offset=end_offset, leader_epoch=leader_epoch)",
+     "        stamp(batch, position, base_offset=0, leader_epoch=leader_epoch)", OF_LOG),
+    ("epochs-kept-over-a-cut", "a cut takes the epochs above it away", EPOCHS,
+     "        keep = bisect_left(self.start_offsets, offset)\n        if keep < len(self.epochs):",
+     "        keep = len(self.epochs)\n        if keep < len(self.epochs):", OF_LOG),
+    ("epoch-end-of-the-next", "an epoch ends where the next begins", EPOCHS,
+     "        return self.epochs[after - 1], self.start_offsets[after]",
+     "        return self.epochs[after - 1], self.start_offsets[after] + 1", OF_LOG),
+    ("start-comes-back", "a start that was raised stays raised", RECOVERY,
+     "    if epochs.start_offsets and epochs.start_offsets[0] > start_offset:",
+     "    if False:", OF_LOG),
+    ("torn-tail-served", "a torn tail is cut", WALK,
+     "                file.truncate(position)\n", "", OF_LOG),
+    ("retention-above-the-watermark", "retention leaves what is not committed", RETENTION,
+     "        if high_watermark < upper_offset or", "        if False or", OF_LOG),
+)  # fmt: skip
+
+MUTANTS = tuple(
+    Mutant(name, rule, path, old, new, tests=tests, world="partitions")
+    for name, rule, path, old, new, tests in _RULES
+)

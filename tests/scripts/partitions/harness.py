@@ -1,0 +1,304 @@
+"""One partition on a few brokers, step by step: real replicas, logs, fetches and decisions.
+
+Nothing happens by itself: a script fetches, lets the controller decide, and lets brokers hear of
+it.
+"""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+from broker.config import BrokerConfig
+from broker.fetch_sessions import FINAL_EPOCH
+from broker.fetching import start_fetch
+from broker.partition import BrokerFacts, Partition
+from broker.replica import ProduceTerms, Replica
+from broker.replica_session import ReplicaSession
+from broker.throttle import UNLIMITED, ReplicationQuota
+from broker.topic_config import resolve
+from broker.waiters import TurnEnd
+from chaos.sim.disk import MemoryDisk
+from metadata.decide import Context
+from metadata.decide.brokers import fence, heartbeat, register
+from metadata.decide.electorate import electorate
+from metadata.decide.isr import alter_partition
+from metadata.delta import Delta
+from metadata.features import SUPPORTED
+from metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC
+from metadata.records import Config, Endpoint, FeatureLevel, PartitionChange, Topic
+from metadata.records import Partition as PartitionRecord
+from metadata.requests import AlterPartition, Heartbeat, RegisterBrokerRequest
+from runtime.errors import ErrorCode
+from storage.batch import build_batch, iter_headers, iter_records
+from storage.log import Log, LogConfig
+from wire.fetch_codec import FetchRequest, FetchTopic
+from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
+
+TOPIC_ID = bytes(range(16))
+KEY = (TOPIC_ID, 0)
+DIRECTORY = "data/t-0"
+CONFIG = BrokerConfig(replica_lag_time_max_ms=1_000)
+PRODUCE_VERSION = 13
+
+
+class Node:
+    """A broker. replica is None while it is down."""
+
+    def __init__(self, world, node_id):
+        self.world, self.id, self.epoch, self.life = world, node_id, -1, 0
+        self.disk = MemoryDisk(random.Random(node_id))
+        self.disk.make_dirs("data")
+        self.disk.sync_dir(".")
+        self.high_watermark = 0
+        self.replica = None
+
+    def start(self):
+        self.life += 1
+        self.facts = BrokerFacts()
+        log = Log.open(self.disk, DIRECTORY, LogConfig(), now_ms=0)
+        core = Partition(
+            broker_id=self.id, topic="t", topic_id=TOPIC_ID, partition_id=0, facts=self.facts,
+            lag_time_max_ms=CONFIG.replica_lag_time_max_ms, min_insync_replicas=self.world.minimum,
+            end_offset=log.end_offset, high_watermark=self.high_watermark,
+        )  # fmt: skip
+        self.replica = Replica(
+            core=core, log=log, config=resolve(CONFIG, {}), disk=self.disk, turn=TurnEnd(),
+            has_identity=True, lower_recovery_point=lambda *_: None, on_first_file=lambda _: None,
+        )  # fmt: skip
+        self.session = ReplicaSession(
+            config=CONFIG, on_resume=lambda: None, quota=ReplicationQuota(0), clock=self.world
+        )
+
+    def manager(self):
+        """What `start_fetch` needs of a ReplicaManager."""
+
+        def watch(watched):
+            watched.replica = self.replica
+            self.replica.watchers[watched] = None
+            return self.replica
+
+        nothing = lambda *_: None  # noqa: E731
+        return SimpleNamespace(
+            now_ms=self.world.monotonic_ms, facts=self.facts, config=CONFIG, watch=watch,
+            isr=SimpleNamespace(propose_expand=nothing), deadlines=SimpleNamespace(remove=nothing),
+            leader_throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
+        )  # fmt: skip
+
+
+class PartitionHarness:
+    """Commands are the methods `do_<name>`, dashes as underscores."""
+
+    def __init__(self):
+        self.image, self.nodes, self.now_ms, self.minimum = EMPTY_IMAGE, {}, 0, 1
+        self.proposal = self.answer = None
+        self.lines, self._shown = [], {}
+
+    def monotonic_ms(self):
+        return self.now_ms
+
+    wall_ms = monotonic_ms
+
+    def run(self, command):
+        """The lines that a command says."""
+        name, *words = command.split()
+        options = dict(word.split("=") for word in words if "=" in word)
+        self.lines = []
+        self._before = self._states()
+        getattr(self, f"do_{name.replace('-', '_')}")(
+            *(w for w in words if "=" not in w), **options
+        )
+        for node_id, state in self._states().items():
+            if self._before.get(node_id) not in (None, state) and state:
+                self.lines.append(f"{node_id}: {state}")
+        return self.lines
+
+    def _states(self):
+        states = {}
+        for node in self.nodes.values():
+            core = node.replica and node.replica.core
+            states[node.id] = core and (
+                f"{core.role.value} epoch={core.leader_epoch} end={node.replica.log.end_offset} "
+                f"hw={core.high_watermark}"
+            )
+        return states
+
+    # --- the controller ----------------------------------------------------------------------
+
+    def commit(self, *records):
+        delta = Delta(self.image)
+        delta.replay_all(records)
+        self.image = delta.apply(end_offset=self.image.end_offset + len(records), epoch=1)
+
+    @property
+    def _partition(self):
+        return self.image.partition(TOPIC_ID, 0)
+
+    def _say_partition(self):
+        p = self._partition
+        elr = f" elr={list(p.elr)}" if p.elr else ""
+        self.lines.append(
+            f"controller: leader={p.leader} epoch={p.leader_epoch} isr={list(p.isr)}{elr}"
+        )
+
+    def _register(self, node, before=-1):
+        request = RegisterBrokerRequest(
+            broker_id=node.id, cluster_id="", incarnation_id=bytes([node.id, node.life]) * 8,
+            endpoints=(Endpoint("PLAINTEXT", "host", 1),), rack=None, broker_epoch_before=before,
+            features=SUPPORTED,
+        )  # fmt: skip
+        context = Context(next_offset=self.image.end_offset, rng=random.Random(1), cluster_id="")
+        decision = register(self.image, request, context, has_session=False)
+        self.commit(*decision.records)
+        node.epoch = decision.reply.broker_epoch
+
+    def do_cluster(self, count, min="1"):
+        self.__init__()
+        self.minimum = int(min)
+        self.commit(*(FeatureLevel(f.name, f.max_level) for f in SUPPORTED))
+        for node_id in range(1, int(count) + 1):
+            node = self.nodes[node_id] = Node(self, node_id)
+            node.start()
+            self._register(node)
+            self.do_unfence(node_id, say=False)
+        ids = tuple(self.nodes)
+        self.commit(
+            Config(RESOURCE_TOPIC, "t", "min.insync.replicas", min),
+            Topic("t", TOPIC_ID),
+            PartitionRecord(TOPIC_ID, 0, ids, ids, 1),
+        )
+        self.do_publish()
+
+    def do_lead(self, leader, isr):
+        members = tuple(map(int, isr.split(",")))
+        self.commit(PartitionChange(TOPIC_ID, 0, isr=members, leader=int(leader)))
+        self._say_partition()
+
+    def do_fence(self, broker):
+        self.commit(*fence(self.image, int(broker)))
+        self._say_partition()
+
+    def do_unfence(self, broker, say=True):
+        node = self.nodes[int(broker)]
+        beat = Heartbeat(
+            broker_id=node.id, broker_epoch=node.epoch, metadata_offset=self.image.end_offset
+        )
+        self.commit(*heartbeat(self.image, beat).records)
+        if say:
+            self._say_partition()
+
+    def do_publish(self, *brokers):
+        for node in [self.nodes[int(b)] for b in brokers] or self.nodes.values():
+            if node.replica is None:
+                continue
+            node.facts.brokers = self.image.brokers
+            image = self._partition
+            if image.leader == node.id:
+                node.session.remove(KEY)
+                node.replica.become_leader(image, self.now_ms)
+            elif node.replica.become_follower(image) and image.leader >= 0:
+                node.session.add(KEY, node.replica)
+
+    def do_propose(self, leader):
+        core = self.nodes[int(leader)].replica.core
+        self.proposal = core.propose_shrink(self.now_ms) or core.propose_expand()
+        members = self.proposal and [member for member, _ in self.proposal.new_isr]
+        self.lines.append(f"{leader}: proposes {members}")
+
+    def do_decide(self):
+        p, node = self.proposal, self.nodes[self._partition.leader]
+        request = AlterPartition(broker_id=node.id, broker_epoch=node.epoch, proposals=(p,))
+        decision = alter_partition(self.image, request, electorate(self.image))
+        self.commit(*decision.records)
+        self.answer = decision.reply[0]
+        self.lines.append(f"controller: {self.answer.error.name}")
+        self._say_partition()
+
+    def do_answer(self, leader):
+        node = self.nodes[int(leader)]
+        node.replica.core.on_isr_answer(self.proposal, self.answer)
+        node.replica.core.raise_high_watermark(self.now_ms)
+
+    # --- brokers -----------------------------------------------------------------------------
+
+    def do_produce(self, leader, *values, acks="-1"):
+        replica = self.nodes[int(leader)].replica
+        terms = ProduceTerms(int(acks), PRODUCE_VERSION, self.now_ms, self.now_ms)
+        for value in values:
+            batch = build_batch([(None, value.encode())], timestamp_ms=0)
+            answer, required = replica.append(memoryview(batch), terms)
+            error = ErrorCode(answer.error)
+            what = error.name if error else f"{value} at {answer.base_offset}"
+            waits = f", acknowledged at hw={required}" if required else ""
+            self.lines.append(f"{leader}: {what}{waits}")
+
+    def do_fetch(self, follower, *lost, epoch=None, offset=None):
+        """epoch, offset: of an earlier process of that broker, whose fetch the network kept."""
+        node = self.nodes[int(follower)]
+        leader = self.nodes[node.replica.core.leader]
+        node.session.reset()
+        asked = node.session.next_request()[0][0][1][0]
+        if offset is not None:
+            asked = asked._replace(fetch_offset=int(offset))
+        told = []
+        request = FetchRequest(
+            node.id, node.epoch if epoch is None else int(epoch), 0, 0, 1 << 20, False, 0,
+            FINAL_EPOCH, [FetchTopic("", TOPIC_ID, [asked])], [],
+        )  # fmt: skip
+        start_fetch(
+            leader.manager(), request, is_by_id=True,
+            respond=lambda error, session, answers: told.extend(answers),
+        )  # fmt: skip
+        part = told[0][1]
+        records = part.records.read() if part.records else b""
+        said = f"{ErrorCode(part.error).name} " if part.error else ""
+        said += f"diverging={part.diverging[1]}@{part.diverging[0]} " if part.diverging else ""
+        self.lines.append(
+            f"{node.id}->{leader.id} Fetch from={asked.fetch_offset}@{asked.last_fetched_epoch}: "
+            f"{said}{_text(records)}hw={part.high_watermark}{' (lost)' if lost else ''}"
+        )
+        if not lost and not part.error:
+            answer = ReplicaAnswer(
+                TOPIC_ID, 0, 0, part.high_watermark, part.log_start_offset, part.diverging, 0,
+                len(records),
+            )  # fmt: skip
+            node.session.take_answer(ReplicaFetchAnswer(0, 0, 0, [answer]), memoryview(records))
+
+    def do_crash(self, broker, *power):
+        node = self.nodes[int(broker)]
+        node.high_watermark = node.replica.core.high_watermark
+        node.replica = None
+        if power:
+            node.disk.crash()
+        else:
+            node.disk.kill_process()
+
+    def do_flush(self, broker):
+        self.nodes[int(broker)].replica.log.flush()
+
+    def do_restart(self, broker, *clean):
+        node = self.nodes[int(broker)]
+        node.start()
+        self._register(node, before=node.epoch if clean else -1)
+        self._say_partition()
+
+    def do_wait(self, milliseconds):
+        self.now_ms += int(milliseconds)
+
+    def do_log(self):
+        for node in self.nodes.values():
+            if node.replica is None:
+                continue
+            log = node.replica.log
+            data = log.read(0, bytes_max=1 << 20, end_offset=log.end_offset).read()
+            words = _text(data).split()
+            words.insert(node.replica.core.high_watermark, "|")
+            self.lines.append(f"{node.id} {' '.join(words)}")
+
+
+def _text(data):
+    found = []
+    for position, header in iter_headers(data):
+        for record in iter_records(data, position, header):
+            found.append(f"{record.value.decode()}@{header.leader_epoch} ")
+    return "".join(found)

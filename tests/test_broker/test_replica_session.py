@@ -1,0 +1,109 @@
+"""The follower's half of a fetch session, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import SimpleNamespace
+
+from broker.config import BrokerConfig
+from broker.fetcher import LeaderFetcher
+from broker.maintenance import Maintenance
+from broker.partition import BrokerFacts, Partition
+from broker.replica import Replica
+from broker.replica_session import ReplicaSession
+from broker.throttle import ReplicationQuota
+from broker.topic_config import resolve
+from broker.waiters import TurnEnd
+from chaos.sim.disk import MemoryDisk
+from runtime.clock import SYSTEM_CLOCK
+from storage.batch import build_batch
+from storage.log import Log, LogConfig
+from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
+
+TOPIC_ID = bytes(range(16))
+CONFIG = BrokerConfig()
+
+
+def replica_of(partition_id=0):
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("data")
+    core = Partition(
+        broker_id=1, topic="t", topic_id=TOPIC_ID, partition_id=partition_id, facts=BrokerFacts(),
+        lag_time_max_ms=1_000, min_insync_replicas=1,
+    )  # fmt: skip
+    return Replica(
+        core=core, log=Log.new(disk, f"data/t-{partition_id}", LogConfig()),
+        config=resolve(CONFIG, {}), disk=disk, turn=TurnEnd(), has_identity=True,
+        lower_recovery_point=lambda *_: None, on_first_file=lambda _: None,
+    )  # fmt: skip
+
+
+def session_of():
+    return ReplicaSession(
+        config=CONFIG, on_resume=lambda: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK
+    )
+
+
+def answer(session_id, *, batch=b""):
+    part = ReplicaAnswer(TOPIC_ID, 0, 0, 0, 0, None, 0, len(batch))
+    return ReplicaFetchAnswer(1, 0, session_id, [part])
+
+
+def test_a_session_is_opening_until_its_first_answer():
+    session = session_of()
+    session.add((TOPIC_ID, 0), replica_of())
+    session.next_request()
+    assert session.take_epoch() == 0
+    assert session.is_opening
+    session.take_answer(answer(7), memoryview(b""))
+    assert not session.is_opening
+    assert session.take_epoch() == 1
+    assert not session.is_opening
+
+
+def test_no_second_request_leaves_while_a_session_is_opened():
+    # Seed 227 of the world of partitions: the second opened another session, which was dropped
+    # with what it alone had listed.
+    sent = []
+    fetcher = LeaderFetcher(
+        leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
+        peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK, connect=None,
+    )  # fmt: skip
+    fetcher._sock = object()
+    fetcher._send_fetch = lambda: sent.append(fetcher.session.next_request())
+    fetcher.session.add((TOPIC_ID, 0), replica_of(0))
+    fetcher.session.take_epoch()
+    fetcher._in_flight.append(1)
+    fetcher.session.add((TOPIC_ID, 1), replica_of(1))
+    fetcher.on_partitions_changed()
+    assert sent == []
+    fetcher.session.take_answer(answer(7), memoryview(b""))
+    fetcher.on_partitions_changed()
+    assert len(sent) == 1
+
+
+def test_a_replica_whose_disk_failed_takes_no_more_records():
+    # Seed 52: it vouched with each fetch for what its disk may not have.
+    session, replica = session_of(), replica_of()
+    session.add((TOPIC_ID, 0), replica)
+    session.next_request()
+    replica.go_offline()
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=1, leader_epoch=0))
+    session.take_answer(answer(7, batch=batch), memoryview(batch))
+    assert replica.log.end_offset == 0
+    assert session.is_empty
+
+
+def test_two_jobs_flush_one_log_in_turn():
+    # Seed 1: the second found a flush under way, which ended the process.
+    async def flush_twice():
+        replica = replica_of()
+        replica.log.append_as_leader(
+            build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=0, now_ms=1
+        )
+        maintenance = Maintenance(SimpleNamespace(config=CONFIG, clock=SYSTEM_CLOCK))
+        await asyncio.gather(maintenance._flush(replica), maintenance._flush(replica))
+        return replica.log.durable_end_offset
+
+    assert asyncio.run(flush_twice()) == 1

@@ -1,0 +1,84 @@
+"""Bugs put into the real brokers: a few seeds find each, by a check that names it.
+
+`make mutants WORLD=partitions` breaks many more rules.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from broker import isr
+from broker.partition import Partition
+from broker.replica import Replica
+from broker.replica_session import ReplicaSession
+from chaos.sim.checks import SeedFailed
+from chaos.sim.worlds import run_seed
+from storage.producer_state import ProducerStateTable
+
+SEEDS = range(60)
+
+
+def failure():
+    """The name of the first failure."""
+    for seed in SEEDS:
+        try:
+            run_seed(seed, "partitions")
+        except SeedFailed as failed:
+            return failed.name
+    return None
+
+
+def acknowledge_at_once(self, required_offset, terms):
+    return 0
+
+
+def cut_nothing(self, epoch, end_offset):
+    return self.log.end_offset
+
+
+def commit_alone(self, now_ms):
+    if not self.is_leader or self.high_watermark == self.end_offset:
+        return False
+    self.high_watermark = self.end_offset
+    return True
+
+
+def know_no_duplicate(self, header):
+    return None
+
+
+def list_nothing_new(self, key, replica):
+    original_add(self, key, replica)
+    self._changed.pop(key, None)
+
+
+original_add = ReplicaSession.add
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "bug", "checks"),
+    [
+        (Replica, "_wait_until", acknowledge_at_once, {"AcknowledgedOnceCommitted"}),
+        (
+            Partition,
+            "raise_high_watermark",
+            commit_alone,
+            {"IsrMembersHoldTheHighWatermark", "CommittedNeverLost"},
+        ),
+        (ProducerStateTable, "check", know_no_duplicate, {"DuplicatesDropped"}),
+        (ReplicaSession, "add", list_nothing_new, {"Convergence"}),
+    ],
+)
+def test_a_bug_is_found(monkeypatch, owner, name, bug, checks):
+    monkeypatch.setattr(owner, name, bug)
+    assert failure() in checks
+
+
+def test_followers_that_never_cut_their_logs_are_found(monkeypatch):
+    monkeypatch.setattr(Replica, "truncate_for", cut_nothing)
+    assert failure() is not None
+
+
+def test_a_watermark_over_the_committed_isr_alone_is_found(monkeypatch):
+    monkeypatch.setattr(isr.PendingExpand, "maximal", property(lambda self: frozenset()))
+    assert failure() is not None

@@ -1,0 +1,246 @@
+"""Every check of partitions fires on a history that must not be, and on no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.sim.checks import CheckFailed
+from chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
+from chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
+
+
+def log_of(*epochs, first=0, crc=100):
+    """One batch of one record for each of these epochs."""
+    return [
+        Batch(first + at, first + at, epoch, crc + first + at) for at, epoch in enumerate(epochs)
+    ]
+
+
+def view(broker, batches, *, epoch=1, is_leader=False, hw=0, process=1, durable=0, start=0, **kind):
+    def read(begin, end):
+        return [b for b in batches if b.last_offset >= begin and b.base_offset < end]
+
+    def epoch_of(offset):
+        return next((b.epoch for b in batches if b.base_offset <= offset <= b.last_offset), -1)
+
+    values = {
+        "broker_id": broker, "process": process, "is_leader": is_leader, "leader_epoch": epoch,
+        "start_offset": start, "high_watermark": hw, "durable_end_offset": durable, "read": read,
+        "end_offset": batches[-1].last_offset + 1 if batches else 0, "epoch_of": epoch_of,
+    }  # fmt: skip
+    return View(**{**values, **kind})
+
+
+def history(isr=(1, 2), eligible=(), epoch=1, kind=PartitionHistory):
+    made = kind(name="t-0")
+    note(made, isr=isr, eligible=eligible, epoch=epoch)
+    return made
+
+
+def note(made, *, isr, eligible=(), epoch=1, is_unclean=False):
+    made.on_image(
+        replicas=(1, 2, 3), isr=isr, eligible=eligible, leader_epoch=epoch, is_unclean=is_unclean
+    )
+
+
+def committed(made, batches, isr=(1, 2)):
+    """Broker 1 leads epoch 1 and has committed all of it; the others have it, and know."""
+    for broker in isr[1:]:
+        made.look(view(broker, batches), 1)
+    made.look(view(1, batches, is_leader=True, hw=len(batches)), 2)
+    for broker in isr[1:]:
+        made.look(view(broker, batches, hw=len(batches)), 3)
+
+
+def fails(name):
+    return pytest.raises(CheckFailed, match=name)
+
+
+def test_a_history_as_it_should_be_passes():
+    made = history()
+    committed(made, log_of(1, 1, 1))
+    note(made, isr=(2,), epoch=2)
+    made.look(view(2, log_of(1, 1, 1, 2), epoch=2, is_leader=True, hw=4), 5)
+    made.check_acknowledged("p", 1, 101, Told(2, 1), "AcknowledgedNeverLost")
+    made.check_read("c", log_of(1, 1, 1)[2], Told(2, 1))
+    assert made.end_offset == 4
+
+
+def test_two_leaders_of_one_epoch():
+    made = history()
+    committed(made, log_of(1))
+    with fails("OneLeaderAnEpoch"):
+        made.look(view(2, log_of(1), is_leader=True), 4)
+
+
+def test_a_leader_without_what_is_committed():
+    made = history()
+    committed(made, log_of(1, 1, 1))
+    with fails("CommittedNeverLost"):
+        made.look(view(2, log_of(1, 1), epoch=2, is_leader=True), 4)
+
+
+def test_a_leader_with_other_records_than_those_committed():
+    made = history()
+    committed(made, log_of(1, 1, 1))
+    with fails("CommittedNeverLost"):
+        made.look(view(2, log_of(1, 1, 1, crc=7), epoch=2, is_leader=True), 4)
+
+
+def test_what_all_who_vouch_have_lost_may_be_lost_but_no_more():
+    made = history()
+    made.look(view(2, log_of(1, 1, 1), durable=2), 1)
+    made.look(view(1, log_of(1, 1, 1), durable=1, is_leader=True, hw=3), 2)
+    made.on_memory_lost(1)
+    with fails("CommittedNeverLost"):
+        made.look(view(1, log_of(1), epoch=2, is_leader=True, process=2, durable=1), 3)
+    made.newest_epoch = 1
+    made.leaders.clear()
+    made.on_memory_lost(2)
+    made.look(view(1, log_of(1), epoch=2, is_leader=True, process=2, durable=1), 4)
+    assert made.cuts == [(4, 1, 2)]
+    made.check_acknowledged("p", 2, 102, Told(3, 1), "AcknowledgedNeverLost")
+    with fails("AcknowledgedNeverLost"):
+        made.check_acknowledged("p", 2, 102, Told(5, 2), "AcknowledgedNeverLost")
+
+
+def test_an_eligible_replica_vouches_too():
+    made = history(isr=(1,), eligible=(2,))
+    committed(made, log_of(1, 1), isr=(1, 2))
+    made.on_memory_lost(1)
+    with fails("CommittedNeverLost"):
+        made.look(view(1, [], epoch=2, is_leader=True, process=2), 4)
+
+
+def test_an_unclean_election_may_lose_all():
+    made = history()
+    committed(made, log_of(1, 1))
+    note(made, isr=(3,), epoch=2, is_unclean=True)
+    made.look(view(3, [], epoch=2, is_leader=True), 4)
+    assert made.end_offset == 0
+    # Who led before and does not know it says nothing that counts.
+    made.look(view(1, log_of(1, 1, 1), is_leader=True, hw=3), 5)
+    assert made.end_offset == 0
+
+
+def test_fsynced_records_are_there_after_a_power_cut():
+    made = history()
+    committed(made, log_of(1, 1, 1))
+    made.look(view(2, log_of(1, 1, 1), hw=3, durable=2), 4)
+    made.on_memory_lost(2)
+    with fails("DurableSurvives"):
+        made.look(view(2, log_of(1), process=2), 5)
+
+
+def test_a_replica_that_differs_below_its_high_watermark():
+    made = history()
+    committed(made, log_of(1, 1))
+    with fails("ReplicasIdenticalBelowHighWatermark"):
+        made.look(view(3, log_of(1, 1, crc=7), hw=2), 4)
+
+
+def test_a_follower_that_says_committed_what_no_leader_did():
+    made = history()
+    committed(made, log_of(1))
+    with fails("NothingCommittedByFollowers"):
+        made.look(view(2, log_of(1, 1), hw=2), 4)
+
+
+def test_a_high_watermark_that_falls():
+    made = history()
+    committed(made, log_of(1, 1))
+    with fails("HighWatermarkNeverFalls"):
+        made.look(view(2, log_of(1, 1), hw=1), 4)
+
+
+def test_a_high_watermark_above_the_log():
+    with fails("HighWatermarkWithinLog"):
+        history().look(view(1, log_of(1), hw=2), 1)
+
+
+def test_a_member_of_the_isr_without_what_is_committed():
+    made = history()
+    made.look(view(2, log_of(1)), 1)
+    with fails("IsrMembersHoldTheHighWatermark"):
+        made.look(view(1, log_of(1, 1), is_leader=True, hw=2), 2)
+
+
+def test_a_gap_in_the_offsets():
+    made = history(isr=(1,))
+    with fails("OffsetsDense"):
+        made.look(view(1, [*log_of(1), *log_of(1, first=2)], is_leader=True, hw=3), 1)
+
+
+def test_a_batch_that_is_there_twice():
+    made = history(isr=(1,))
+    twice = [batch._replace(producer=(5, 0, 0)) for batch in log_of(1, 1)]
+    with fails("DuplicatesDropped"):
+        made.look(view(1, twice, is_leader=True, hw=2), 1)
+
+
+def test_an_epoch_cache_that_does_not_know_its_log():
+    made = history(isr=(1,))
+    with fails("LeaderEpochsAgree"):
+        made.look(view(1, log_of(1), is_leader=True, hw=1, epoch_of=lambda offset: 0), 1)
+
+
+def test_an_acknowledgement_before_its_commit():
+    made = history()
+    committed(made, log_of(1))
+    with fails("AcknowledgedOnceCommitted"):
+        made.check_acknowledged("p", 1, 101, Told(4, 1), "AcknowledgedOnceCommitted")
+
+
+def test_a_read_above_the_high_watermark():
+    made = history()
+    committed(made, log_of(1))
+    with fails("NothingReadAboveHighWatermark"):
+        made.check_read("c", log_of(1, 1)[1], Told(4, 1))
+
+
+# Compacted partitions.
+
+
+def compacted(broker, records, end, **values):
+    batches = log_of(*[1] * end)
+    return CompactedView(
+        read_records=lambda begin, stop: [r for r in records if begin <= r.offset < stop],
+        **{
+            name: getattr(view(broker, batches, **values), name)
+            for name in View.__dataclass_fields__
+        },
+    )
+
+
+def records_of(*keys):
+    return [Record(at, 1, key.encode(), b"%d" % at) for at, key in enumerate(keys)]
+
+
+def test_compaction_takes_what_was_followed_by_another_value():
+    made = history(isr=(1,), kind=CompactedHistory)
+    made.look(compacted(1, records_of("a", "b", "a"), 3, is_leader=True, hw=3), 1)
+    made.look(compacted(2, records_of("a", "b", "a")[1:], 3, hw=3), 2)
+
+
+def test_compaction_keeps_the_last_value_of_each_key():
+    made = history(isr=(1,), kind=CompactedHistory)
+    made.look(compacted(1, records_of("a", "b", "a"), 3, is_leader=True, hw=3), 1)
+    with fails("ReplicasIdenticalBelowHighWatermark"):
+        made.look(compacted(2, records_of("a", "b", "a")[:1], 3, hw=3), 2)
+
+
+def test_compaction_changes_no_value():
+    made = history(isr=(1,), kind=CompactedHistory)
+    made.look(compacted(1, records_of("a", "b"), 2, is_leader=True, hw=2), 1)
+    changed = [Record(0, 1, b"a", b"x"), *records_of("a", "b")[1:]]
+    with fails("ReplicasIdenticalBelowHighWatermark"):
+        made.look(compacted(2, changed, 2, hw=2), 2)
+
+
+def test_a_value_may_go_with_the_lost_one_that_followed_it():
+    made = history(isr=(1,), kind=CompactedHistory)
+    made.look(compacted(1, records_of("a", "b", "a"), 3, is_leader=True, hw=3), 1)
+    made.on_memory_lost(1)
+    kept = records_of("a", "b")[1:]
+    made.look(compacted(1, kept, 2, is_leader=True, hw=2, epoch=2, process=2), 2)
+    made.look(compacted(1, kept, 2, is_leader=True, hw=2, epoch=3, process=3), 3)
