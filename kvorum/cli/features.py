@@ -70,10 +70,13 @@ def _update(
         if name in levels:
             raise click.UsageError(f"--feature {name} is given twice")
         levels[name] = int(level)
-    rows = _backend(options).update_features(levels, UpdateKind[kind], dry_run)
+    backend = _backend(options)
+    before = {row["feature"]: row["finalized_level"] for row in backend.features()}
+    rows = backend.update_features(levels, UpdateKind[kind], dry_run)
     has_failed = any(row["error"] != "NONE" for row in rows)
     for row in rows:
-        row["changed"] = not dry_run and not has_failed
+        is_other = before.get(row["feature"]) != row["level"]
+        row["changed"] = is_other and not dry_run and not has_failed
     show(options["output"], rows, ["feature", "level", "error", "message", "changed"])
     if has_failed:
         raise CommandFailed("nothing was changed")
