@@ -63,6 +63,9 @@ def test_a_follower_takes_what_continues_its_log_and_nothing_else() -> None:
     assert (done.last_offset, follower.epochs.entries) == (3, [(3, 0), (4, 2)])
     with pytest.raises(OutOfOrderAppend):
         follower.append_as_follower(data, now_ms=0)
+    again = leader.read(2, bytes_max=1 << 20, end_offset=4).read()
+    with pytest.raises(OutOfOrderAppend, match="at end offset 4"):
+        follower.append_as_follower(again, now_ms=0)
     older = build_batch([(None, b"")], timestamp_ms=0, base_offset=4, leader_epoch=3)
     with pytest.raises(OutOfOrderAppend, match="epoch 3 after epoch 4"):
         follower.append_as_follower(bytes(older), now_ms=0)
