@@ -192,8 +192,6 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("start-comes-back", "a start that was raised stays raised", RECOVERY,
      "    if epochs.start_offsets and epochs.start_offsets[0] > start_offset:",
      "    if False:", OF_LOG),
-    ("torn-tail-served", "a torn tail is cut", WALK,
-     "                file.truncate(position)\n", "", OF_LOG),
     ("retention-above-the-watermark", "retention leaves what is not committed", RETENTION,
      "        if high_watermark < upper_offset or", "        if False or", OF_LOG),
 )  # fmt: skip

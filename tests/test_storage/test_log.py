@@ -355,7 +355,7 @@ def test_deleted_files_stay_readable_until_their_delay_is_over() -> None:
 
 @pytest.mark.parametrize("operation", ["rename", "remove"])
 def test_retention_that_fails_half_way_leaves_no_hole(operation: str) -> None:
-    # Seed 782 of the world of partitions: the segments were out of the log, its start was as before.
+    # Seed 782 of the world of partitions: the segments were gone, the start was as before.
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("data")
     log = Log.open(disk, "data/t-0", LogConfig(segment_bytes=200, retention_bytes=0), now_ms=0)
