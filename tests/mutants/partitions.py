@@ -155,6 +155,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("flushes-overlap", "a log has one flush at a time", MAINTENANCE,
      "        async with self._flushing:\n            await self._flush_alone(replica)\n",
      "        await self._flush_alone(replica)\n", OF_SESSION),
+    ("answer-for-the-replica-before", "an answer is for the replica that asked", SESSION,
+     "            if followed.asked_in > self._answered:", "            if False:", OF_SESSION),
     ("two-sessions-opened", "one fetch session is opened at a time", FETCHER,
      "        if not (self._in_flight and self.session.is_opening):", "        if True:",
      OF_SESSION),
