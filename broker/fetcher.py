@@ -227,7 +227,7 @@ class LeaderFetcher:
         )
         self._lost = loop.create_future()
         self._heard_ms = self._clock.monotonic_ms()
-        self.session.reset()
+        self.session.begin()
         loop.add_reader(sock.fileno(), self._on_readable)
         try:
             self._send_fetch()

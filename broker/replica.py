@@ -297,11 +297,14 @@ class Replica:
         """Drop the segments that are too many or too old; a moved start is told to who fetches."""
         log = self.log
         before = log.start_offset
-        log.apply_retention(now_ms=wall_ms, high_watermark=self.core.high_watermark)
-        if log.start_offset > before:
-            self.core.on_start_moved(log.start_offset)
-            self.notify_state_change()
-            self.on_low_watermark()
+        try:
+            log.apply_retention(now_ms=wall_ms, high_watermark=self.core.high_watermark)
+        finally:
+            # Also if the disk failed half-way: the start has moved by then.
+            if log.start_offset > before:
+                self.core.on_start_moved(log.start_offset)
+                self.notify_state_change()
+                self.on_low_watermark()
 
     def notify_state_change(self) -> None:
         """Role, epoch or existence changed: every fetch that watches must look again."""

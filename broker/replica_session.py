@@ -34,13 +34,15 @@ Listed = list[tuple[bytes, list[FetchPartition]]]
 
 
 class Followed:
-    """One partition here. asked_epoch: leader epoch in the request that last listed it."""
+    """One partition here. asked_epoch: leader epoch in the request that last listed it, which was
+    the asked_in-th of its session."""
 
-    __slots__ = ("asked_epoch", "failures", "is_in_session", "replica", "resume")
+    __slots__ = ("asked_epoch", "asked_in", "failures", "is_in_session", "replica", "resume")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.asked_epoch = -1
+        self.asked_in = 0
         self.failures = 0
         self.is_in_session = False
         self.resume: asyncio.TimerHandle | None = None
@@ -67,6 +69,7 @@ class ReplicaSession:
         self.session_id = 0
         self.is_opening = False
         self._epoch = 0
+        self._sent = self._answered = 0
 
     @property
     def is_empty(self) -> bool:
@@ -94,6 +97,11 @@ class ReplicaSession:
             if followed.is_in_session:
                 self._forgotten[key] = None
 
+    def begin(self) -> None:
+        """A new connection: what was asked on the one before is never answered."""
+        self._answered = self._sent
+        self.reset()
+
     def reset(self) -> None:
         """A new connection, or the leader lost the session: the next request opens one."""
         self.session_id = 0
@@ -119,6 +127,7 @@ class ReplicaSession:
         for (topic_id, partition_id), followed in self._changed.items():
             core, log = followed.replica.core, followed.replica.log
             followed.asked_epoch = core.leader_epoch
+            followed.asked_in = self._sent + 1
             followed.is_in_session = True
             by_topic.setdefault(topic_id, []).append(
                 FetchPartition(
@@ -140,6 +149,7 @@ class ReplicaSession:
     def take_epoch(self) -> int:
         """The epoch for the request about to leave."""
         epoch = self._epoch
+        self._sent += 1
         self.is_opening = not self.session_id
         if self.session_id:
             self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
@@ -150,6 +160,7 @@ class ReplicaSession:
     def take_answer(self, answer: ReplicaFetchAnswer, view: memoryview) -> None:
         """Apply one answer; the batches lie in `view`. Raises WireError when the session broke."""
         self.is_opening = False
+        self._answered += 1
         if answer.error:
             self.reset()
             if answer.error not in (
@@ -166,6 +177,10 @@ class ReplicaSession:
             key = (part.topic_id, part.partition_id)
             followed = self._partitions.get(key)
             if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:
+                continue
+            if followed.asked_in > self._answered:
+                # To an earlier request, for a replica that was here before this one: in the same
+                # epoch, if the partition was moved away and back. Its records would leave a hole.
                 continue
             if followed.replica.is_offline:
                 # A flush failed meanwhile: to go on fetching would vouch for what no disk may have.

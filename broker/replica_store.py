@@ -198,6 +198,12 @@ class ReplicaStore:
             self._recovery_points = {**self._recovery_points, key: offset}
             with self._checkpoint_lock:
                 self._write(RECOVERY_POINT, self._recovery_points)
+        if self._log_starts.get(key, 0) > offset:
+            # A leader that lost what others had begins below our start. Kept, the start would be
+            # above the end at the next start, and the log be thrown away.
+            self._log_starts = {**self._log_starts, key: offset}
+            with self._checkpoint_lock:
+                self._write(LOG_START_OFFSET, self._log_starts)
         if self._cleaner_offsets.get(key, 0) > offset:
             # What comes in the place of the records cut off has not been compacted.
             self.set_cleaner_offset(topic, partition_id, offset)

@@ -185,10 +185,12 @@ class LogBase:
         segments.stop_derived_files(self._end_offset)
         if count == len(segments.items):
             self._roll(self._end_offset, now_ms)
+        # First the start: a disk that fails half-way must leave no hole behind it, which readers
+        # would be led over in silence.
+        self._start_offset = max(self._start_offset, segments.bases[count])
         retired = segments.retire_first(
             count, delete_at_ms=now_ms + self.config.file_delete_delay_ms
         )
-        self._start_offset = max(self._start_offset, segments.bases[0])
         self.epochs.truncate_from_start(self._start_offset)
         if segments.is_flushing:
             # That flush was just told not to write the checkpoint, yet will claim durability.

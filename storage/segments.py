@@ -184,14 +184,17 @@ class SegmentList:
             self._disk.remove(segment.path(suffix))
 
     def retire_first(self, count: int, *, delete_at_ms: int) -> list[Segment]:
-        """Take the oldest segments out of the log; their files are renamed to `.deleted`."""
-        retired, self.items = self.items[:count], self.items[count:]
-        del self.bases[:count]
+        """Take the oldest segments out of the log; their files are renamed to `.deleted`.
+
+        Raises OSError; then the rest of them are still there.
+        """
+        retired = self.items[:count]
         for segment in retired:
             # The open file stays open: slices handed out before remain readable.
             _ = segment.file
             put_aside(self._disk, self.directory, segment.base_offset)
             self._disk.remove(segment.path(SNAPSHOT_SUFFIX))
+            del self.items[0], self.bases[0]
             self._deleted.append((delete_at_ms, segment))
         self._sealed = [item for item in self._sealed if item.segment not in retired]
         self._dirty_directories.add(self.directory)

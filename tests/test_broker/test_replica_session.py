@@ -107,3 +107,19 @@ def test_two_jobs_flush_one_log_in_turn():
         return replica.log.durable_end_offset
 
     assert asyncio.run(flush_twice()) == 1
+
+
+def test_an_answer_for_the_replica_that_was_here_before_is_dropped():
+    # Seed 1127: the partition was moved away and back while a fetch was out, and what had been asked
+    # for the old log was appended to the new, empty one.
+    session, old, new = session_of(), replica_of(), replica_of()
+    session.add((TOPIC_ID, 0), old)
+    session.next_request()
+    session.take_epoch()
+    session.remove((TOPIC_ID, 0))
+    session.add((TOPIC_ID, 0), new)
+    session.next_request()
+    session.take_epoch()
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=1, base_offset=280, leader_epoch=0))
+    session.take_answer(answer(7, batch=batch), memoryview(batch))
+    assert (new.log.start_offset, new.log.end_offset) == (0, 0)

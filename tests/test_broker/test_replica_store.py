@@ -102,3 +102,15 @@ def test_a_damaged_identity_is_refused() -> None:
     disk.write_atomic(f"data/t-0/{PARTITION_METADATA}", b"version: 0\ntopic: AAECAwQFBgcICQoLDA0OD")
     with pytest.raises(CorruptData, match="not a partition"):
         made(disk)
+
+
+def test_a_log_cut_below_its_start_takes_the_checkpoint_of_it_down() -> None:
+    # Seed 671: after an unclean election the log was cut to 6, and at the next start thrown away,
+    # for its start was said to be 22.
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    write_offsets(disk, f"data/{LOG_START_OFFSET}", {("t", 0): 22, ("u", 0): 5})
+    store = made(disk)
+    store.lower_recovery_point("t", 0, 1)
+    assert read_offsets(disk, f"data/{LOG_START_OFFSET}") == {("t", 0): 1, ("u", 0): 5}
+    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker import isr
 from broker.partition import Partition
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
@@ -76,9 +75,4 @@ def test_a_bug_is_found(monkeypatch, owner, name, bug, checks):
 
 def test_followers_that_never_cut_their_logs_are_found(monkeypatch):
     monkeypatch.setattr(Replica, "truncate_for", cut_nothing)
-    assert failure() is not None
-
-
-def test_a_watermark_over_the_committed_isr_alone_is_found(monkeypatch):
-    monkeypatch.setattr(isr.PendingExpand, "maximal", property(lambda self: frozenset()))
     assert failure() is not None

@@ -70,7 +70,7 @@ def test_two_leaders_of_one_epoch():
     made = history()
     committed(made, log_of(1))
     with fails("OneLeaderAnEpoch"):
-        made.look(view(2, log_of(1), is_leader=True), 4)
+        made.look(view(2, log_of(1), is_leader=True, hw=1), 4)
 
 
 def test_a_leader_without_what_is_committed():
@@ -84,7 +84,7 @@ def test_a_leader_with_other_records_than_those_committed():
     made = history()
     committed(made, log_of(1, 1, 1))
     with fails("CommittedNeverLost"):
-        made.look(view(2, log_of(1, 1, 1, crc=7), epoch=2, is_leader=True), 4)
+        made.look(view(2, log_of(1, 1, 1, crc=7), epoch=2, is_leader=True, hw=3), 4)
 
 
 def test_what_all_who_vouch_have_lost_may_be_lost_but_no_more():

@@ -14,9 +14,9 @@ from chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_
 from chaos.sim.scenario import to_json
 from chaos.sim.worlds import from_json, run_scenario, run_seed
 
-SEEDS = range(48)
+SEEDS = range(44)
 
-FOUND = (14, 24, 30, 39, 40, 52, 58, 73, 82, 227, 300, 339, 377)
+FOUND = (52, 58, 73, 82, 227, 300, 339, 377, 671, 782, 1127)
 """Seeds that failed once: docs/protocol/simulation.md tells what most of them found."""
 
 

@@ -63,6 +63,9 @@ def test_a_follower_takes_what_continues_its_log_and_nothing_else() -> None:
     assert (done.last_offset, follower.epochs.entries) == (3, [(3, 0), (4, 2)])
     with pytest.raises(OutOfOrderAppend):
         follower.append_as_follower(data, now_ms=0)
+    again = leader.read(2, bytes_max=1 << 20, end_offset=4).read()
+    with pytest.raises(OutOfOrderAppend, match="at end offset 4"):
+        follower.append_as_follower(again, now_ms=0)
     older = build_batch([(None, b"")], timestamp_ms=0, base_offset=4, leader_epoch=3)
     with pytest.raises(OutOfOrderAppend, match="epoch 3 after epoch 4"):
         follower.append_as_follower(bytes(older), now_ms=0)
@@ -348,3 +351,24 @@ def test_deleted_files_stay_readable_until_their_delay_is_over() -> None:
     assert read_header(handed_out.read(), 0).base_offset == 0
     assert log.remove_deleted(160) == 1
     assert not any(name.endswith(".deleted") for name in log._disk.list_dir(DIRECTORY))
+
+
+@pytest.mark.parametrize("operation", ["rename", "remove"])
+def test_retention_that_fails_half_way_leaves_no_hole(operation: str) -> None:
+    # Seed 782 of the world of partitions: the segments were gone, the start was as before.
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("data")
+    log = Log.open(disk, "data/t-0", LogConfig(segment_bytes=200, retention_bytes=0), now_ms=0)
+    for _ in range(8):
+        append(log)
+    log.flush()
+    for count in (1, 4):
+        disk.fail(operation, count=count)
+        with pytest.raises(OSError, match="injected"):
+            log.apply_retention(now_ms=0, high_watermark=log.end_offset)
+        disk.calm()
+        assert log.segment_base_offsets[0] <= log.start_offset
+        with pytest.raises(OffsetOutOfRange):
+            log.read(0, bytes_max=1000, end_offset=log.end_offset)
+    log.apply_retention(now_ms=0, high_watermark=log.end_offset)
+    assert log.segment_base_offsets[0] == log.start_offset

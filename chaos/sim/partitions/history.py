@@ -216,6 +216,9 @@ class PartitionHistory:
                 f"is committed below {self.end_offset}; lost may be from {self.may_lose_from}",
             )
             self._cut(parts_at, view.leader_epoch, event)
+        elif self.may_lose_from < NOTHING_LOST:
+            # Nothing was lost; but who led before and has not heard of this may go on for a while.
+            self._cut(self.end_offset, view.leader_epoch, event)
         self.may_lose_from = NOTHING_LOST
         known.lost_from = None
         self._look_at_vouchers()
