@@ -110,7 +110,7 @@ def test_two_jobs_flush_one_log_in_turn():
 
 
 def test_an_answer_for_the_replica_that_was_here_before_is_dropped():
-    # Seed 1127: the partition was moved away and back while a fetch was out, and what had been asked
+    # Seed 1127: the partition was moved away and back while a fetch was out, and what was asked
     # for the old log was appended to the new, empty one.
     session, old, new = session_of(), replica_of(), replica_of()
     session.add((TOPIC_ID, 0), old)
