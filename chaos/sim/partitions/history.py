@@ -81,7 +81,8 @@ class Known:
 class PartitionHistory:
     """name: for messages. isr, isr_epoch, vouchers: as committed; see `on_image`.
 
-    cuts: (event, offset, new leader epoch) of what was lost and might be.
+    cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be; losses:
+    how often something was.
     """
 
     name: str
@@ -98,6 +99,7 @@ class PartitionHistory:
     known: dict[int, Known] = field(default_factory=dict)
     cuts: list[tuple[int, int, int]] = field(default_factory=list)
     sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    losses: int = 0
 
     # --- what is committed of it -------------------------------------------------------------
 
@@ -216,6 +218,7 @@ class PartitionHistory:
                 f"is committed below {self.end_offset}; lost may be from {self.may_lose_from}",
             )
             self._cut(parts_at, view.leader_epoch, event)
+            self.losses += 1
         elif self.may_lose_from < NOTHING_LOST:
             # Nothing was lost; but who led before and has not heard of this may go on for a while.
             self._cut(self.end_offset, view.leader_epoch, event)
@@ -296,12 +299,15 @@ class PartitionHistory:
         )
 
     def _is_trusted(self, view: View, known: Known) -> bool:
-        """After a loss that may be, a replica counts once it is in sync with the new truth."""
+        """After a loss that may be, a replica counts once it is in sync with the new truth.
+
+        And has heard so: seed 1355 has a follower that is put into the ISR of epoch 9, as an
+        unclean leader, while it still is what it was in epoch 7, before it was cut.
+        """
         if self.trusted_epoch < 0:
             return True
         return (
-            view.leader_epoch >= self.trusted_epoch
-            and self.isr_epoch >= self.trusted_epoch
+            view.leader_epoch >= self.isr_epoch >= self.trusted_epoch
             and view.broker_id in self.isr
             and known.lost_from is None
         )

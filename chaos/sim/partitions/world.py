@@ -138,8 +138,8 @@ class PartitionWorld(ControllerWorld):
                 self.start_later(node, OPERATOR_DOWN_MS)
 
     def _tallies(self) -> dict[str, int]:
-        cuts = sum(len(history.cuts) for history in self.watch.histories.values())
-        return {**super()._tallies(), **self.watch.tally, "losses that may be": cuts}
+        losses = sum(history.losses for history in self.watch.histories.values())
+        return {**super()._tallies(), **self.watch.tally, "losses that may be": losses}
 
     def _served(self) -> int:
         served = super()._served()
