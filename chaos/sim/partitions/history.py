@@ -81,8 +81,8 @@ class Known:
 class PartitionHistory:
     """name: for messages. isr, isr_epoch, vouchers: as committed; see `on_image`.
 
-    cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be; losses:
-    how often something was.
+    cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be.
+    losses: how often something was.
     """
 
     name: str
