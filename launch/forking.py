@@ -53,9 +53,10 @@ def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
         for fd in close_fds:
             os.close(fd)
         code = _run_child(node, ready_write)
-    except Exception:
-        # Nobody is above to print it; by now the node's log takes what goes to stderr.
+    except BaseException:
+        # Nobody above will print it; by now the node's log takes what goes to stderr.
         traceback.print_exc()
+        raise
     finally:
         # Never return into the parent's code, whatever happened.
         with contextlib.suppress(OSError, ValueError):

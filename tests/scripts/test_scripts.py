@@ -87,12 +87,12 @@ def test_there_are_scripts():
 
 def test_a_changed_output_is_seen():
     text = "cluster 1\ntick 1\nstate\n----\nsomething else\n"
-    assert play(text).splitlines() != text.splitlines()
+    assert play(text, Harness()).splitlines() != text.splitlines()
 
 
 def test_playing_twice_says_the_same():
     text = "cluster 3\nrun 2000\nstate\nlog\n----\n"
-    assert play(text) == play(text)
+    assert play(text, Harness()) == play(text, Harness())
 
 
 def test_two_values_committed_at_one_offset_are_seen():
