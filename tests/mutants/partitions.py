@@ -10,6 +10,9 @@ from tests.mutants.model import Mutant
 CORE = "broker/partition.py"
 ISR = "broker/isr.py"
 REPLICA = "broker/replica.py"
+QUOTAS = "broker/client_quotas.py"
+TERM = "broker/coordinator/term.py"
+HOST = "broker/coordinator/host.py"
 FETCHING = "broker/fetching.py"
 SESSION = "broker/replica_session.py"
 SESSIONS = "broker/fetch_sessions.py"
@@ -32,6 +35,9 @@ SEGMENT = "storage/segment.py"
 
 OF_CORE = ("tests/test_broker/test_partition.py",)
 OF_SESSION = ("tests/test_broker/test_replica_session.py",)
+OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
+OF_QUOTAS = ("tests/test_broker/test_client_quotas.py",)
+OF_HOST = ("tests/test_broker/test_coordinator_host.py",)
 OF_STORE = ("tests/test_broker/test_replica_store.py",)
 OF_LOG = (
     "tests/test_storage/test_log.py",
@@ -196,6 +202,33 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "    if False:", OF_LOG),
     ("retention-above-the-watermark", "retention leaves what is not committed", RETENTION,
      "        if high_watermark < upper_offset or", "        if False or", OF_LOG),
+    ("repeat-refused", "a repeat is answered though an append would be refused", REPLICA,
+     "            duplicate = producers.duplicate_of(header) if header.producer_id >= 0 else None",
+     "            duplicate = None", OF_REFUSED),
+    ("refusal-makes-a-gap", "what follows a refused batch is refused like it", REPLICA,
+     "self.refused.explains(\n                header, producers.expected_sequence(header)\n            )",
+     "False", OF_REFUSED),
+    ("refusals-outlive-the-epoch", "a new leader epoch has refused nothing", REPLICA,
+     "            self.refused.clear()\n", "", OF_REFUSED),
+    ("quota-of-the-least-particular", "the most particular entity binds", QUOTAS,
+     "        for entity, shares in _candidates(user, client_id):",
+     "        for entity, shares in reversed(_candidates(user, client_id)):", OF_QUOTAS),
+    ("quota-forgets-its-window", "what was used goes on to count", QUOTAS,
+     "        while samples and samples[0][0] <= oldest_ms:", "        while len(samples) > 1:",
+     OF_QUOTAS),
+    ("pause-not-kept", "who is above the quota is not read from", "broker/connection.py",
+     "            self._unmute_timer is not None\n            or len", "            len", OF_QUOTAS),
+    ("coordinator-answers-early", "nobody is told what is not replicated", TERM,
+     "        while parked and parked[0].required_offset <= high_watermark:",
+     "        while parked:", OF_HOST),
+    ("coordinator-term-outlives-epoch", "a new leader epoch is a new term", HOST,
+     " and term.leader_epoch == core.leader_epoch:", ":", OF_HOST),
+    ("coordinator-takes-with-too-few", "with too few in sync nothing is begun", TERM,
+     "            if error != ErrorCode.NONE or self.replica.is_offline:",
+     "            if self.replica.is_offline:", OF_HOST),
+    ("coordinator-serves-half-a-log", "who is loading serves nobody", TERM,
+     "        if self.state is State.LOADING:\n            return ErrorCode.COORDINATOR_LOAD",
+     "        if self.state is None:\n            return ErrorCode.COORDINATOR_LOAD", OF_HOST),
 )  # fmt: skip
 
 MUTANTS = tuple(

@@ -319,11 +319,11 @@ def test_while_the_log_is_read_the_answer_is_to_try_again(kept: Kept) -> None:
     for at in range(3):
         assert kept.ask(1, Put("h", str(at) * 100_000)) == "put"
 
-    def lead_and_ask() -> Any:
-        controller = kept.cluster.controller
-        controller.lead(kept.topic_id, 0, 1, (1, 2, 3))
-        return kept.term(1).state
+    async def lead_and_ask() -> Any:
+        kept.cluster.controller.lead(kept.topic_id, 0, 1, (1, 2, 3))
+        assert kept.term(1).state is State.LOADING
+        return await kept.hosts[1].request(key="k", body=Get("h"))
 
-    assert kept.harness.call(lead_and_ask) is State.LOADING
+    assert kept.harness.run(lead_and_ask()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     kept.wait_for_term(1, leader_epoch=1)
     assert kept.ask(1, Get("h")) == "2" * 100_000
