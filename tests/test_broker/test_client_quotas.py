@@ -198,7 +198,10 @@ def test_what_comes_in_during_the_pause_is_read_after_it(
     assert first.responses[0].partitions[0].records
     throttle_ms = first.throttle_time.total_seconds() * 1000
     assert 500 <= throttle_ms <= 2_000
-    (muted,) = [c for c in harness.cluster.brokers[1].server._connections if c.muted_ms]
+    port = client.sock.getsockname()[1]
+    connections = list(harness.cluster.brokers[1].server._connections)
+    (muted,) = [c for c in connections if str(port) in c.peer]
+    assert muted.muted_ms > 0
     second = client.call("fetch", 12, fetch_values(topic, 1))
     assert second.error_code is KioError.none
     assert harness.call(lambda: muted.muted_ms) == 0, "answered before the pause was over"
