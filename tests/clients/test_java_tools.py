@@ -162,7 +162,8 @@ def test_kafka_acls_says_that_there_is_no_authorizer(cluster):
     command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"]
     done = subprocess.run(
         [
-            *command, "org.apache.kafka.tools.AclCommand", "--bootstrap-server", cluster.bootstrap, "--list",
+            *command, "org.apache.kafka.tools.AclCommand",
+            "--bootstrap-server", cluster.bootstrap, "--list",
         ],
         capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False,
     )  # fmt: skip
