@@ -1,13 +1,14 @@
 """What is asked of a group's shard, and what it answers. Pure data.
 
 A request's answer is the type named in its docstring, or an ErrorCode where the request failed as a
-whole. Rows are NamedTuples: an OffsetCommit may carry thousands of them.
+whole. `needs_replicas` False: it never writes (see `coordinator.model.Request`). Rows are
+NamedTuples: an OffsetCommit may carry thousands of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from runtime.errors import ErrorCode
 from runtime.ids import UUID_ZERO
@@ -96,6 +97,7 @@ class Synced:
 class Heartbeat:
     """-> ErrorCode."""
 
+    needs_replicas: ClassVar[bool] = False
     group_id: str
     generation_id: int
     member_id: str
@@ -189,6 +191,7 @@ class FetchOffsets:
     require_stable: no answer for what an open transaction may still change.
     """
 
+    needs_replicas: ClassVar[bool] = False
     group_id: str
     topics: tuple[TopicPartitions, ...] | None
     require_stable: bool
@@ -242,6 +245,7 @@ class OffsetsDeleted:
 class DescribeGroup:
     """-> GroupDescription, or GROUP_ID_NOT_FOUND."""
 
+    needs_replicas: ClassVar[bool] = False
     group_id: str
 
 
@@ -269,6 +273,7 @@ class GroupDescription:
 class ListGroups:
     """-> tuple[GroupListing, ...]. states, types: in any case of letters; empty for all."""
 
+    needs_replicas: ClassVar[bool] = False
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
 

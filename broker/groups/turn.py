@@ -63,9 +63,7 @@ class Turn:
 
     def answer(self, token: int, response: Any) -> None:
         """Answer: after what this step has written, or at once if it wrote nothing."""
-        self.effects.append(
-            Answer(token=token, response=response, is_durable=self._has_appended)
-        )
+        self.effects.append(Answer(token=token, response=response, is_durable=self._has_appended))
 
     def answer_durably(self, token: int, response: Any) -> None:
         """Answer what rests on records of this step or of earlier ones."""

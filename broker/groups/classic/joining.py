@@ -173,9 +173,7 @@ def _await_join(member: Member, event: Request, turn: Turn) -> None:
     member.join_token = event.token
 
 
-def _replace(
-    group: ClassicGroup, event: Request, old_id: str, new_id: str, turn: Turn
-) -> None:
+def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn: Turn) -> None:
     """A static member is back, without knowing the id it had; whoever still uses that is fenced."""
     request: JoinGroup = event.body
     member = group.members[old_id]
@@ -194,10 +192,7 @@ def _replace(
         member.join_token = event.token
         rebalance(group, turn)
         return
-    if (
-        group.select_protocol() != group.protocol_name
-        or _topics_of(group, member) != topics_before
-    ):
+    if group.select_protocol() != group.protocol_name or _topics_of(group, member) != topics_before:
         member.join_token = event.token
         prepare(group, turn)
         return
