@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from broker.coordinator.model import ReplayedRecord, TopicsChanged, TransactionEnd
 from broker.groups.classic.states import GroupState
 from broker.groups.config import GroupConfig
+from broker.groups.records import group_key
 from broker.groups.requests import (
     DeleteGroup,
     DeleteOffsets,
@@ -52,6 +53,8 @@ INSTANCES = st.sampled_from(["a", "b"])
 KEYS = st.sampled_from([("orders", 0), ("orders", 1), ("payments", 0)])
 PRODUCERS = st.sampled_from([7, 8])
 CONFIG = GroupConfig(group_max_size=4)
+NO_GENERATION = (0, 0)
+"""(lives of the group before, generation)."""
 
 
 class Offsets:
@@ -83,8 +86,8 @@ class GroupLife(RuleBasedStateMachine):
         self.order = itertools.count()
         self.known: dict[str, Joined] = {}
         self.instance_of: dict[str, str] = {}
-        self.asked: dict[int, tuple[str, str, int]] = {}
-        self.told: dict[int, set[bytes]] = {}
+        self.asked: dict[int, tuple[str, str, tuple[int, int]]] = {}
+        self.told: dict[tuple[int, int], set[bytes]] = {}
         self.offsets = Offsets()
         self.history: list[tuple[int, Offsets]] = [(0, Offsets())]
 
@@ -93,7 +96,7 @@ class GroupLife(RuleBasedStateMachine):
     def hear(self) -> None:
         """Take in what has been answered."""
         for token in [token for token in self.asked if token in self.world.answers]:
-            kind, who, generation_id = self.asked.pop(token)
+            kind, who, generation = self.asked.pop(token)
             answer = self.world.answers[token]
             if isinstance(answer, Joined) and answer.member_id:
                 if answer.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
@@ -101,7 +104,7 @@ class GroupLife(RuleBasedStateMachine):
                     if kind == "static":
                         self.instance_of[answer.member_id] = who
             elif isinstance(answer, Synced) and answer.error == ErrorCode.NONE:
-                self.told.setdefault(generation_id, set()).add(answer.assignment)
+                self.told.setdefault(generation, set()).add(answer.assignment)
 
     def note(self) -> None:
         self.history.append((len(self.world.log), copy.deepcopy(self.offsets)))
@@ -112,6 +115,15 @@ class GroupLife(RuleBasedStateMachine):
             return self.world.answers[token]
         return next(a.response for _, a in self.world.parked if a.token == token)
 
+    def lives(self) -> int:
+        """How often the group was deleted: generations are counted anew after that."""
+        tombstone = (group_key(GROUP), None)
+        return sum(
+            (item.key, item.value) == tombstone
+            for item in self.world.log
+            if isinstance(item, ReplayedRecord)
+        )
+
     def pick(self, data) -> str:
         return data.draw(st.sampled_from(sorted(self.known)))
 
@@ -120,13 +132,13 @@ class GroupLife(RuleBasedStateMachine):
     @rule(names=NAMES, topics=TOPICS, version=st.sampled_from([3, 9]))
     def join_new(self, names, topics, version):
         token = self.world.join(names=names, topics=topics, version=version)
-        self.asked[token] = ("dynamic", "", 0)
+        self.asked[token] = ("dynamic", "", NO_GENERATION)
         self.hear()
 
     @rule(instance=INSTANCES, topics=TOPICS, version=st.sampled_from([8, 9]))
     def join_static(self, instance, topics, version):
         token = self.world.join(instance=instance, topics=topics, version=version)
-        self.asked[token] = ("static", instance, 0)
+        self.asked[token] = ("static", instance, NO_GENERATION)
         self.hear()
 
     @precondition(lambda self: self.known)
@@ -136,7 +148,7 @@ class GroupLife(RuleBasedStateMachine):
         instance = self.instance_of.get(member_id)
         token = self.world.join(member_id, names=names, topics=topics, instance=instance)
         kind = "dynamic" if instance is None else "static"
-        self.asked[token] = (kind, instance or "", 0)
+        self.asked[token] = (kind, instance or "", NO_GENERATION)
         self.hear()
 
     @precondition(lambda self: self.known)
@@ -152,7 +164,7 @@ class GroupLife(RuleBasedStateMachine):
         token = self.world.sync(
             member_id, answer.generation_id, given, instance=self.instance_of.get(member_id)
         )
-        self.asked[token] = ("sync", member_id, answer.generation_id)
+        self.asked[token] = ("sync", member_id, (self.lives(), answer.generation_id))
         self.hear()
 
     @precondition(lambda self: self.known)
@@ -251,9 +263,9 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def a_generation_has_one_assignment(self):
-        for generation_id, parts in self.told.items():
+        for generation, parts in self.told.items():
             marks = {part.rsplit(b"/", 1)[0] for part in parts if part}
-            assert len(marks) <= 1, f"generation {generation_id} was told of {marks}"
+            assert len(marks) <= 1, f"generation {generation} was told of {marks}"
 
     @invariant()
     def offsets_are_those_of_a_dictionary(self):
@@ -366,4 +378,4 @@ def is_of(item, producer_id: int) -> bool:
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGroupLife.settings = settings(max_examples=600, stateful_step_count=50, deadline=None)
