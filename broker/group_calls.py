@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from typing import Any
 
-from broker.config import BrokerConfig
 from broker.context import RequestContext
-from broker.coordinator.model import Shard
-from broker.groups.config import STRING_BYTES_MAX, GroupConfig
-from broker.groups.shard import GroupShard
+from broker.groups.config import STRING_BYTES_MAX
 from runtime.errors import ErrorCode
 
 
@@ -41,22 +36,3 @@ def has_partition(context: RequestContext, topic: str, partition: int) -> bool:
     """Whether this broker's metadata knows the partition."""
     found = context.services.image().topic(topic)
     return found is not None and partition in found.partitions
-
-
-def group_shard_maker(config: BrokerConfig) -> Callable[[int, int], Shard]:
-    """What makes the shards of this broker. Member ids must differ between coordinators and
-    between two starts of one, so their randomness comes from the system."""
-    group_config = GroupConfig(
-        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
-        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
-        group_max_size=config.group_max_size,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        offsets_retention_minutes=config.offsets_retention_minutes,
-        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-    )
-
-    def make(partition_id: int, leader_epoch: int) -> Shard:
-        return GroupShard(group_config, random.Random(random.SystemRandom().getrandbits(128)))
-
-    return make

@@ -157,7 +157,7 @@ class KafkaServer:
             sock.setblocking(False)
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.admit(sock, str(peer), listener.name or "", loop)
+            self.admit(sock, _peer_name(peer), listener.name or "", loop)
 
     def admit(
         self, sock: socket.socket, peer: str, listener: str, loop: asyncio.AbstractEventLoop
@@ -258,3 +258,10 @@ class KafkaServer:
         body = values if isinstance(values, bytes) else encode_response(name, version, values)
         is_flexible = key != API_VERSIONS_KEY and SERVED.is_flexible(key, version)
         slot.fill((response_head(correlation_id, len(body), is_flexible=is_flexible), body))
+
+
+def _peer_name(address: Any) -> str:
+    """`host:port`; sockets without such an address have none."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        return f"{address[0]}:{address[1]}"
+    return str(address)

@@ -40,18 +40,13 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             return {"error_code": found, "topics": _rows(topics)}
         return {"error_code": ErrorCode.NONE, "topics": _rows(found)}
     answers = await asyncio.gather(
-        *(
-            _fetch(context, group.group_id, group.topics, require_stable)
-            for group in request.groups
-        )
+        *(_fetch(context, group.group_id, group.topics, require_stable) for group in request.groups)
     )
     groups = []
     for group, found in zip(request.groups, answers, strict=True):
         error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
         topics = () if isinstance(found, ErrorCode) else found
-        groups.append(
-            {"group_id": group.group_id, "topics": _rows(topics), "error_code": error}
-        )
+        groups.append({"group_id": group.group_id, "topics": _rows(topics), "error_code": error})
     return {"groups": groups}
 
 

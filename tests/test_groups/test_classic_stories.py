@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.groups.classic.states import TRANSITIONS, GroupState, is_allowed
 from broker.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from broker.groups.requests import DescribeGroup, ListGroups
+from broker.groups.timers import SyncTimer
 from runtime.errors import ErrorCode
 from tests.test_groups.world import (
     GROUP,
@@ -159,6 +160,17 @@ def test_a_member_that_never_syncs_is_out_after_the_rebalance_timeout():
         world.heartbeat(second, generation_id)
     assert list(world.shard.groups[GROUP].members) == [first]
     assert world.state == "PreparingRebalance"
+
+
+def test_the_time_to_sync_ends_with_its_generation():
+    """Who has not synced leaves; the next generation has a full time-out of its own."""
+    world = World()
+    first, token = world.enter()
+    second, _ = world.enter()
+    generation_id = world.until(token).generation_id
+    world.sync(first, generation_id, {})
+    world.leave((second, None))
+    assert SyncTimer(GROUP) not in world.timers
 
 
 def test_a_silent_member_is_out_after_its_session():

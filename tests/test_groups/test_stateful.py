@@ -378,4 +378,4 @@ def is_of(item, producer_id: int) -> bool:
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=600, stateful_step_count=50, deadline=None)
+TestGroupLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

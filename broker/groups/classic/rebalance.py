@@ -36,10 +36,12 @@ def prepare(group: ClassicGroup, turn: Turn) -> None:
             answer_sync(member, turn, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
             # Those that waited count as alive; from here on they must show it.
             extend_session(group, member, turn)
-    if group.pending_sync or group.state == GroupState.COMPLETING_REBALANCE:
+    was_empty = group.is_empty
+    if not was_empty:
+        # Also if nobody is left in pending_sync: the last of them may just have been dropped, and
+        # the timer would put members of the next generation out before their time.
         turn.cancel_timer(SyncTimer(group.group_id))
         group.pending_sync.clear()
-    was_empty = group.is_empty
     group.transition_to(GroupState.PREPARING_REBALANCE, turn.now.wall_ms)
     if not was_empty:
         # Set once: members that join again and again must not put the end off for ever.
