@@ -5,13 +5,14 @@ Batches stay opaque: header and CRC are checked, records only for their keys, an
 is compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1.
 Errors per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current
 leader (v10+), 17 for internal topics, 45/47 for idempotent producers, 48 for transactional batches.
-Missing: transactions, quotas.
+Quotas of bytes: the client pauses after its answer (KIP-219). Missing: transactions.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.client_quotas import QuotaKind
 from broker.context import RequestContext
 from broker.replica import PendingAck, ProduceTerms, Replica
 from broker.topic_names import INTERNAL_TOPICS
@@ -66,6 +67,9 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     for topic_index, topic in enumerate(request.topics):
         partitions = _append_topic(context, view, topic, topic_index, terms, waiting)
         topics.append(ProducedTopic(topic.name, topic.topic_id, partitions))
+    # Before the answer, which may have to wait for replication: it tells how long the pause is then
+    # still to be.
+    context.pause(QuotaKind.PRODUCE, end - position)
     if request.acks == 0:
         _finish_unanswered(context, topics)
     elif waiting:
@@ -145,6 +149,7 @@ def _respond(context: RequestContext, topics: list[ProducedTopic]) -> None:
         if partition.current_leader is not None
     }
     endpoints = context.services.node_endpoints(leaders, context.listener) if leaders else ()
-    body = pack_produce_response(version, topics, endpoints)
+    muted_ms = context.slot.connection.muted_ms
+    body = pack_produce_response(version, topics, endpoints, throttle_ms=muted_ms)
     head = response_head(context.correlation_id, len(body), is_flexible=version >= FIRST_FLEXIBLE)
     context.slot.fill((head, body))
