@@ -16,9 +16,9 @@ QUICK_GROUPS = ("group.initial.rebalance.delay.ms=100", "group.min.session.timeo
 """For a cluster whose groups shall not keep tests waiting."""
 
 
-def fill(bootstrap: str, topic: str, partitions: int = 4) -> None:
+def fill(bootstrap: str, topic: str, partitions: int = 4, replicas: int = 3) -> None:
     """Make the topic and put numbered records into each of its partitions."""
-    Topics(bootstrap).create(topic, partitions=partitions)
+    Topics(bootstrap).create(topic, partitions=partitions, replicas=replicas)
     produce(bootstrap, topic, partitions)
 
 

@@ -1,7 +1,8 @@
-"""What a consumer's protocol metadata says: which topics it subscribes to. Pure.
+"""What a consumer's protocol metadata says: what it subscribes to, what it was assigned. Pure.
 
-The coordinator does not need to know for assigning; it does for expiring and deleting offsets. The
-blob is the client's, so anything may be in it: what does not parse is None.
+The coordinator does not need to know for assigning; it does for expiring and deleting offsets, and
+people who look at a group do. The blobs are the clients' own, so anything may be in them: what does
+not parse is None.
 """
 
 from __future__ import annotations
@@ -19,5 +20,21 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
         if reader.int16() < 0:
             return None
         return frozenset(reader.string(False) for _ in range(reader.array_count(False)))
+    except WireError:
+        return None
+
+
+def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
+    """Partitions by topic of an assignment: int16 version, [topic, [partition]], user data."""
+    if not assignment:
+        return {}
+    reader = Reader(assignment, 0, len(assignment))
+    try:
+        if reader.int16() < 0:
+            return None
+        return {
+            reader.string(False): tuple(reader.int32() for _ in range(reader.array_count(False)))
+            for _ in range(reader.array_count(False))
+        }
     except WireError:
         return None
