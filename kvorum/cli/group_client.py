@@ -105,7 +105,7 @@ class GroupClient:
             found = self._coordinator(group)
             connection = self._connection(found.host, found.port)
             reply = connection.call(name, key, version, values, flexible=True)
-            rows = getattr(reply, "groups", None) or getattr(reply, "results", ())
+            rows = reply.results if hasattr(reply, "results") else reply.groups
             error = ErrorCode(rows[0].error_code)
             if error not in _MOVING or not self._has_time():
                 break

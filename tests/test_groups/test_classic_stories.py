@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from broker.groups.classic.states import TRANSITIONS, GroupState, is_allowed
 from broker.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from broker.groups.requests import DescribeGroup, ListGroups
@@ -466,3 +468,11 @@ def test_the_table_has_every_state_and_no_way_out_of_dead():
     named = {row.source for row in TRANSITIONS} | {row.target for row in TRANSITIONS}
     assert named == set(GroupState)
     assert not any(is_allowed(GroupState.DEAD, state) for state in GroupState)
+
+
+def test_the_page_on_groups_shows_the_table():
+    page = (Path(__file__).parents[2] / "docs" / "protocol" / "groups.md").read_text()
+    for row in TRANSITIONS:
+        assert f"| {row.source.value} | {row.target.value} | {row.when} |" in page
+        assert f"    {row.source.value} --> {row.target.value}\n" in page
+    assert page.count(" --> ") == len(TRANSITIONS) + 2
