@@ -22,6 +22,7 @@ def group_shard_maker(config: BrokerConfig) -> Callable[[int, int], Shard]:
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_minutes=config.offsets_retention_minutes,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        message_max_bytes=config.message_max_bytes,
     )
 
     def make(partition_id: int, leader_epoch: int) -> Shard:

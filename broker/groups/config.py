@@ -15,6 +15,7 @@ class GroupConfig:
     group_max_size: members of one group. offset_metadata_max_bytes: of one committed offset.
     offsets_retention_minutes: how long offsets outlive their group's last member (or, without a
     group, their commit). offsets_retention_check_interval_ms: how often that is looked at.
+    message_max_bytes: of the record that holds a whole group.
     """
 
     group_initial_rebalance_delay_ms: int = 3_000
@@ -24,6 +25,7 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
+    message_max_bytes: int = 1_048_588
 
     @property
     def offsets_retention_ms(self) -> int:
@@ -36,6 +38,9 @@ a client that gives up and comes again leaves a member behind each time (Kafka's
 
 PENDING_MEMBERS_MAX = 10_000
 """Member ids handed out in one group and not yet used; each costs a timer."""
+
+PRODUCERS_MAX = 100_000
+"""Transactional producers whose epoch is remembered in one shard; the oldest is forgotten first."""
 
 STRING_BYTES_MAX = 32_767
 """Strings of keys and of group metadata have an int16 length."""

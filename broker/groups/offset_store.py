@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from broker.coordinator.model import CoordinatorRecord, ReplayedRecord, TransactionEnd
 from broker.groups.committing import offset_errors, offset_value
+from broker.groups.config import PRODUCERS_MAX
 from broker.groups.offsets import EMPTY_BOOK, OffsetBook, PartitionKey
 from broker.groups.records import OffsetKey, decode_offset, encode_offset, offset_key
 from broker.groups.requests import (
@@ -30,11 +31,12 @@ from runtime.errors import ErrorCode
 class OffsetStore:
     """books: by group id, only of groups that have something in them."""
 
-    __slots__ = ("_groups_of_producer", "_order", "books")
+    __slots__ = ("_epochs", "_groups_of_producer", "_order", "books")
 
     def __init__(self) -> None:
         self.books: dict[str, OffsetBook] = {}
         self._groups_of_producer: dict[int, dict[str, None]] = {}
+        self._epochs: dict[int, int] = {}
         self._order = -1
 
     def book(self, group_id: str) -> OffsetBook:
@@ -53,17 +55,25 @@ class OffsetStore:
         book = self.books.setdefault(key.group_id, OffsetBook())
         if record.is_transactional:
             self._groups_of_producer.setdefault(record.producer_id, {})[key.group_id] = None
+            self._note_epoch(record.producer_id, record.producer_epoch)
             book.put_pending(record.producer_id, key.topic, key.partition, value, self._order)
         else:
             book.put(key.topic, key.partition, value, self._order)
 
     def end_transaction(self, end: TransactionEnd) -> None:
         """A marker, read back or appended now."""
+        self._note_epoch(end.producer_id, end.producer_epoch)
         for group_id in self._groups_of_producer.pop(end.producer_id, {}):
             book = self.books.get(group_id)
             if book is not None:
                 book.end_transaction(end.producer_id, is_commit=end.is_commit)
                 self._forget_if_blank(group_id, book)
+
+    def _note_epoch(self, producer_id: int, epoch: int) -> None:
+        # Popped, so that those heard of last stand last.
+        self._epochs[producer_id] = max(epoch, self._epochs.pop(producer_id, -1))
+        if len(self._epochs) > PRODUCERS_MAX:
+            del self._epochs[next(iter(self._epochs))]
 
     # --- committing --------------------------------------------------------------------------
 
@@ -86,6 +96,11 @@ class OffsetStore:
         turn.append_all(records)
         return OffsetsCommitted(errors)
 
+    def is_fenced(self, request: CommitTransactionOffsets) -> bool:
+        """Whether a later epoch of that producer has been heard of: no marker would ever end what
+        this one begins."""
+        return request.producer_epoch < self._epochs.get(request.producer_id, -1)
+
     def commit_in_transaction(
         self, request: CommitTransactionOffsets, turn: Turn
     ) -> OffsetsCommitted:
@@ -104,6 +119,7 @@ class OffsetStore:
             records.append(CoordinatorRecord(key, encode_offset(value)))
         if records:
             self._groups_of_producer.setdefault(producer_id, {})[group_id] = None
+            self._note_epoch(producer_id, request.producer_epoch)
         turn.append_all(records, producer=(producer_id, request.producer_epoch))
         return OffsetsCommitted(errors)
 

@@ -134,6 +134,8 @@ class GroupShard:
                 self._on_timer(event, turn)
             case TransactionEnded():
                 self.offsets.end_transaction(event.end)
+            case TopicsChanged() if not event.deleted:
+                pass
             case TopicsChanged():
                 for group_id, keys in list(self.offsets.of_topics(event.deleted)):
                     self.offsets.delete(group_id, keys, turn)
@@ -253,6 +255,8 @@ class GroupShard:
                 return
             group = self._simple_group(body.group_id, turn)
         error = commit_refusal(group, body)
+        if error == ErrorCode.NONE and self.offsets.is_fenced(body):
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
         if error != ErrorCode.NONE:
             turn.answer(event.token, error)
             return

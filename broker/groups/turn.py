@@ -39,6 +39,10 @@ class Turn:
         self._has_appended = True
         self.effects.append(Append(records=(record,)))
 
+    def fits(self, record: CoordinatorRecord) -> bool:
+        """Whether the log takes a record of this size."""
+        return len(record.key) + len(record.value or b"") <= self.config.message_max_bytes
+
     def append_all(
         self, records: Iterable[CoordinatorRecord], producer: tuple[int, int] | None = None
     ) -> None:

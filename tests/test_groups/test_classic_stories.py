@@ -404,6 +404,22 @@ def test_nobody_learns_its_assignment_before_it_is_replicated():
     assert world.answers[token].assignment == world.answers[again].assignment == b"all"
 
 
+def test_a_generation_that_the_log_cannot_hold_is_told_to_all_and_tried_again():
+    world = World(GroupConfig(message_max_bytes=1_000))
+    (first, second), generation_id = world.stable(2)
+    token, _ = world.join(first), world.join(second)
+    generation_id = world.answers[token].generation_id
+    waiting = world.sync(second, generation_id)
+    appended = len(world.log)
+    token = world.sync(first, generation_id, {second: b"x" * 1_000})
+    for answer in (world.answers[token], world.answers[waiting]):
+        assert answer.error == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (world.state, len(world.log)) == ("PreparingRebalance", appended)
+    token, _ = world.join(first), world.join(second)
+    token = world.sync(first, world.answers[token].generation_id, {first: b"all"})
+    assert world.answers[token].assignment == b"all"
+
+
 def test_a_failover_in_a_rebalance_brings_the_last_written_generation_back():
     world = World()
     (first, second), generation_id = world.stable(2)

@@ -203,6 +203,19 @@ def test_a_transactions_records_are_part_of_it_in_the_log():
     assert world.appends[-1].producer == (9, 3)
 
 
+def test_an_older_process_of_a_producer_is_fenced():
+    """What it began, no marker would end: readers of stable offsets would wait for ever."""
+    world = World()
+    world.call(transaction_commit_body(("orders", 0, 5), producer_id=9, producer_epoch=1))
+    old = transaction_commit_body(("orders", 0, 6), producer_id=9, producer_epoch=0)
+    assert world.call(old) == ErrorCode.INVALID_PRODUCER_EPOCH
+    world.marker(9, is_commit=True, epoch=2)
+    world.fail_over()
+    old = transaction_commit_body(("orders", 0, 6), producer_id=9, producer_epoch=1)
+    assert world.call(old) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert committed(world) == {ORDERS: 5}
+
+
 def test_a_member_of_another_generation_cannot_commit_in_a_transaction():
     world = World()
     (member,), generation_id = world.stable(1)

@@ -131,8 +131,8 @@ class World:
             self.answers[answer.token] = answer.response
         self.parked.clear()
 
-    def marker(self, producer_id: int, *, is_commit: bool) -> None:
-        end = TransactionEnd(producer_id, 0, is_commit)
+    def marker(self, producer_id: int, *, is_commit: bool, epoch: int = 0) -> None:
+        end = TransactionEnd(producer_id, epoch, is_commit)
         self.log.append(end)
         self.give(TransactionEnded(end=end))
 

@@ -192,11 +192,16 @@ def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn
         member.join_token = event.token
         rebalance(group, turn)
         return
-    if group.select_protocol() != group.protocol_name or _topics_of(group, member) != topics_before:
+    record = group.record()
+    if (
+        group.select_protocol() != group.protocol_name
+        or _topics_of(group, member) != topics_before
+        or not turn.fits(record)
+    ):
         member.join_token = event.token
         prepare(group, turn)
         return
-    turn.append(group.record())
+    turn.append(record)
     answer = joined(group, member, skip_assignment=group.leader_id == new_id)
     if not request.can_skip_assignment:
         # An old client that hears that it leads would assign, and nobody would ask for that: it is

@@ -12,7 +12,7 @@ from __future__ import annotations
 from broker.coordinator.model import Request
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.member import Member
-from broker.groups.classic.rebalance import answer_sync, extend_session
+from broker.groups.classic.rebalance import answer_sync, extend_session, prepare
 from broker.groups.classic.states import GroupState
 from broker.groups.requests import Synced, SyncGroup
 from broker.groups.timers import SyncTimer
@@ -63,7 +63,17 @@ def _become_stable(group: ClassicGroup, request: SyncGroup, turn: Turn) -> None:
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     group.transition_to(GroupState.STABLE, turn.now.wall_ms)
-    turn.append(group.record())
+    record = group.record()
+    if not turn.fits(record):
+        # Too many members that say too much (Kafka's answer too): they hear of it, and the next
+        # assignment may be smaller.
+        for member in group.members.values():
+            member.assignment = b""
+            answer_sync(member, turn, Synced(error=ErrorCode.UNKNOWN_SERVER_ERROR))
+            extend_session(group, member, turn)
+        prepare(group, turn)
+        return
+    turn.append(record)
     for member in group.members.values():
         answer_sync(member, turn, _synced(group, member))
         # Members that waited counted as alive; from here on they must show it.
