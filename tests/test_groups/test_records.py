@@ -159,6 +159,14 @@ def test_values_cut_off_or_of_an_unknown_version_are_corrupt(decode, data):
         decode(data)
 
 
+def test_what_a_newer_kafka_wrote_is_refused_and_not_guessed_at():
+    """Its first fields may mean something else, though they parse."""
+    with pytest.raises(CorruptData, match="version 5"):
+        decode_offset(b"\x00\x05" + OFFSET_VALUE[2:])
+    with pytest.raises(CorruptData, match="version 5"):
+        decode_group(b"\x00\x05" + bytes.fromhex("02 63 00000009 00 00 0000000000000064 01 00"))
+
+
 def test_a_key_cut_off_is_corrupt():
     with pytest.raises(CorruptData):
         decode_key(OFFSET_KEY[:-1])
