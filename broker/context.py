@@ -13,6 +13,7 @@ from broker.coordinator.host import CoordinatorHost
 from broker.coordinator.topics import InternalTopicMaker
 from broker.dynamic_config import static_values
 from broker.failures import report_failure
+from broker.group_shards import group_shard_maker
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
 from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -53,7 +54,9 @@ class Services:
         self.properties = static_values(config) if properties is None else properties
         self.producer_ids = ProducerIdSource(controller)
         self.internal_topics = InternalTopicMaker(self)
-        self.groups = CoordinatorHost(topic=OFFSETS_TOPIC, replicas=replicas, make_shard=None)
+        self.groups = CoordinatorHost(
+            topic=OFFSETS_TOPIC, replicas=replicas, make_shard=group_shard_maker(config)
+        )
         self.transactions = CoordinatorHost(
             topic=TRANSACTIONS_TOPIC, replicas=replicas, make_shard=None
         )
@@ -140,3 +143,8 @@ class RequestContext:
                 QuotaKind.REQUEST, self.client_id, percent, now_ms
             )
             self.slot.connection.mute(throttle_ms)
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka writes it in a member's metadata: `/127.0.0.1`."""
+        return f"/{self.slot.connection.address}"

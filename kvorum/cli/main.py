@@ -20,6 +20,7 @@ _NOUNS = {
         "kvorum.cli.partitions:partitions",
         "Add partitions, elect leaders, move replicas.",
     ),
+    "groups": ("kvorum.cli.groups:groups", "List, describe, delete consumer groups."),
     "brokers": ("kvorum.cli.brokers:brokers", "List, describe, unregister brokers."),
     "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),

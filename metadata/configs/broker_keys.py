@@ -196,6 +196,29 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("transaction.state.log.replication.factor", _INT, "3", "Replicas of __transaction_state."),
     ("transaction.state.log.min.isr", _INT, "2", "Its min.insync.replicas."),
     ("transaction.state.log.segment.bytes", _INT, "104857600", "Size of its segments."),
+    # Groups.
+    (
+        "group.initial.rebalance.delay.ms",
+        _INT,
+        "3000",
+        "How long an empty group waits for more members before its first rebalance.",
+    ),
+    ("group.min.session.timeout.ms", _INT, "6000", "Least session time-out of a member."),
+    ("group.max.session.timeout.ms", _INT, "1800000", "Longest session time-out of a member."),
+    ("group.max.size", _INT, "2147483647", "Members that a group may have."),
+    ("offset.metadata.max.bytes", _INT, "4096", "Size of the metadata of a committed offset."),
+    (
+        "offsets.retention.minutes",
+        _INT,
+        "10080",
+        "How long offsets are kept after the group's last member is gone.",
+    ),
+    (
+        "offsets.retention.check.interval.ms",
+        _LONG,
+        "600000",
+        "Time between two looks for offsets to remove.",
+    ),
     # Sockets and requests.
     ("socket.request.max.bytes", _INT, "104857600", "The largest request that is read."),
     ("socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import decisions, log_engine, partitions, quorum, transport
+from tests.mutants import decisions, groups, log_engine, partitions, quorum, transport
 from tests.mutants.model import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -11,4 +11,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *transport.MUTANTS,
     *log_engine.MUTANTS,
     *partitions.MUTANTS,
+    *groups.MUTANTS,
 )

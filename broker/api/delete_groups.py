@@ -1,0 +1,29 @@
+"""DeleteGroups (42). Served: v0-2. A group goes with all its offsets, and only without members.
+
+Errors of a group: 14, 15, 16, 24, 68 (it has members), 69.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask
+from broker.groups.requests import DeleteGroup
+from wire.versions import Api
+
+API = Api(key=42, name="delete_groups", min_version=0, max_version=2, first_flexible=2)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    group_ids = list(dict.fromkeys(request.groups_names))
+    errors = await asyncio.gather(
+        *(ask(context, group_id, DeleteGroup(group_id=group_id)) for group_id in group_ids)
+    )
+    return {
+        "results": [
+            {"group_id": group_id, "error_code": error}
+            for group_id, error in zip(group_ids, errors, strict=True)
+        ]
+    }

@@ -1,0 +1,75 @@
+"""DescribeGroups (15). Served: v0-6, for groups of the classic protocol.
+
+v4 instance ids, v6 error 69 for a group that is not there (before: state "Dead" and no error).
+Metadata of members and the protocol only in state Stable. Errors of a group: 14, 15, 16, 24, 69.
+Missing: authorized operations (v3), as there are no ACLs: always "not known".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask
+from broker.groups.requests import DescribeGroup, GroupDescription
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=15, name="describe_groups", min_version=0, max_version=6, first_flexible=5)
+
+_FIRST_WITH_NOT_FOUND = 6
+_DEAD = "Dead"
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    group_ids = list(dict.fromkeys(request.groups))
+    answers = await asyncio.gather(
+        *(ask(context, group_id, DescribeGroup(group_id=group_id)) for group_id in group_ids)
+    )
+    rows = []
+    for group_id, found in zip(group_ids, answers, strict=True):
+        if isinstance(found, GroupDescription):
+            rows.append(_row(found))
+        else:
+            rows.append(_failed(context, group_id, found))
+    return {"groups": rows}
+
+
+def _row(found: GroupDescription) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "group_id": found.group_id,
+        "group_state": found.state,
+        "protocol_type": found.protocol_type,
+        "protocol_data": found.protocol_name,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in found.members
+        ],
+    }
+
+
+def _failed(context: RequestContext, group_id: str, error: ErrorCode) -> dict[str, Any]:
+    state, message = "", None
+    if error == ErrorCode.GROUP_ID_NOT_FOUND:
+        state = _DEAD
+        message = f"Group {group_id} not found."
+        if context.api_version < _FIRST_WITH_NOT_FOUND:
+            error = ErrorCode.NONE
+    return {
+        "error_code": error,
+        "error_message": message,
+        "group_id": group_id,
+        "group_state": state,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
+    }

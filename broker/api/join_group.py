@@ -1,0 +1,66 @@
+"""JoinGroup (11). Served: v0-9, for groups of the classic protocol.
+
+Parked until the rebalance is over. v1 has a rebalance time-out (the session's before), v4 answers a
+new dynamic member 79 with an id to come back with, v5 static members, v7 the protocol type and a
+null protocol on error, v8 a reason (not kept), v9 SkipAssignment.
+Errors: 14, 15, 16 (where the coordinator is), 23, 24, 25, 26, 42 (a name too long for the
+log), 79, 81, 82. Members that use the consumer protocol (KIP-848) are not known here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask_named
+from broker.groups.requests import Joined, JoinGroup, ProtocolMetadata
+from runtime.errors import ErrorCode
+from wire.kio_codec import milliseconds
+from wire.versions import Api
+
+API = Api(key=11, name="join_group", min_version=0, max_version=9, first_flexible=6)
+
+_FIRST_WITH_MEMBER_ID_REQUIRED = 4
+_FIRST_WITH_NULL_PROTOCOL = 7
+_FIRST_WITH_SKIP_ASSIGNMENT = 9
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    version = context.api_version
+    session_timeout_ms = milliseconds(request.session_timeout)
+    body = JoinGroup(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=(
+            milliseconds(request.rebalance_timeout) if version >= 1 else session_timeout_ms
+        ),
+        protocol_type=request.protocol_type,
+        protocols=tuple(ProtocolMetadata(row.name, row.metadata) for row in request.protocols),
+        requires_known_member_id=version >= _FIRST_WITH_MEMBER_ID_REQUIRED,
+        can_skip_assignment=version >= _FIRST_WITH_SKIP_ASSIGNMENT,
+    )
+    joined = await ask_named(context, request.group_id, body)
+    if isinstance(joined, ErrorCode):
+        joined = Joined(error=joined, member_id=request.member_id)
+    protocol_name = joined.protocol_name
+    if protocol_name is None and version < _FIRST_WITH_NULL_PROTOCOL:
+        protocol_name = ""
+    return {
+        "error_code": joined.error,
+        "generation_id": joined.generation_id,
+        "protocol_type": joined.protocol_type,
+        "protocol_name": protocol_name,
+        "leader": joined.leader,
+        "skip_assignment": joined.skip_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "metadata": member.metadata,
+            }
+            for member in joined.members
+        ],
+    }

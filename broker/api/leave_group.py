@@ -1,0 +1,43 @@
+"""LeaveGroup (13). Served: v0-5, for groups of the classic protocol.
+
+v3+ takes many members, static ones also by their instance id alone (administrators do), and has an
+error for each; before, the one member's error is the answer's. v5 a reason (not kept).
+Errors: 14, 15, 16, 24 of the whole; 25, 82 of a member.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask_named
+from broker.groups.requests import LeaveGroup, LeavingMember
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=13, name="leave_group", min_version=0, max_version=5, first_flexible=4)
+
+_FIRST_WITH_MEMBERS = 3
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    has_members = context.api_version >= _FIRST_WITH_MEMBERS
+    if has_members:
+        members = tuple(LeavingMember(m.member_id, m.group_instance_id) for m in request.members)
+    else:
+        members = (LeavingMember(request.member_id, None),)
+    body = LeaveGroup(group_id=request.group_id, members=members)
+    left = await ask_named(context, request.group_id, body)
+    if isinstance(left, ErrorCode):
+        return {"error_code": left, "members": ()}
+    return {
+        "error_code": ErrorCode.NONE if has_members else left.members[0].error,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "error_code": member.error,
+            }
+            for member in left.members
+        ],
+    }

@@ -1,0 +1,39 @@
+"""ListGroups (16). Served: v0-5: the groups whose coordinator is this broker.
+
+v4 a filter by state, v5 by type (all are "classic" here). 14 while one of the coordinators here is
+still loading: an answer that leaves groups out would look complete.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.groups.requests import ListGroups
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=16, name="list_groups", min_version=0, max_version=5, first_flexible=3)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    body = ListGroups(
+        states=frozenset(getattr(request, "states_filter", ())),
+        types=frozenset(getattr(request, "types_filter", ())),
+    )
+    groups: list[dict[str, Any]] = []
+    for answer in await context.services.groups.request_all(body):
+        if answer == ErrorCode.NOT_COORDINATOR:
+            continue  # moved away meanwhile: its new broker lists it
+        if isinstance(answer, ErrorCode):
+            return {"error_code": answer, "groups": ()}
+        groups += [
+            {
+                "group_id": row.group_id,
+                "protocol_type": row.protocol_type,
+                "group_state": row.state,
+                "group_type": row.group_type,
+            }
+            for row in answer
+        ]
+    return {"error_code": ErrorCode.NONE, "groups": groups}

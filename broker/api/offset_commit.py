@@ -1,0 +1,92 @@
+"""OffsetCommit (8). Served: v2-9 (v10 with topic ids is not, as in Kafka 4.1).
+
+Answered once replicated. v2-4 may bring a retention time, v6 leader epochs, v7 static members; from
+v9 on a missing group is 69 (22 before). Members that use the consumer protocol are not known here.
+Errors stand in each partition: 3, 12 its own; 14, 15, 16, 22, 24, 25, 27, 69, 82 in all of them. An
+empty group id is allowed, as in Kafka, for consumers of long ago.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask
+from broker.groups.requests import NO_RETENTION_TIME, CommitOffsets, OffsetToCommit
+from metadata.image import TopicImage
+from runtime.errors import ErrorCode
+from wire.kio_codec import milliseconds
+from wire.versions import Api
+
+API = Api(key=8, name="offset_commit", min_version=2, max_version=9, first_flexible=8)
+
+_LAST_WITH_RETENTION_TIME = 4
+_FIRST_WITH_LEADER_EPOCH = 6
+_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    version = context.api_version
+    errors, offsets = _sort_out(context, request)
+    outcome: Any = ()
+    if offsets or not errors:
+        body = CommitOffsets(
+            group_id=request.group_id,
+            generation_id=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=getattr(request, "group_instance_id", None),
+            retention_time_ms=(
+                milliseconds(request.retention_time)
+                if version <= _LAST_WITH_RETENTION_TIME
+                else NO_RETENTION_TIME
+            ),
+            offsets=tuple(offsets),
+            knows_missing_group=version >= _FIRST_WITH_GROUP_ID_NOT_FOUND,
+        )
+        outcome = await ask(context, request.group_id, body)
+    if isinstance(outcome, ErrorCode):
+        answered = iter([outcome] * len(offsets))
+    else:
+        answered = iter(outcome.errors if offsets else ())
+    topics = []
+    position = 0
+    for topic in request.topics:
+        rows = []
+        for partition in topic.partitions:
+            error = errors[position]
+            position += 1
+            rows.append(
+                {
+                    "partition_index": partition.partition_index,
+                    "error_code": next(answered) if error == ErrorCode.NONE else error,
+                }
+            )
+        topics.append({"name": topic.name, "partitions": rows})
+    return {"topics": topics}
+
+
+def _sort_out(
+    context: RequestContext, request: Any
+) -> tuple[list[ErrorCode], list[OffsetToCommit]]:
+    """(what is wrong with each partition asked for, what goes to the coordinator)."""
+    has_epoch = context.api_version >= _FIRST_WITH_LEADER_EPOCH
+    image = context.services.image()
+    errors: list[ErrorCode] = []
+    offsets: list[OffsetToCommit] = []
+    for topic in request.topics:
+        found: TopicImage | None = image.topic(topic.name)
+        for row in topic.partitions:
+            if found is None or row.partition_index not in found.partitions:
+                errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            errors.append(ErrorCode.NONE)
+            offsets.append(
+                OffsetToCommit(
+                    topic.name,
+                    row.partition_index,
+                    row.committed_offset,
+                    row.committed_leader_epoch if has_epoch else -1,
+                    row.committed_metadata or "",
+                )
+            )
+    return errors, offsets

@@ -1,0 +1,97 @@
+"""OffsetFetch (9). Served: v1-9 (v10 with topic ids is not, as in Kafka 4.1).
+
+v2 null topics (all of the group's) and an error of the whole, v5 leader epochs, v7 RequireStable
+(KIP-447), v8 many groups, each asked of its own coordinator, v9 member epochs (not looked at: they
+belong to the consumer protocol, KIP-848). No offset is -1 without error, also in a group that is
+not there. Shows only what is replicated.
+Errors: 14, 15, 16, 24 of a group (of each partition in v1); 88 of a partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask
+from broker.groups.requests import (
+    FetchedOffset,
+    FetchedTopicOffsets,
+    FetchOffsets,
+    TopicPartitions,
+)
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=9, name="offset_fetch", min_version=1, max_version=9, first_flexible=6)
+
+_FIRST_WITH_ERROR = 2
+_FIRST_WITH_REQUIRE_STABLE = 7
+_FIRST_WITH_GROUPS = 8
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    version = context.api_version
+    require_stable = version >= _FIRST_WITH_REQUIRE_STABLE and request.require_stable
+    if version < _FIRST_WITH_GROUPS:
+        found = await _fetch(context, request.group_id, request.topics, require_stable)
+        if isinstance(found, ErrorCode):
+            topics = _all_failed(request.topics, found) if version < _FIRST_WITH_ERROR else ()
+            return {"error_code": found, "topics": _rows(topics)}
+        return {"error_code": ErrorCode.NONE, "topics": _rows(found)}
+    answers = await asyncio.gather(
+        *(_fetch(context, group.group_id, group.topics, require_stable) for group in request.groups)
+    )
+    groups = []
+    for group, found in zip(request.groups, answers, strict=True):
+        error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
+        topics = () if isinstance(found, ErrorCode) else found
+        groups.append({"group_id": group.group_id, "topics": _rows(topics), "error_code": error})
+    return {"groups": groups}
+
+
+async def _fetch(
+    context: RequestContext, group_id: str, topics: Any, require_stable: bool
+) -> tuple[FetchedTopicOffsets, ...] | ErrorCode:
+    body = FetchOffsets(
+        group_id=group_id,
+        topics=(
+            None
+            if topics is None
+            else tuple(TopicPartitions(row.name, tuple(row.partition_indexes)) for row in topics)
+        ),
+        require_stable=require_stable,
+    )
+    found = await ask(context, group_id, body)
+    if isinstance(found, ErrorCode):
+        return found
+    rows: tuple[FetchedTopicOffsets, ...] = found.topics
+    return rows
+
+
+def _all_failed(topics: Any, error: ErrorCode) -> tuple[FetchedTopicOffsets, ...]:
+    return tuple(
+        FetchedTopicOffsets(
+            topic.name, tuple(FetchedOffset(p, error=error) for p in topic.partition_indexes)
+        )
+        for topic in topics
+    )
+
+
+def _rows(topics: tuple[FetchedTopicOffsets, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.topic,
+            "partitions": [
+                {
+                    "partition_index": row.partition,
+                    "committed_offset": row.offset,
+                    "committed_leader_epoch": row.leader_epoch,
+                    "metadata": row.metadata,
+                    "error_code": row.error,
+                }
+                for row in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,47 @@
+"""SyncGroup (14). Served: v0-5, for groups of the classic protocol.
+
+The leader's brings the assignment; the others are parked until it is replicated. v3 static members,
+v5 protocol type and name, which must be the group's.
+Errors: 14, 15, 16, 22, 23, 24, 25, 27, 82.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask_named
+from broker.groups.requests import Assignment, Synced, SyncGroup
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=14, name="sync_group", min_version=0, max_version=5, first_flexible=4)
+
+_FIRST_WITH_PROTOCOL = 5
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    has_protocol = context.api_version >= _FIRST_WITH_PROTOCOL
+    body = SyncGroup(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        protocol_type=request.protocol_type if has_protocol else None,
+        protocol_name=request.protocol_name if has_protocol else None,
+        assignments=tuple(Assignment(row.member_id, row.assignment) for row in request.assignments),
+    )
+    # From v5 on both are to be given (KIP-559).
+    is_incomplete = has_protocol and None in (body.protocol_type, body.protocol_name)
+    if is_incomplete:
+        synced = Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    else:
+        synced = await ask_named(context, request.group_id, body)
+    if isinstance(synced, ErrorCode):
+        synced = Synced(error=synced)
+    return {
+        "error_code": synced.error,
+        "protocol_type": synced.protocol_type,
+        "protocol_name": synced.protocol_name,
+        "assignment": synced.assignment,
+    }

@@ -1,0 +1,1 @@
+"""Groups of the classic protocol: members vote, one of them assigns (JoinGroup, SyncGroup)."""

@@ -1,0 +1,227 @@
+"""JoinGroup: who may join, with which id, and what that starts. Pure.
+
+A new dynamic member first gets an id (79, MEMBER_ID_REQUIRED) and joins with it, so that a client
+that gives up and tries again does not leave a ghost each time (KIP-394). A static member (KIP-345)
+is known by its instance id: coming back it takes the place of what was there under that id, and
+the group is not disturbed if it still wants the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from broker.coordinator.model import Request
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member
+from broker.groups.classic.rebalance import (
+    cancel_session,
+    complete_if_all_joined,
+    drop,
+    end_requests,
+    extend_session,
+    forget_pending,
+    joined,
+    prepare,
+    rebalance,
+)
+from broker.groups.classic.states import GroupState
+from broker.groups.classic.subscription import subscribed_topics
+from broker.groups.config import (
+    NAME_BYTES_MAX,
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    PENDING_MEMBERS_MAX,
+)
+from broker.groups.requests import NO_MEMBER, Joined, JoinGroup
+from broker.groups.timers import PendingMemberTimer
+from broker.groups.turn import Turn
+from runtime.errors import ErrorCode
+
+
+def refusal_of(request: JoinGroup, client_id: str, turn: Turn) -> ErrorCode:
+    """What is wrong with the request whatever the group is like."""
+    config = turn.config
+    if not (
+        config.group_min_session_timeout_ms
+        <= request.session_timeout_ms
+        <= config.group_max_session_timeout_ms
+    ):
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    names = [client_id, request.group_instance_id or "", request.protocol_type]
+    names += [protocol.name for protocol in request.protocols]
+    if any(len(name.encode()) > NAME_BYTES_MAX for name in names):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def join(group: ClassicGroup, event: Request, turn: Turn) -> None:
+    """Answer now, or park the request in its member until the rebalance is over."""
+    request: JoinGroup = event.body
+    member_id = request.member_id
+    if not _is_welcome(group, member_id, turn):
+        if member_id in group.members:
+            drop(group, group.members[member_id], turn)
+            rebalance(group, turn)
+        elif member_id in group.pending_members:
+            forget_pending(group, member_id, turn)
+            complete_if_all_joined(group, turn)
+        _refuse(event, turn, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    elif not group.supports(request.protocol_type, request.protocols):
+        _refuse(event, turn, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    elif member_id == NO_MEMBER:
+        _join_new(group, event, turn)
+    elif member_id in group.pending_members:
+        if request.group_instance_id is not None:
+            # A static member never gets an id to come back with.
+            _refuse(event, turn, ErrorCode.UNKNOWN_MEMBER_ID)
+            return
+        forget_pending(group, member_id, turn)
+        _add(group, event, member_id, turn)
+    else:
+        _join_again(group, event, turn)
+
+
+def _is_welcome(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
+    """Whether group.max.size leaves room for it."""
+    size_max = turn.config.group_max_size
+    if group.is_empty:
+        return True
+    if group.state == GroupState.PREPARING_REBALANCE:
+        # Those that wait count, not the members: a limit that was lowered puts out the last that
+        # join again.
+        member = group.members.get(member_id)
+        if member is not None and member.is_awaiting_join:
+            return True
+        return sum(m.is_awaiting_join for m in group.members.values()) < size_max
+    return member_id in group.members or len(group.members) < size_max
+
+
+# --- new members ---------------------------------------------------------------------------------
+
+
+def _join_new(group: ClassicGroup, event: Request, turn: Turn) -> None:
+    request: JoinGroup = event.body
+    instance_id = request.group_instance_id
+    new_id = _new_member_id(instance_id or event.client_id, turn)
+    if instance_id is not None:
+        holder = group.static_members.get(instance_id)
+        if holder is None:
+            _add(group, event, new_id, turn)
+        else:
+            _replace(group, event, holder, new_id, turn)
+    elif not request.requires_known_member_id:
+        _add(group, event, new_id, turn)
+    elif len(group.pending_members) >= PENDING_MEMBERS_MAX:
+        _refuse(event, turn, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    else:
+        group.pending_members[new_id] = None
+        turn.set_timer(PendingMemberTimer(group.group_id, new_id), request.session_timeout_ms)
+        turn.answer(event.token, Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id))
+
+
+def _new_member_id(prefix: str, turn: Turn) -> str:
+    return f"{prefix}-{uuid.UUID(int=turn.rng.getrandbits(128), version=4)}"
+
+
+def _add(group: ClassicGroup, event: Request, member_id: str, turn: Turn) -> None:
+    request: JoinGroup = event.body
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=request.protocols,
+    )
+    member.is_new = True
+    member.join_token = event.token
+    group.add(member)
+    if group.initial_delay_ms is not None:
+        group.has_new_member = True
+    extend_session(group, member, turn, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance(group, turn)
+
+
+# --- members that come again ---------------------------------------------------------------------
+
+
+def _join_again(group: ClassicGroup, event: Request, turn: Turn) -> None:
+    request: JoinGroup = event.body
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error != ErrorCode.NONE:
+        _refuse(event, turn, error)
+        return
+    member = group.members[request.member_id]
+    is_same = member.protocols == request.protocols
+    is_leader = group.leader_id == member.member_id
+    if group.state == GroupState.COMPLETING_REBALANCE and is_same:
+        # The answer to its first request may have been lost on the way.
+        turn.answer(event.token, joined(group, member))
+    elif group.state == GroupState.STABLE and is_same and not is_leader:
+        turn.answer_durably(event.token, joined(group, member))
+    else:
+        # A leader that joins a stable group wants to assign anew, say for a topic that has grown.
+        _await_join(member, event, turn)
+        rebalance(group, turn)
+
+
+def _await_join(member: Member, event: Request, turn: Turn) -> None:
+    # A parked request of the same member: its client has given it up.
+    end_requests(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+    member.update(event.body)
+    member.join_token = event.token
+
+
+def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn: Turn) -> None:
+    """A static member is back, without knowing the id it had; whoever still uses that is fenced."""
+    request: JoinGroup = event.body
+    member = group.members[old_id]
+    old_leader = group.leader_id
+    end_requests(member, turn, ErrorCode.FENCED_INSTANCE_ID)
+    cancel_session(group, member, turn)
+    topics_before = _topics_of(group, member)
+    group.replace_static(old_id, new_id)
+    member.update(request)
+    member.is_new = False
+    member.client_id, member.client_host = event.client_id, event.client_host
+    extend_session(group, member, turn)
+    if group.state != GroupState.STABLE:
+        # In CompletingRebalance the leader may know the old id already: its assignment would miss
+        # the new one.
+        member.join_token = event.token
+        rebalance(group, turn)
+        return
+    record = group.record()
+    if (
+        group.select_protocol() != group.protocol_name
+        or _topics_of(group, member) != topics_before
+        or not turn.fits(record)
+    ):
+        member.join_token = event.token
+        prepare(group, turn)
+        return
+    turn.append(record)
+    answer = joined(group, member, skip_assignment=group.leader_id == new_id)
+    if not request.can_skip_assignment:
+        # An old client that hears that it leads would assign, and nobody would ask for that: it is
+        # told of the leader that was.
+        answer = Joined(
+            member_id=new_id,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=old_leader or NO_MEMBER,
+        )
+    turn.answer(event.token, answer)
+
+
+def _topics_of(group: ClassicGroup, member: Member) -> frozenset[str] | None:
+    """What it subscribes to. The rest of its metadata (partitions owned) changes with a restart."""
+    if not group.is_consumer_group:
+        return None
+    return subscribed_topics(member.metadata_for(group.protocol_name))
+
+
+def _refuse(event: Request, turn: Turn, error: ErrorCode) -> None:
+    turn.answer(event.token, Joined(error=error, member_id=event.body.member_id))

@@ -1,0 +1,90 @@
+"""One member of a classic group, as the coordinator knows it. Pure."""
+
+from __future__ import annotations
+
+from broker.groups.requests import JoinGroup, ProtocolMetadata
+
+
+class Member:
+    """join_token, sync_token: the request that waits for the rebalance, None without.
+
+    is_new: has not got its first JoinGroup answer, so cannot send heartbeats.
+    session_deadline_ms: it is lost if not heard of until then. session_timer_ms: what the timer is
+    set to, never later than that; None while none is set. A heartbeat only moves the deadline; the
+    timer, when it fires too early, is set anew: one timer a session time-out, not one a heartbeat.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "join_token",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_deadline_ms",
+        "session_timeout_ms",
+        "session_timer_ms",
+        "sync_token",
+    )
+
+    def __init__(
+        self,
+        *,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: tuple[ProtocolMetadata, ...],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = assignment
+        self.join_token: int | None = None
+        self.sync_token: int | None = None
+        self.is_new = False
+        self.session_deadline_ms = 0
+        self.session_timer_ms: int | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def is_awaiting_join(self) -> bool:
+        return self.join_token is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """A request of it is parked here, so it is alive as far as anybody can tell."""
+        return self.join_token is not None or self.sync_token is not None
+
+    def metadata_for(self, protocol_name: str | None) -> bytes:
+        """What it says to that assignor; empty if it does not offer it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+    def protocol_names(self) -> list[str]:
+        """Best first, each once."""
+        return list(dict.fromkeys(protocol.name for protocol in self.protocols))
+
+    def update(self, request: JoinGroup) -> None:
+        """It joins again and may say new things."""
+        self.protocols = request.protocols
+        self.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self.session_timeout_ms = request.session_timeout_ms

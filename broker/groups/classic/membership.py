@@ -1,0 +1,99 @@
+"""Heartbeats, leaving, and what becomes of members that are not heard of. Pure."""
+
+from __future__ import annotations
+
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.rebalance import (
+    complete_if_all_joined,
+    drop,
+    extend_session,
+    forget_pending,
+    prepare,
+    rebalance,
+)
+from broker.groups.classic.states import GroupState
+from broker.groups.requests import (
+    NO_MEMBER,
+    Heartbeat,
+    LeaveGroup,
+    LeavingMember,
+    LeftMember,
+)
+from broker.groups.turn import Turn
+from runtime.errors import ErrorCode
+
+
+def heartbeat(group: ClassicGroup, request: Heartbeat, turn: Turn) -> ErrorCode:
+    """27 tells the member to join again; it counts as heard of all the same."""
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error != ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    extend_session(group, group.members[request.member_id], turn)
+    if group.state == GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def leave(group: ClassicGroup, request: LeaveGroup, turn: Turn) -> tuple[LeftMember, ...]:
+    """One outcome a member asked for; one rebalance for all that really left."""
+    rows: list[LeftMember] = []
+    members_before = len(group.members)
+    for leaving in request.members:
+        error = _leave_one(group, leaving, turn)
+        rows.append(LeftMember(leaving.member_id, leaving.group_instance_id, error))
+    if len(group.members) < members_before:
+        rebalance(group, turn)
+    else:
+        # An id that was handed out and is given back may have been all that was waited for.
+        complete_if_all_joined(group, turn)
+    return tuple(rows)
+
+
+def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> ErrorCode:
+    member_id = leaving.member_id
+    if member_id == NO_MEMBER:
+        holder = group.static_members.get(leaving.group_instance_id or "")
+        if leaving.group_instance_id is None or holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        drop(group, group.members[holder], turn)
+        return ErrorCode.NONE
+    if member_id in group.pending_members:
+        forget_pending(group, member_id, turn)
+        return ErrorCode.NONE
+    error = group.check_member(member_id, leaving.group_instance_id)
+    if error == ErrorCode.NONE:
+        drop(group, group.members[member_id], turn)
+    return error
+
+
+def on_session_timer(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """Remove the member unless it has been heard of, or waits for an answer, meanwhile."""
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    member.session_timer_ms = None
+    left_ms = member.session_deadline_ms - turn.now.monotonic_ms
+    if left_ms > 0:
+        extend_session(group, member, turn, left_ms)
+        return
+    if member.is_waiting and not member.is_new:
+        # Its session begins anew with the answer.
+        return
+    drop(group, member, turn)
+    rebalance(group, turn)
+
+
+def on_pending_member_timer(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """The client that was given this id has not come back."""
+    if group.pending_members.pop(member_id, False) is None:
+        complete_if_all_joined(group, turn)
+
+
+def on_loaded(group: ClassicGroup, turn: Turn) -> None:
+    """The group as the log has it comes under this coordinator's clock."""
+    for member in group.members.values():
+        extend_session(group, member, turn)
+    if len(group.members) > turn.config.group_max_size:
+        prepare(group, turn)

@@ -1,0 +1,40 @@
+"""What a consumer's protocol metadata says: what it subscribes to, what it was assigned. Pure.
+
+The coordinator does not need to know for assigning; it does for expiring and deleting offsets, and
+people who look at a group do. The blobs are the clients' own, so anything may be in them: what does
+not parse is None.
+"""
+
+from __future__ import annotations
+
+from runtime.errors import WireError
+from wire.primitives import Reader
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """Topics of a subscription: int16 version, [topic], user data, ... (any version)."""
+    reader = Reader(metadata, 0, len(metadata))
+    try:
+        if reader.int16() < 0:
+            return None
+        return frozenset(reader.string(False) for _ in range(reader.array_count(False)))
+    except WireError:
+        return None
+
+
+def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
+    """Partitions by topic of an assignment: int16 version, [topic, [partition]], user data."""
+    if not assignment:
+        return {}
+    reader = Reader(assignment, 0, len(assignment))
+    try:
+        if reader.int16() < 0:
+            return None
+        return {
+            reader.string(False): tuple(reader.int32() for _ in range(reader.array_count(False)))
+            for _ in range(reader.array_count(False))
+        }
+    except WireError:
+        return None

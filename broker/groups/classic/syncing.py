@@ -1,0 +1,93 @@
+"""SyncGroup: the leader brings the assignment, everybody fetches its own. Pure.
+
+    leader's SyncGroup -> the generation is written -> Stable -> all parked SyncGroups answered
+
+Nobody learns what it owns before the record is replicated: after a fail-over the next coordinator
+would not know of that assignment and could give the same partitions to others in a generation of
+the same number.
+"""
+
+from __future__ import annotations
+
+from broker.coordinator.model import Request
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member
+from broker.groups.classic.rebalance import answer_sync, extend_session, prepare
+from broker.groups.classic.states import GroupState
+from broker.groups.requests import Synced, SyncGroup
+from broker.groups.timers import SyncTimer
+from broker.groups.turn import Turn
+from runtime.errors import ErrorCode, invariant
+
+
+def sync(group: ClassicGroup, event: Request, turn: Turn) -> None:
+    """Answer now, or park the request in its member until the leader has assigned."""
+    request: SyncGroup = event.body
+    error = _refusal_of(group, request)
+    if error != ErrorCode.NONE:
+        turn.answer(event.token, Synced(error=error))
+        return
+    member = group.members[request.member_id]
+    _no_longer_pending(group, member, turn)
+    if group.state == GroupState.STABLE:
+        turn.answer_durably(event.token, _synced(group, member))
+        return
+    invariant(
+        group.state == GroupState.COMPLETING_REBALANCE,
+        f"group {group.group_id!r} syncs in {group.state.value}",
+    )
+    # A parked request of the same member: its client has given it up.
+    answer_sync(member, turn, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_token = event.token
+    if group.leader_id == member.member_id:
+        _become_stable(group, request, turn)
+
+
+def _refusal_of(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error != ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state == GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _become_stable(group: ClassicGroup, request: SyncGroup, turn: Turn) -> None:
+    assignments = {row.member_id: row.assignment for row in request.assignments}
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+    group.transition_to(GroupState.STABLE, turn.now.wall_ms)
+    record = group.record()
+    if not turn.fits(record):
+        # Too many members that say too much (Kafka's answer too): they hear of it, and the next
+        # assignment may be smaller.
+        for member in group.members.values():
+            member.assignment = b""
+            answer_sync(member, turn, Synced(error=ErrorCode.UNKNOWN_SERVER_ERROR))
+            extend_session(group, member, turn)
+        prepare(group, turn)
+        return
+    turn.append(record)
+    for member in group.members.values():
+        answer_sync(member, turn, _synced(group, member))
+        # Members that waited counted as alive; from here on they must show it.
+        extend_session(group, member, turn)
+
+
+def _no_longer_pending(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    if group.pending_sync.pop(member.member_id, False) is None and not group.pending_sync:
+        turn.cancel_timer(SyncTimer(group.group_id))
+
+
+def _synced(group: ClassicGroup, member: Member) -> Synced:
+    return Synced(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )

@@ -1,0 +1,49 @@
+"""What a broker's properties say about groups, under Kafka's names in snake case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MS_PER_MINUTE = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """group_initial_rebalance_delay_ms: how long an empty group waits for more members.
+
+    group_min_session_timeout_ms, group_max_session_timeout_ms: what a member may ask for.
+    group_max_size: members of one group. offset_metadata_max_bytes: of one committed offset.
+    offsets_retention_minutes: how long offsets outlive their group's last member (or, without a
+    group, their commit). offsets_retention_check_interval_ms: how often that is looked at.
+    message_max_bytes: of the record that holds a whole group.
+    """
+
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    message_max_bytes: int = 1_048_588
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * _MS_PER_MINUTE
+
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""A member that has not got its first JoinGroup answer cannot send heartbeats; without this limit
+a client that gives up and comes again leaves a member behind each time (Kafka's constant)."""
+
+PENDING_MEMBERS_MAX = 10_000
+"""Member ids handed out in one group and not yet used; each costs a timer."""
+
+PRODUCERS_MAX = 100_000
+"""Transactional producers whose epoch is remembered in one shard; the oldest is forgotten first."""
+
+STRING_BYTES_MAX = 32_767
+"""Strings of keys and of group metadata have an int16 length."""
+
+NAME_BYTES_MAX = STRING_BYTES_MAX - 64
+"""For a name that a member id is made of: the id is longer by a dash and a uuid."""

@@ -1,0 +1,50 @@
+"""What administrators are told of a classic group. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.groups.classic.group import TYPE_NAME, ClassicGroup
+from broker.groups.classic.states import GroupState
+from broker.groups.requests import (
+    GroupDescription,
+    GroupListing,
+    ListGroups,
+    MemberDescription,
+)
+
+
+def describe(group: ClassicGroup) -> GroupDescription:
+    """Metadata and protocol only in Stable: in a rebalance there is no chosen protocol."""
+    is_stable = group.state == GroupState.STABLE
+    members = tuple(
+        MemberDescription(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata_for(group.protocol_name) if is_stable else b"",
+            member.assignment,
+        )
+        for member in group.members.values()
+    )
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=(group.protocol_name or "") if is_stable else "",
+        members=members,
+    )
+
+
+def listings(groups: Iterable[ClassicGroup], request: ListGroups) -> tuple[GroupListing, ...]:
+    """A row for each group that the filters leave in."""
+    states = {state.lower() for state in request.states}
+    types = {name.lower() for name in request.types}
+    if types and TYPE_NAME not in types:
+        return ()
+    return tuple(
+        GroupListing(group.group_id, group.protocol_type or "", group.state.value, TYPE_NAME)
+        for group in groups
+        if not states or group.state.value.lower() in states
+    )

@@ -1,0 +1,49 @@
+"""Which committed offsets nobody needs any more (KIP-211). Pure.
+
+    group of consumers, empty      retention after it became empty (after the commit, if later)
+    group of consumers, stable     retention after the commit, for topics that nobody subscribes to
+    other group with members       never
+    no group, only offsets         retention after the commit
+
+An offset with an expiry of its own (OffsetCommit v2-4) goes at that time, in the same states.
+"""
+
+from __future__ import annotations
+
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.states import GroupState
+from broker.groups.offsets import OffsetBook, PartitionKey
+from broker.groups.records import NO_TIMESTAMP, OffsetValue
+
+
+def expired_offsets(
+    group: ClassicGroup, book: OffsetBook, wall_ms: int, retention_ms: int
+) -> list[PartitionKey]:
+    """(topic, partition) of what can go now. What an open transaction touches stays."""
+    if not _may_expire(group):
+        return []
+    has_members = bool(group.members)
+    return [
+        (topic, partition)
+        for topic, partitions in book.committed.items()
+        if not (has_members and group.is_subscribed_to(topic))
+        for partition, stored in partitions.items()
+        if _is_over(group, stored.value, wall_ms, retention_ms)
+        and not book.is_pending(topic, partition)
+    ]
+
+
+def _may_expire(group: ClassicGroup) -> bool:
+    if group.protocol_type is None or group.is_empty:
+        return True
+    is_known = group.is_consumer_group and group.subscribed_topics is not None
+    return is_known and group.state == GroupState.STABLE
+
+
+def _is_over(group: ClassicGroup, value: OffsetValue, wall_ms: int, retention_ms: int) -> bool:
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        return wall_ms >= value.expire_timestamp_ms
+    base_ms = value.commit_timestamp_ms
+    if group.protocol_type is not None and group.is_empty:
+        base_ms = max(base_ms, group.current_state_timestamp_ms)
+    return wall_ms - base_ms >= retention_ms

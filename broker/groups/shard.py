@@ -1,0 +1,344 @@
+"""The groups of one partition of `__consumer_offsets`. Pure; see `coordinator.model.Shard`.
+
+    Request -> the group's rules (classic/), its offsets (offset_store) -> records, answers, timers
+
+Nobody is told before it is replicated what a fail-over could take back: an assignment, a commit,
+what a reader reads. Heartbeats, refusals and joins leave at once, as they rest on no record: after
+a fail-over the last written generation holds again, and whoever was told of a later one hears 22
+and joins again.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import assert_never
+
+from broker.coordinator.model import (
+    CoordinatorRecord,
+    Durable,
+    Effect,
+    Event,
+    Instant,
+    ReplayedRecord,
+    Request,
+    TimerFired,
+    Told,
+    TopicsChanged,
+    TransactionEnd,
+    TransactionEnded,
+)
+from broker.groups.classic import joining, membership, rebalance, syncing
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.states import GroupState
+from broker.groups.committing import commit_refusal
+from broker.groups.config import GroupConfig
+from broker.groups.describing import describe, listings
+from broker.groups.expiry import expired_offsets
+from broker.groups.offset_store import OffsetStore
+from broker.groups.records import (
+    GroupKey,
+    OffsetKey,
+    UnknownKey,
+    decode_group,
+    decode_key,
+    group_key,
+)
+from broker.groups.requests import (
+    CommitOffsets,
+    CommitTransactionOffsets,
+    DeletedTopicOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    Heartbeat,
+    Joined,
+    JoinGroup,
+    LeaveGroup,
+    Left,
+    LeftMember,
+    ListGroups,
+    OffsetsDeleted,
+    Synced,
+    SyncGroup,
+)
+from broker.groups.timers import (
+    ExpiryTimer,
+    JoinTimer,
+    PendingMemberTimer,
+    SessionTimer,
+    SyncTimer,
+)
+from broker.groups.turn import Turn
+from runtime.errors import ErrorCode, InvariantViolated
+
+
+class GroupShard:
+    """groups: by id. offsets: of all groups. unknown_records: skipped while loading, by type."""
+
+    def __init__(self, config: GroupConfig, rng: Random) -> None:
+        """rng: member ids come from it."""
+        self.config = config
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetStore()
+        self.unknown_records: dict[int, int] = {}
+        self._rng = rng
+
+    # --- loading -----------------------------------------------------------------------------
+
+    def replay(self, record: ReplayedRecord) -> None:
+        key = decode_key(record.key)
+        match key:
+            case OffsetKey():
+                self.offsets.replay(key, record)
+                if record.value is not None and key.group_id not in self.groups:
+                    self.groups[key.group_id] = ClassicGroup(key.group_id)
+            case GroupKey():
+                self._replay_group(key.group_id, record.value)
+            case UnknownKey():
+                # Of a kind of group that this build does not know; it stays in the log for one
+                # that does.
+                count = self.unknown_records.get(key.record_type, 0)
+                self.unknown_records[key.record_type] = count + 1
+            case _:
+                assert_never(key)
+
+    def _replay_group(self, group_id: str, value: bytes | None) -> None:
+        if value is None:
+            self.groups.pop(group_id, None)
+        else:
+            self.groups[group_id] = ClassicGroup.from_value(group_id, decode_group(value))
+
+    def replay_end(self, end: TransactionEnd) -> None:
+        self.offsets.end_transaction(end)
+
+    def on_loaded(self, now: Instant) -> list[Effect]:
+        turn = Turn(self.config, self._rng, now)
+        # Offsets whose group's own record is gone, and groups whose record came first: either way
+        # a group with offsets is there.
+        for group_id in self.offsets.books:
+            self.groups.setdefault(group_id, ClassicGroup(group_id))
+        for group in self.groups.values():
+            membership.on_loaded(group, turn)
+        self._set_expiry_timer(turn)
+        return turn.effects
+
+    # --- events ------------------------------------------------------------------------------
+
+    def step(self, event: Event, now: Instant) -> list[Effect]:
+        turn = Turn(self.config, self._rng, now)
+        match event:
+            case Request():
+                self._on_request(event, turn)
+            case TimerFired():
+                self._on_timer(event, turn)
+            case TransactionEnded():
+                self.offsets.end_transaction(event.end)
+            case TopicsChanged() if not event.deleted:
+                pass
+            case TopicsChanged():
+                for group_id, keys in list(self.offsets.of_topics(event.deleted)):
+                    self.offsets.delete(group_id, keys, turn)
+            case Durable() | Told():
+                raise InvariantViolated(f"a group's shard asked for no {event!r}")
+            case _:
+                assert_never(event)
+        return turn.effects
+
+    def _on_request(self, event: Request, turn: Turn) -> None:
+        body = event.body
+        match body:
+            case CommitOffsets():
+                self._commit(event, body, turn)
+            case Heartbeat():
+                self._heartbeat(event, body, turn)
+            case JoinGroup():
+                self._join(event, body, turn)
+            case SyncGroup():
+                self._sync(event, body, turn)
+            case LeaveGroup():
+                self._leave(event, body, turn)
+            case FetchOffsets():
+                turn.answer_durably(event.token, self.offsets.fetch(body))
+            case CommitTransactionOffsets():
+                self._commit_in_transaction(event, body, turn)
+            case DeleteOffsets():
+                self._delete_offsets(event, body, turn)
+            case DescribeGroup():
+                group = self.groups.get(body.group_id)
+                found = ErrorCode.GROUP_ID_NOT_FOUND if group is None else describe(group)
+                turn.answer_durably(event.token, found)
+            case ListGroups():
+                turn.answer_durably(event.token, listings(self.groups.values(), body))
+            case DeleteGroup():
+                self._delete_group(event, body, turn)
+            case _:
+                raise InvariantViolated(f"a group's shard was asked {body!r}")
+
+    # --- membership --------------------------------------------------------------------------
+
+    def _join(self, event: Request, body: JoinGroup, turn: Turn) -> None:
+        error = joining.refusal_of(body, event.client_id, turn)
+        group = self.groups.get(body.group_id)
+        if error == ErrorCode.NONE and group is None and body.member_id:
+            # Whoever has an id has it from a group that is no more.
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error != ErrorCode.NONE:
+            turn.answer(event.token, Joined(error=error, member_id=body.member_id))
+            return
+        if group is not None:
+            joining.join(group, event, turn)
+            return
+        group = ClassicGroup(body.group_id, turn.now.wall_ms)
+        joining.join(group, event, turn)
+        if group.members or group.pending_members:
+            self.groups[body.group_id] = group
+            turn.append(self._empty_record(body.group_id, turn))
+
+    @staticmethod
+    def _empty_record(group_id: str, turn: Turn) -> CoordinatorRecord:
+        """What the log knows of a group before its first generation."""
+        return ClassicGroup(group_id, turn.now.wall_ms).record()
+
+    def _sync(self, event: Request, body: SyncGroup, turn: Turn) -> None:
+        group = self.groups.get(body.group_id)
+        if group is None:
+            turn.answer(event.token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            syncing.sync(group, event, turn)
+
+    def _heartbeat(self, event: Request, body: Heartbeat, turn: Turn) -> None:
+        group = self.groups.get(body.group_id)
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is not None:
+            error = membership.heartbeat(group, body, turn)
+        turn.answer(event.token, error)
+
+    def _leave(self, event: Request, body: LeaveGroup, turn: Turn) -> None:
+        group = self.groups.get(body.group_id)
+        if group is None:
+            rows = tuple(
+                LeftMember(m.member_id, m.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                for m in body.members
+            )
+        else:
+            rows = membership.leave(group, body, turn)
+        turn.answer(event.token, Left(members=rows))
+
+    # --- offsets -----------------------------------------------------------------------------
+
+    def _commit(self, event: Request, body: CommitOffsets, turn: Turn) -> None:
+        group = self.groups.get(body.group_id)
+        if group is None:
+            if body.generation_id >= 0:
+                knows = body.knows_missing_group
+                error = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
+                turn.answer(event.token, error)
+                return
+            group = self._simple_group(body.group_id, turn)
+        error = commit_refusal(group, body)
+        if error != ErrorCode.NONE:
+            turn.answer(event.token, error)
+            return
+        member = group.members.get(body.member_id)
+        if member is not None:
+            rebalance.extend_session(group, member, turn)
+        turn.answer_durably(event.token, self.offsets.commit(body, turn))
+
+    def _commit_in_transaction(
+        self, event: Request, body: CommitTransactionOffsets, turn: Turn
+    ) -> None:
+        group = self.groups.get(body.group_id)
+        if group is None:
+            if body.generation_id >= 0:
+                turn.answer(event.token, ErrorCode.ILLEGAL_GENERATION)
+                return
+            group = self._simple_group(body.group_id, turn)
+        error = commit_refusal(group, body)
+        if error == ErrorCode.NONE and self.offsets.is_fenced(body):
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        if error != ErrorCode.NONE:
+            turn.answer(event.token, error)
+            return
+        turn.answer_durably(event.token, self.offsets.commit_in_transaction(body, turn))
+
+    def _simple_group(self, group_id: str, turn: Turn) -> ClassicGroup:
+        """A group that only keeps offsets. It has no record of its own: its offsets tell of it."""
+        group = self.groups[group_id] = ClassicGroup(group_id, turn.now.wall_ms)
+        return group
+
+    def _delete_offsets(self, event: Request, body: DeleteOffsets, turn: Turn) -> None:
+        group = self.groups.get(body.group_id)
+        if group is None:
+            turn.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
+            return
+        if not group.is_empty and not group.is_consumer_group:
+            # Nobody here can tell what its members use.
+            turn.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
+            return
+        rows = []
+        for topic, partitions in body.topics:
+            if not group.is_empty and group.is_subscribed_to(topic):
+                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                error = ErrorCode.NONE
+                self.offsets.delete(body.group_id, [(topic, p) for p in partitions], turn)
+            rows.append(DeletedTopicOffsets(topic, partitions, error))
+        turn.answer_durably(event.token, OffsetsDeleted(tuple(rows)))
+
+    # --- the end of groups -------------------------------------------------------------------
+
+    def _delete_group(self, event: Request, body: DeleteGroup, turn: Turn) -> None:
+        group = self.groups.get(body.group_id)
+        if group is None:
+            turn.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
+        elif not group.is_empty:
+            turn.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
+        else:
+            self._end_group(group, turn)
+            turn.answer_durably(event.token, ErrorCode.NONE)
+
+    def _end_group(self, group: ClassicGroup, turn: Turn) -> None:
+        for member_id in list(group.pending_members):
+            rebalance.forget_pending(group, member_id, turn)
+        group.transition_to(GroupState.DEAD, turn.now.wall_ms)
+        self.offsets.delete_all(group.group_id, turn)
+        turn.append(CoordinatorRecord(group_key(group.group_id), None))
+        del self.groups[group.group_id]
+
+    def _expire_offsets(self, turn: Turn) -> None:
+        retention_ms = self.config.offsets_retention_ms
+        for group in list(self.groups.values()):
+            group_id = group.group_id
+            book = self.offsets.book(group_id)
+            over = expired_offsets(group, book, turn.now.wall_ms, retention_ms)
+            self.offsets.delete(group_id, over, turn)
+            is_over = group.is_empty and not group.pending_members
+            if is_over and self.offsets.book(group_id).is_blank:
+                self._end_group(group, turn)
+
+    def _set_expiry_timer(self, turn: Turn) -> None:
+        turn.set_timer(ExpiryTimer(), self.config.offsets_retention_check_interval_ms)
+
+    # --- timers ------------------------------------------------------------------------------
+
+    def _on_timer(self, event: TimerFired, turn: Turn) -> None:
+        name = event.name
+        if isinstance(name, ExpiryTimer):
+            self._expire_offsets(turn)
+            self._set_expiry_timer(turn)
+            return
+        group = self.groups.get(name.group_id)  # type: ignore[attr-defined]
+        if group is None:
+            return
+        match name:
+            case SessionTimer():
+                membership.on_session_timer(group, name.member_id, turn)
+            case PendingMemberTimer():
+                membership.on_pending_member_timer(group, name.member_id, turn)
+            case JoinTimer():
+                rebalance.on_join_timer(group, turn)
+            case SyncTimer():
+                rebalance.on_sync_timer(group, turn)
+            case _:
+                raise InvariantViolated(f"a group's shard set no timer {name!r}")

@@ -1,0 +1,41 @@
+"""Names of a group shard's timers: what a `TimerFired` is about. Pure data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SessionTimer(NamedTuple):
+    """The member has not been heard of for its session time-out."""
+
+    group_id: str
+    member_id: str
+    kind: str = "session"
+
+
+class PendingMemberTimer(NamedTuple):
+    """The member id that was handed out has not been used."""
+
+    group_id: str
+    member_id: str
+    kind: str = "pending-member"
+
+
+class JoinTimer(NamedTuple):
+    """The time to join the next generation is over."""
+
+    group_id: str
+    kind: str = "join"
+
+
+class SyncTimer(NamedTuple):
+    """The time to fetch this generation's assignment is over (KIP-800)."""
+
+    group_id: str
+    kind: str = "sync"
+
+
+class ExpiryTimer(NamedTuple):
+    """Time to look for offsets that nobody needs any more."""
+
+    kind: str = "expiry"

@@ -1,0 +1,81 @@
+"""The effects of one step, in the order in which they must happen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from random import Random
+from typing import Any
+
+from broker.coordinator.model import (
+    Answer,
+    Append,
+    CancelTimer,
+    CoordinatorRecord,
+    Effect,
+    Instant,
+    SetTimer,
+)
+from broker.groups.config import GroupConfig
+
+BATCH_BYTES_MAX = 512 * 1024
+"""Keys and values in one batch of records that need not stay together: well below the usual
+max.message.bytes, whatever a client puts into one request."""
+
+
+class Turn:
+    """One event's. config, rng: the shard's own; now: the time of the event."""
+
+    __slots__ = ("_has_appended", "config", "effects", "now", "rng")
+
+    def __init__(self, config: GroupConfig, rng: Random, now: Instant) -> None:
+        self.config = config
+        self.rng = rng
+        self.now = now
+        self.effects: list[Effect] = []
+        self._has_appended = False
+
+    def append(self, record: CoordinatorRecord) -> None:
+        """Write one record."""
+        self._has_appended = True
+        self.effects.append(Append(records=(record,)))
+
+    def fits(self, record: CoordinatorRecord) -> bool:
+        """Whether the log takes a record of this size."""
+        return len(record.key) + len(record.value or b"") <= self.config.message_max_bytes
+
+    def append_all(
+        self, records: Iterable[CoordinatorRecord], producer: tuple[int, int] | None = None
+    ) -> None:
+        """Write records that need not be read back all or none, in as few batches as fit."""
+        batch: list[CoordinatorRecord] = []
+        batch_bytes = 0
+        for record in records:
+            record_bytes = len(record.key) + len(record.value or b"")
+            if batch and batch_bytes + record_bytes > BATCH_BYTES_MAX:
+                self._append_batch(batch, producer)
+                batch, batch_bytes = [], 0
+            batch.append(record)
+            batch_bytes += record_bytes
+        if batch:
+            self._append_batch(batch, producer)
+
+    def _append_batch(
+        self, batch: list[CoordinatorRecord], producer: tuple[int, int] | None
+    ) -> None:
+        self._has_appended = True
+        self.effects.append(Append(records=tuple(batch), producer=producer))
+
+    def answer(self, token: int, response: Any) -> None:
+        """Answer: after what this step has written, or at once if it wrote nothing."""
+        self.effects.append(Answer(token=token, response=response, is_durable=self._has_appended))
+
+    def answer_durably(self, token: int, response: Any) -> None:
+        """Answer what rests on records of this step or of earlier ones."""
+        self.effects.append(Answer(token=token, response=response, is_durable=True))
+
+    def set_timer(self, name: Hashable, after_ms: int) -> None:
+        deadline_ms = self.now.monotonic_ms + after_ms
+        self.effects.append(SetTimer(name=name, deadline_ms=deadline_ms))
+
+    def cancel_timer(self, name: Hashable) -> None:
+        self.effects.append(CancelTimer(name=name))

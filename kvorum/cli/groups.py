@@ -1,0 +1,83 @@
+"""`kvorum groups`: list, describe, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvorum.cli.common import CommandFailed, cluster_options, show
+
+if TYPE_CHECKING:
+    from kvorum.cli.group_client import GroupClient
+
+_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
+
+
+@click.group()
+def groups() -> None:
+    """List, describe, delete consumer groups."""
+
+
+@groups.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only groups in this state. Repeatable.",
+)
+@cluster_options
+def list_groups(states: tuple[str, ...], **options: Any) -> None:
+    """All groups of the cluster."""
+    rows = _client(options).list_groups(list(states))
+    show(options["output"], rows, ["group", "type", "protocol_type", "state"])
+
+
+@groups.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--members", is_flag=True, help="A row a member, not a row an offset.")
+@cluster_options
+def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
+    """Offsets and lag of groups NAMES, or their members."""
+    found = _client(options).describe(list(names))
+    if options["output"] == "json":
+        show("json", found)
+        return
+    key = "members" if members else "offsets"
+    rows = [
+        {"group": group["group"], "state": group["state"], **row}
+        for group in found
+        # A group that has none is shown all the same.
+        for row in (group[key] or [{}])
+    ]
+    columns = ["topic", "partition", "committed_offset", "end_offset", "lag", "member_id"]
+    if members:
+        columns = ["member_id", "group_instance_id", "client_id", "client_host", "partitions"]
+    show("table", rows, ["group", "state", *columns])
+
+
+@groups.command()
+@click.argument("names", nargs=-1, required=True)
+@cluster_options
+def delete(names: tuple[str, ...], **options: Any) -> None:
+    """Delete groups NAMES, with their offsets. They must have no members."""
+    rows = _client(options).delete(list(names))
+    show(options["output"], rows, ["group", "error"])
+    failed = [row["group"] for row in rows if row["error"] != "NONE"]
+    if failed:
+        raise CommandFailed(f"not deleted: {', '.join(failed)}")
+
+
+def _client(options: dict[str, Any]) -> GroupClient:
+    from kvorum.cli.backends import KafkaBackend, open_backend
+    from kvorum.cli.group_client import GroupClient
+
+    if options["bootstrap_controller"]:
+        raise click.UsageError("controllers know nothing of groups: give --bootstrap-server")
+    backend = open_backend(options["bootstrap_server"], None, options["timeout"])
+    if not isinstance(backend, KafkaBackend):
+        raise TypeError(f"no groups through a {type(backend).__name__}")
+    client = GroupClient(backend, options["timeout"])
+    click.get_current_context().call_on_close(client.close)
+    return client

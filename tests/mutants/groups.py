@@ -1,0 +1,156 @@
+"""Rules of groups, each with an edit that breaks it; their own tests must notice."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+REBALANCE = "broker/groups/classic/rebalance.py"
+JOINING = "broker/groups/classic/joining.py"
+SYNCING = "broker/groups/classic/syncing.py"
+MEMBERSHIP = "broker/groups/classic/membership.py"
+GROUP = "broker/groups/classic/group.py"
+SHARD = "broker/groups/shard.py"
+STORE = "broker/groups/offset_store.py"
+BOOK = "broker/groups/offsets.py"
+COMMITTING = "broker/groups/committing.py"
+EXPIRY = "broker/groups/expiry.py"
+TURN = "broker/groups/turn.py"
+RECORDS = "broker/groups/records.py"
+
+_RULES: tuple[tuple[str, str, str, str, str], ...] = (
+    # Rebalances.
+    ("group-initial-delay-cut-short", "an empty group waits for more members", REBALANCE,
+     "is_preparing and group.initial_delay_ms is None and group.has_all_joined",
+     "is_preparing and group.has_all_joined"),
+    ("group-initial-delay-once", "the initial delay runs on while members come", REBALANCE,
+     "if delay_ms is not None and group.has_new_member and group.initial_remaining_ms > 0:",
+     "if False:"),
+    ("group-initial-delay-for-ever", "the initial delay ends at the rebalance time-out", REBALANCE,
+     "max(group.initial_remaining_ms - next_ms, 0)", "group.initial_remaining_ms"),
+    ("group-keeps-the-absent", "who does not join again is out", REBALANCE,
+     "    for member in absent:\n        drop(group, member, turn)\n", ""),
+    ("group-drops-absent-statics", "a static member may be away for its session", REBALANCE,
+     "if not m.is_awaiting_join and not m.is_static]", "if not m.is_awaiting_join]"),
+    ("group-sync-timer-outlives", "the time to sync ends with its generation", REBALANCE,
+     "        turn.cancel_timer(SyncTimer(group.group_id))\n        group.pending_sync.clear()\n",
+     "        group.pending_sync.clear()\n"),
+    ("group-never-syncs", "who never syncs is out (KIP-800)", REBALANCE,
+     "    turn.set_timer(SyncTimer(group.group_id), group.rebalance_timeout_ms)\n", ""),
+    ("group-empties-in-memory-only", "that a group is empty is in the log", REBALANCE,
+     "        group.leader_id = None\n        turn.append(group.record())\n",
+     "        group.leader_id = None\n"),
+    ("group-late-timer-kept", "a shorter session sets its timer earlier", REBALANCE,
+     "if member.session_timer_ms is None or deadline_ms < member.session_timer_ms:",
+     "if member.session_timer_ms is None:"),
+    ("group-followers-see-all", "only the leader is told of the members", REBALANCE,
+     "members=_members_for_leader(group) if is_leader else (),",
+     "members=_members_for_leader(group),"),
+    ("group-same-number-twice", "a new generation has a new number", GROUP,
+     "        self.generation_id += 1\n", ""),
+    ("group-protocol-of-the-leader", "the protocol with most votes is taken", GROUP,
+     "return votes.most_common(1)[0][0]", "return next(iter(votes))"),
+    ("group-forgets-handed-out-ids", "a rebalance waits for ids that were handed out", GROUP,
+     "return not self.pending_members and all(", "return all("),
+    # Joining.
+    ("group-takes-too-many", "group.max.size holds", JOINING,
+     "return member_id in group.members or len(group.members) < size_max", "return True"),
+    ("group-no-id-needed", "a new member gets its id first (KIP-394)", JOINING,
+     "    elif not request.requires_known_member_id:\n", "    elif True:\n"),
+    ("group-static-twin-unfenced", "whoever holds the old id of a static member is fenced", GROUP,
+     "return ErrorCode.NONE if holder == member_id else ErrorCode.FENCED_INSTANCE_ID",
+     "return ErrorCode.NONE"),
+    ("group-static-in-memory-only", "a static member's new id is in the log", JOINING,
+     "    turn.append(record)\n", ""),
+    ("group-static-other-topics", "other topics start a rebalance", JOINING,
+     "        or _topics_of(group, member) != topics_before\n", ""),
+    ("group-leader-told-to-lead", "an old client that leads again does not hear so", JOINING,
+     "            leader=old_leader or NO_MEMBER,\n", "            leader=group.leader_id or '',\n"),
+    ("group-first-request-left-parked", "a request that is given up is answered", JOINING,
+     "    end_requests(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)\n    member.update",
+     "    member.update"),
+    # Assignments.
+    ("group-assignment-before-the-log", "an assignment is told once it is replicated", TURN,
+     "response=response, is_durable=self._has_appended", "response=response, is_durable=False"),
+    ("group-assignment-again-at-once", "also to who asks again", SYNCING,
+     "        turn.answer_durably(event.token, _synced(group, member))\n",
+     "        turn.answer(event.token, _synced(group, member))\n"),
+    ("group-any-generation-syncs", "only members of this generation are told", SYNCING,
+     "    if request.generation_id != group.generation_id:\n"
+     "        return ErrorCode.ILLEGAL_GENERATION\n", ""),
+    ("group-too-large-a-record", "a record that the log cannot hold is not written", SYNCING,
+     "    if not turn.fits(record):\n", "    if False:\n"),
+    # Sessions.
+    ("group-silent-members-stay", "a silent member is out", MEMBERSHIP,
+     "    drop(group, member, turn)\n    rebalance(group, turn)\n", "    return\n"),
+    ("group-parked-members-lost", "a member that waits is alive", MEMBERSHIP,
+     "    if member.is_waiting and not member.is_new:\n", "    if False:\n"),
+    ("group-new-members-never-lost", "a new member that waits too long is out", MEMBERSHIP,
+     "    if member.is_waiting and not member.is_new:\n", "    if member.is_waiting:\n"),
+    ("group-heartbeat-too-late-in-life", "a heartbeat in a rebalance counts", MEMBERSHIP,
+     "    extend_session(group, group.members[request.member_id], turn)\n"
+     "    if group.state == GroupState.PREPARING_REBALANCE:\n"
+     "        return ErrorCode.REBALANCE_IN_PROGRESS\n",
+     "    if group.state == GroupState.PREPARING_REBALANCE:\n"
+     "        return ErrorCode.REBALANCE_IN_PROGRESS\n"
+     "    extend_session(group, group.members[request.member_id], turn)\n"),
+    ("group-no-sessions-after-load", "sessions run again after a fail-over", MEMBERSHIP,
+     "    for member in group.members.values():\n        extend_session(group, member, turn)\n"
+     "    if len", "    if len"),
+    # Offsets.
+    ("offsets-of-an-old-generation", "a member of an old generation cannot commit", COMMITTING,
+     "        if generation_id != group.generation_id:\n"
+     "            return ErrorCode.ILLEGAL_GENERATION\n", ""),
+    ("offsets-of-strangers", "who is no member commits only to an empty group", COMMITTING,
+     "    elif not is_transactional and not group.is_empty:\n"
+     "        return ErrorCode.UNKNOWN_MEMBER_ID\n", ""),
+    ("offsets-before-the-assignment", "nobody commits before it has its assignment", COMMITTING,
+     "        return ErrorCode.REBALANCE_IN_PROGRESS\n", "        return ErrorCode.NONE\n"),
+    ("offsets-told-at-once", "a reader is told what is replicated", SHARD,
+     "turn.answer_durably(event.token, self.offsets.fetch(body))",
+     "turn.answer(event.token, self.offsets.fetch(body))"),
+    ("offsets-no-sign-of-life", "a commit counts as a heartbeat", SHARD,
+     "            rebalance.extend_session(group, member, turn)\n", "            pass\n"),
+    ("offsets-marker-order", "the offset written later counts", BOOK,
+     "if present is None or present.order < stored.order:", "if True:"),
+    ("offsets-aborted-count", "offsets of an aborted transaction are nothing", BOOK,
+     "if rows is None or not is_commit:", "if rows is None:"),
+    ("offsets-pending-at-once", "offsets of a transaction wait for its marker", STORE,
+     "            book.put_pending(producer_id, row.topic, row.partition, value, self._order)\n",
+     "            book.put(row.topic, row.partition, value, self._order)\n"),
+    ("offsets-unstable-shown", "who wants stable offsets waits for the marker", STORE,
+     "if require_stable and book.is_pending(topic, partition):", "if False:"),
+    ("offsets-zombie-producer", "an older epoch of a producer is fenced", STORE,
+     "return request.producer_epoch < self._epochs.get(request.producer_id, -1)", "return False"),
+    ("offsets-deleted-in-memory-only", "a deleted offset has a tombstone", STORE,
+     "        turn.append_all(\n            CoordinatorRecord(offset_key(group_id, topic, partition),"
+     " None)\n            for topic, partition in there\n        )\n", ""),
+    ("offsets-subscribed-deleted", "offsets in use are not deleted", SHARD,
+     "if not group.is_empty and group.is_subscribed_to(topic):", "if False:"),
+    ("offsets-group-with-members-deleted", "a group with members is not deleted", SHARD,
+     "        elif not group.is_empty:\n            turn.answer(event.token, "
+     "ErrorCode.NON_EMPTY_GROUP)\n", ""),
+    ("offsets-expire-in-use", "offsets of topics in use do not expire", EXPIRY,
+     "        if not (has_members and group.is_subscribed_to(topic))\n", ""),
+    ("offsets-expire-by-commit", "retention counts from when the group became empty", EXPIRY,
+     "        base_ms = max(base_ms, group.current_state_timestamp_ms)\n", "        pass\n"),
+    ("offsets-expire-while-pending", "what a transaction may change does not expire", EXPIRY,
+     "        and not book.is_pending(topic, partition)\n", ""),
+    # Records.
+    ("offsets-newest-version", "offsets are written in the version of Kafka 4.1", RECORDS,
+     "_OFFSET_VALUE_VERSION = 4\n", "_OFFSET_VALUE_VERSION = 3\n"),
+    ("group-unknown-version-read", "a version that is not known is corrupt", RECORDS,
+     "        if not 0 <= version <= _GROUP_VALUE_VERSION_MAX:\n", "        if False:\n"),
+)  # fmt: skip
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(
+        name=name,
+        rule=rule,
+        path=path,
+        old=old,
+        new=new,
+        tests=("tests/test_groups",),
+        has_simulator=False,
+    )
+    for name, rule, path, old, new in _RULES
+)

@@ -1,0 +1,437 @@
+"""The APIs of groups over the wire: every version, exact codes, no bad row spoils another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.api import SERVED
+from broker.config import BrokerConfig
+from broker.coordinator.keys import partition_of
+from broker.topic_names import OFFSETS_TOPIC
+from runtime.errors import ErrorCode
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient
+from tests.test_groups.world import subscription
+
+CONFIG = BrokerConfig(
+    offsets_topic_replication_factor=2,
+    offsets_topic_num_partitions=4,
+    group_initial_rebalance_delay_ms=0,
+    group_min_session_timeout_ms=1_000,
+)
+PARTITIONS = 2
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    harness = Harness(tmp_path_factory.mktemp("groups"), count=2, config=CONFIG)
+    controller = harness.cluster.controller
+    harness.call(lambda: controller.create("orders", [(1, 2)] * PARTITIONS))
+    harness.call(lambda: controller.create("payments", [(1, 2)]))
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def client(harness: Harness) -> Iterator[RawClient]:
+    client = RawClient(harness.cluster.brokers[1].port)
+    wait_until(
+        lambda: find(client, "warm-up").error_code == 0 and find(client, "x").error_code == 0,
+        "the topic of offsets is there",
+    )
+    yield client
+    client.close()
+
+
+def find(client: RawClient, group_id: str) -> Any:
+    values = {"key_type": 0, "coordinator_keys": [group_id]}
+    return client.call("find_coordinator", 4, values).coordinators[0]
+
+
+def group_led_by(client: RawClient, broker_id: int, prefix: str) -> str:
+    return next(
+        name
+        for name in (f"{prefix}-{i}" for i in range(1000))
+        if find(client, name).node_id == broker_id
+    )
+
+
+@pytest.fixture
+def group_id(client: RawClient, request: pytest.FixtureRequest) -> str:
+    """A group of this test, coordinated by the broker that `client` talks to."""
+    return group_led_by(client, 1, request.node.name)
+
+
+def versions(name: str) -> list[int]:
+    api = next(api for key, _, _ in SERVED.advertised() if (api := SERVED.get(key)).name == name)
+    return list(range(api.min_version, api.max_version + 1))
+
+
+def join_values(group_id: str, member_id: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": member_id,
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": subscription("orders")}],
+        "reason": None,
+        **more,
+    }
+
+
+def join(client: RawClient, group_id: str, version: int = 9) -> tuple[str, int]:
+    """A member that leads alone: (member id, generation)."""
+    answer = client.call("join_group", version, join_values(group_id))
+    if version >= 4:
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        answer = client.call("join_group", version, join_values(group_id, answer.member_id))
+    assert answer.error_code == 0
+    assert answer.leader == answer.member_id
+    return answer.member_id, answer.generation_id
+
+
+def sync_values(group_id: str, member_id: str, generation_id: int, **more: Any) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "generation_id": generation_id,
+        "member_id": member_id,
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [{"member_id": member_id, "assignment": b"all"}],
+        **more,
+    }
+
+
+def commit_values(group_id: str, rows: dict[str, dict[int, int]], **more: Any) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "retention_time": -1,
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": partition,
+                        "committed_offset": offset,
+                        "committed_leader_epoch": 3,
+                        "commit_timestamp": -1,
+                        "committed_metadata": "m",
+                    }
+                    for partition, offset in partitions.items()
+                ],
+            }
+            for topic, partitions in rows.items()
+        ],
+        **more,
+    }
+
+
+def fetch(client: RawClient, group_id: str, version: int = 9, topics: Any = ()) -> Any:
+    rows = (
+        None
+        if topics is None
+        else [{"name": topic, "partition_indexes": list(found)} for topic, found in topics]
+    )
+    if version >= 8:
+        groups = [{"group_id": group_id, "member_id": None, "member_epoch": -1, "topics": rows}]
+        return client.call(
+            "offset_fetch", version, {"groups": groups, "require_stable": True}
+        ).groups[0]
+    values = {"group_id": group_id, "topics": rows, "require_stable": True}
+    return client.call("offset_fetch", version, values)
+
+
+def offsets_of(answer: Any) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, row.partition_index): row.committed_offset
+        for topic in answer.topics
+        for row in topic.partitions
+    }
+
+
+# --- membership ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", versions("join_group"))
+def test_a_life_of_a_member_in_every_version(client, group_id, version):
+    member_id, generation_id = join(client, group_id, version)
+    answer = client.call(
+        "sync_group", min(version, 5), sync_values(group_id, member_id, generation_id)
+    )
+    assert (answer.error_code, answer.assignment) == (0, b"all")
+    beat = {
+        "group_id": group_id,
+        "generation_id": generation_id,
+        "member_id": member_id,
+        "group_instance_id": None,
+    }
+    assert client.call("heartbeat", min(version, 4), beat).error_code == 0
+    leaving = {"member_id": member_id, "group_instance_id": None, "reason": None}
+    values = {"group_id": group_id, "member_id": member_id, "members": [leaving]}
+    answer = client.call("leave_group", min(version, 5), values)
+    assert answer.error_code == 0
+    assert client.call("heartbeat", min(version, 4), beat).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("version", versions("leave_group"))
+def test_leaving_as_nobody_is_an_error_of_the_member_or_before_v3_of_the_whole(
+    client, group_id, version
+):
+    leaving = {"member_id": "nobody", "group_instance_id": None, "reason": None}
+    values = {"group_id": group_id, "member_id": "nobody", "members": [leaving]}
+    answer = client.call("leave_group", version, values)
+    if version >= 3:
+        assert answer.error_code == 0
+        assert answer.members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    else:
+        assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_members_calls_need_a_group_id(client):
+    beat = {"group_id": "", "generation_id": 1, "member_id": "m", "group_instance_id": None}
+    assert client.call("heartbeat", 4, beat).error_code == ErrorCode.INVALID_GROUP_ID
+    answer = client.call("join_group", 9, join_values(""))
+    assert answer.error_code == ErrorCode.INVALID_GROUP_ID
+    assert answer.protocol_name is None
+    answer = client.call("sync_group", 5, sync_values("", "m", 1))
+    assert answer.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_group_id_that_the_log_cannot_hold_is_refused(client):
+    long = "ä" * 20_000
+    answer = client.call("join_group", 9, join_values(long))
+    assert answer.error_code == ErrorCode.INVALID_GROUP_ID
+    answer = client.call("offset_commit", 9, commit_values(long, {"orders": {0: 1}}))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_sync_v5_must_name_the_protocol(client, group_id):
+    member_id, generation_id = join(client, group_id)
+    values = sync_values(group_id, member_id, generation_id, protocol_type=None)
+    answer = client.call("sync_group", 5, values)
+    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_session_timeouts_are_bounded_by_the_brokers_properties(client, group_id):
+    answer = client.call("join_group", 9, join_values(group_id, session_timeout=999))
+    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+def test_another_brokers_group_is_not_coordinated_here(client):
+    other = group_led_by(client, 2, "other")
+    answer = client.call("join_group", 9, join_values(other))
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+    answer = client.call("offset_commit", 9, commit_values(other, {"orders": {0: 1, 9: 1}}))
+    assert [row.error_code for row in answer.topics[0].partitions] == [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert fetch(client, other, topics=None).error_code == ErrorCode.NOT_COORDINATOR
+    answer = fetch(client, other, 1, [("orders", [0])])
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert fetch(client, other, 2, [("orders", [0])]).error_code == ErrorCode.NOT_COORDINATOR
+
+
+# --- offsets -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", versions("offset_commit"))
+def test_offsets_are_committed_in_every_version(client, group_id, version):
+    answer = client.call(
+        "offset_commit", version, commit_values(group_id, {"orders": {0: 7, 9: 8}, "no": {0: 1}})
+    )
+    errors = [[row.error_code for row in topic.partitions] for topic in answer.topics]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert errors == [[0, unknown], [unknown]]
+    found = fetch(client, group_id, topics=None)
+    assert offsets_of(found) == {("orders", 0): 7}
+    row = found.topics[0].partitions[0]
+    assert row.metadata == "m"
+    assert row.committed_leader_epoch == (3 if version >= 6 else -1)
+
+
+@pytest.mark.parametrize("version", versions("offset_fetch"))
+def test_offsets_are_fetched_in_every_version(client, group_id, version):
+    client.call("offset_commit", 9, commit_values(group_id, {"orders": {0: 7}}))
+    answer = fetch(client, group_id, version, [("orders", [0, 1]), ("no", [0])])
+    assert offsets_of(answer) == {("orders", 0): 7, ("orders", 1): -1, ("no", 0): -1}
+    if version >= 2:
+        assert answer.error_code == 0
+        assert offsets_of(fetch(client, group_id, version, None)) == {("orders", 0): 7}
+
+
+def test_many_groups_are_fetched_at_once_each_with_its_own_outcome(client, group_id):
+    client.call("offset_commit", 9, commit_values(group_id, {"orders": {0: 7}}))
+    other = group_led_by(client, 2, "many")
+    groups = [
+        {"group_id": name, "member_id": None, "member_epoch": -1, "topics": None}
+        for name in (group_id, other, "x" * 40_000)
+    ]
+    answer = client.call("offset_fetch", 9, {"groups": groups, "require_stable": False})
+    assert [group.error_code for group in answer.groups] == [
+        0,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.INVALID_GROUP_ID,
+    ]
+    assert offsets_of(answer.groups[0]) == {("orders", 0): 7}
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_committing_as_a_member_of_no_group_is_refused(client, group_id, version, error):
+    values = commit_values(
+        group_id, {"orders": {0: 1}}, generation_id_or_member_epoch=3, member_id="m"
+    )
+    answer = client.call("offset_commit", version, values)
+    assert answer.topics[0].partitions[0].error_code == error
+
+
+def test_metadata_is_bounded_for_each_offset(client, group_id):
+    values = commit_values(group_id, {"orders": {0: 1, 1: 2}})
+    values["topics"][0]["partitions"][1]["committed_metadata"] = "x" * 4097
+    rows = client.call("offset_commit", 9, values).topics[0].partitions
+    assert [row.error_code for row in rows] == [0, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+
+def delete_values(group_id: str, *rows: tuple[str, list[int]]) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "topics": [
+            {"name": topic, "partitions": [{"partition_index": p} for p in partitions]}
+            for topic, partitions in rows
+        ],
+    }
+
+
+def test_offsets_are_deleted_unless_a_member_subscribes_to_the_topic(client, group_id):
+    client.call("offset_commit", 9, commit_values(group_id, {"orders": {0: 7}, "payments": {0: 8}}))
+    member_id, generation_id = join(client, group_id)
+    client.call("sync_group", 5, sync_values(group_id, member_id, generation_id))
+    values = delete_values(group_id, ("orders", [0, 5]), ("payments", [0]), ("no", [0]))
+    answer = client.call("offset_delete", 0, values)
+    assert answer.error_code == 0
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [[row.error_code for row in topic.partitions] for topic in answer.topics] == [
+        [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, unknown],
+        [0],
+        [unknown],
+    ]
+    assert offsets_of(fetch(client, group_id, topics=None)) == {("orders", 0): 7}
+
+
+def test_offsets_of_a_group_that_is_not_there_cannot_be_deleted(client, group_id):
+    answer = client.call("offset_delete", 0, delete_values(group_id, ("orders", [0])))
+    assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, ())
+
+
+# --- administration ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", versions("describe_groups"))
+def test_groups_are_described_in_every_version(client, group_id, version):
+    member_id, generation_id = join(client, group_id)
+    client.call("sync_group", 5, sync_values(group_id, member_id, generation_id))
+    values = {"groups": [group_id, "nobody's", group_id], "include_authorized_operations": True}
+    found, missing = client.call("describe_groups", version, values).groups
+    assert (found.error_code, found.group_state, found.protocol_data) == (0, "Stable", "range")
+    (member,) = found.members
+    assert (member.member_id, member.client_id) == (member_id, "raw")
+    assert (member.client_host, member.member_assignment) == ("/127.0.0.1", b"all")
+    is_here = find(client, "nobody's").node_id == 1
+    if is_here:
+        assert missing.group_state == "Dead"
+        expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0
+        assert missing.error_code == expected
+    else:
+        assert missing.error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("version", versions("list_groups"))
+def test_groups_are_listed_in_every_version(client, group_id, version):
+    client.call("offset_commit", 9, commit_values(group_id, {"orders": {0: 7}}))
+    values = {"states_filter": ["empty"], "types_filter": ["Classic"]}
+    answer = client.call("list_groups", version, values)
+    assert answer.error_code == 0
+    row = next(row for row in answer.groups if row.group_id == group_id)
+    assert row.protocol_type == ""
+    if version >= 4:
+        assert row.group_state == "Empty"
+        values = {"states_filter": ["Stable"], "types_filter": []}
+        listed = client.call("list_groups", version, values).groups
+        assert group_id not in [row.group_id for row in listed]
+    if version >= 5:
+        assert row.group_type == "classic"
+
+
+@pytest.mark.parametrize("version", versions("delete_groups"))
+def test_groups_are_deleted_each_with_its_own_outcome(client, group_id, version):
+    client.call("offset_commit", 9, commit_values(group_id, {"orders": {0: 7}}))
+    busy = group_led_by(client, 1, f"busy-{version}")
+    join(client, busy)
+    missing = group_led_by(client, 1, f"missing-{version}")
+    other = group_led_by(client, 2, f"other-{version}")
+    values = {"groups_names": [group_id, busy, missing, other]}
+    rows = client.call("delete_groups", version, values).results
+    assert [row.error_code for row in rows] == [
+        0,
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.NOT_COORDINATOR,
+    ]
+    assert offsets_of(fetch(client, group_id, topics=None)) == {}
+
+
+# --- fail-over -----------------------------------------------------------------------------------
+
+
+def test_what_was_committed_is_there_under_the_next_coordinator(
+    tmp_path: Path,
+) -> None:
+    harness = Harness(tmp_path, count=2, config=CONFIG)
+    try:
+        controller = harness.cluster.controller
+        harness.call(lambda: controller.create("orders", [(1, 2)] * PARTITIONS))
+        client = RawClient(harness.cluster.brokers[1].port)
+        wait_until(lambda: find(client, "g").error_code == 0, "there is a coordinator")
+        name = group_led_by(client, 1, "moved")
+        member_id, generation_id = join(client, name)
+        client.call("sync_group", 5, sync_values(name, member_id, generation_id))
+        values = commit_values(
+            name, {"orders": {0: 7}},
+            generation_id_or_member_epoch=generation_id, member_id=member_id,
+        )  # fmt: skip
+        wait_until(
+            lambda: client.call("offset_commit", 9, values).topics[0].partitions[0].error_code == 0,
+            "the commit is replicated",
+        )
+        image = controller.image
+        topic = image.topic(OFFSETS_TOPIC)
+        assert topic is not None
+        partition = partition_of(name, len(topic.partitions))
+        harness.call(lambda: controller.lead(topic.topic_id, partition, 2, (1, 2)))
+        client.close()
+        client = RawClient(harness.cluster.brokers[2].port)
+        beat = {
+            "group_id": name,
+            "generation_id": generation_id,
+            "member_id": member_id,
+            "group_instance_id": None,
+        }
+        wait_until(
+            lambda: client.call("heartbeat", 4, beat).error_code == 0, "the member is known there"
+        )
+        assert offsets_of(fetch(client, name, topics=None)) == {("orders", 0): 7}
+        client.close()
+    finally:
+        harness.close()
