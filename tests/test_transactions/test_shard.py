@@ -428,7 +428,7 @@ def test_an_open_transaction_keeps_its_id(host: Host) -> None:
     assert None not in host.states("x")
 
 
-# --- inspection and the rest ------------------------------------------------------------------------
+# --- inspection and the rest ----------------------------------------------------------------------
 
 
 def test_a_transaction_is_described_and_listed(host: Host) -> None:
