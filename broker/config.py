@@ -66,6 +66,15 @@ class BrokerConfig:
     leader_replication_throttled_rate: int = (1 << 63) - 1
     follower_replication_throttled_rate: int = (1 << 63) - 1
 
+    # Coordinators.
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 104_857_600
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_min_isr: int = 2
+    transaction_state_log_segment_bytes: int = 104_857_600
+
     # Sockets and requests.
     socket_request_max_bytes: int = 104_857_600
     socket_listen_backlog_size: int = 50

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
+from broker.coordinator.host import CoordinatorHost
+from broker.coordinator.topics import InternalTopicMaker
 from broker.dynamic_config import static_values
 from broker.failures import report_failure
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
+from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from metadata.configs.effective import StaticValue
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import BrokerImage, ClusterImage
@@ -48,6 +51,11 @@ class Services:
         # All that the broker's start has read, of which `config` is the part for brokers.
         self.properties = static_values(config) if properties is None else properties
         self.producer_ids = ProducerIdSource(controller)
+        self.internal_topics = InternalTopicMaker(self)
+        self.groups = CoordinatorHost(topic=OFFSETS_TOPIC, replicas=replicas, make_shard=None)
+        self.transactions = CoordinatorHost(
+            topic=TRANSACTIONS_TOPIC, replicas=replicas, make_shard=None
+        )
         self.caches: dict[str, Any] = {}
         """What API files keep between requests, by API name."""
         self._background = TaskGroup(report_failure)
@@ -57,6 +65,8 @@ class Services:
         self._background.spawn(work, name)
 
     async def stop(self) -> None:
+        await self.groups.stop()
+        await self.transactions.stop()
         await self._background.stop()
 
     def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:

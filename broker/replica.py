@@ -6,9 +6,10 @@ Every method is synchronous and runs on the loop; the appends are page-cache wri
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.partition import Partition
 from broker.topic_config import TopicConfig
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from broker.fetch_sessions import Watched
     from broker.low_watermarks import PendingDeletion
 
+_log = logging.getLogger(__name__)
+
 ZSTD_CODE = 4
 
 
@@ -52,6 +55,16 @@ class ProduceTerms(NamedTuple):
     wall_ms: int
 
 
+class ReplicaObserver(Protocol):
+    """Who hears of a replica's every change at once: the coordinator that lives in its log."""
+
+    def on_replica(self, replica: Replica) -> None:
+        """Its role, its leader epoch or its disk has changed, or it is closed."""
+        ...
+
+    def on_high_watermark(self, replica: Replica) -> None: ...
+
+
 class Replica:
     """See the top of the file. `is_offline` after a disk error: answers 56 until reopened."""
 
@@ -65,6 +78,7 @@ class Replica:
         "is_offline",
         "log",
         "lower_recovery_point",
+        "observer",
         "on_first_file",
         "pending_acks",
         "pending_deletions",
@@ -98,6 +112,7 @@ class Replica:
         self.is_offline = False
         #: Why the log cleaner leaves this log alone; "" while it does not.
         self.uncleanable = ""
+        self.observer: ReplicaObserver | None = None
         self.watchers: dict[Watched, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
         self.pending_deletions: list[PendingDeletion] = []
@@ -201,6 +216,31 @@ class Replica:
         answer = self._produced(appended.base_offset, append_time_ms)
         return answer, self._wait_until(appended.last_offset + 1, terms)
 
+    def append_own(self, batch: bytearray, terms: ProduceTerms) -> ErrorCode:
+        """Append what this broker has written itself: a coordinator's records, a marker.
+
+        Asks for the leadership and nothing else: whether enough replicas are in sync, and when the
+        high watermark is there, is the caller's business. On NONE all is in the log, up to its
+        `end_offset`; NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR: nothing of it counts.
+        """
+        if self.is_offline or self.is_closed:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        core = self.core
+        if not core.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            appended = self.log.append_as_leader(
+                batch, leader_epoch=core.leader_epoch, now_ms=terms.wall_ms
+            )
+            if not self.has_identity:
+                self.write_identity()
+        except (OSError, CorruptData, BatchError) as failure:
+            _log.error("cannot append to %s-%d: %s", core.topic, core.partition_id, failure)
+            self.go_offline()
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._on_appended(appended.last_offset + 1, terms.now_ms)
+        return ErrorCode.NONE
+
     def _check_served(self, attributes: int, version: int) -> None:
         if attributes & 0x07 == ZSTD_CODE and version < 7:
             raise BatchError(
@@ -247,6 +287,8 @@ class Replica:
     def on_high_watermark(self) -> None:
         """The high watermark rose: acknowledge what it passed, wake who reads up to it."""
         high_watermark = self.core.high_watermark
+        if self.observer is not None:
+            self.observer.on_high_watermark(self)
         acks = self.pending_acks
         if acks:
             error = self.core.check_acknowledged()
@@ -392,6 +434,8 @@ class Replica:
         self.is_offline = True
         self.fail_pending(ErrorCode.KAFKA_STORAGE_ERROR)
         self.notify_state_change()
+        if self.observer is not None:
+            self.observer.on_replica(self)
 
     def summary(self) -> str:
         more = " uncleanable" if self.uncleanable else ""

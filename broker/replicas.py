@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from typing import Protocol
 
 from broker.cleaner import LogCleaner
 from broker.config import BrokerConfig
@@ -23,7 +24,7 @@ from broker.listing import BrokerListing
 from broker.maintenance import Maintenance
 from broker.partition import BrokerFacts, Partition
 from broker.plan import Delete, Follow, Lead, plan
-from broker.replica import Replica
+from broker.replica import Replica, ReplicaObserver
 from broker.replica_store import ReplicaStore
 from broker.throttle import ReplicationQuota
 from broker.topic_config import TopicConfig, TopicConfigs
@@ -46,6 +47,12 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[bytes, int]
 PeerAddress = Callable[[int], tuple[str, int] | None]
+
+
+class MetadataObserver(ReplicaObserver, Protocol):
+    """Who follows the replicas of one topic, and the metadata once they have taken it over."""
+
+    def on_image(self, delta: Delta | None, image: ClusterImage) -> None: ...
 
 
 class ReplicaManager:
@@ -99,6 +106,7 @@ class ReplicaManager:
         """Replicas whose logs could not be opened, and their directory names."""
         self._topic_configs = TopicConfigs()
         self._topic_waiters: list[asyncio.Event] = []
+        self._observers: dict[str, MetadataObserver] = {}
         self._maintenance = Maintenance(self)
         self.cleaner = LogCleaner(self)
 
@@ -186,6 +194,10 @@ class ReplicaManager:
 
     # --- metadata ----------------------------------------------------------------------------
 
+    def observe(self, topic: str, observer: MetadataObserver) -> None:
+        """Tell `observer` of every change of role of the replicas of `topic`."""
+        self._observers[topic] = observer
+
     def publish(self, delta: Delta | None, image: ClusterImage) -> None:
         """The cluster is now as `image` says; `delta` led there from the last published image.
 
@@ -215,6 +227,8 @@ class ReplicaManager:
                 if replica.core.is_leader:
                     self._on_brokers_changed(replica)
         self._drop_strays()
+        for observer in self._observers.values():
+            observer.on_image(delta, image)
         for event in self._topic_waiters:
             event.set()
 
@@ -246,6 +260,12 @@ class ReplicaManager:
         # in flight is not named in incremental fetches any more: nothing else would propose it
         # before the periodic check.
         self.isr.reconsider(replica)
+        self._tell(topic, replica)
+
+    def _tell(self, topic: str, replica: Replica) -> None:
+        observer = self._observers.get(topic)
+        if observer is not None:
+            observer.on_replica(replica)
 
     def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
         replica = self._ensure(key, topic)
@@ -257,6 +277,7 @@ class ReplicaManager:
         elif is_new_epoch or not self.fetchers.is_following(key, image.leader):
             # Not when only the ISR moved: that would fetch again what is already on its way.
             self.fetchers.follow(key, replica, image.leader)
+        self._tell(topic, replica)
 
     def _delete(self, key: Key) -> None:
         self.fetchers.unfollow(key)
@@ -270,6 +291,7 @@ class ReplicaManager:
                 if is_moved
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
+            self._tell(replica.core.topic, replica)
             self.store.delete(replica)
 
     def _ensure(self, key: Key, topic: str) -> Replica | None:

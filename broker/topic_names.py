@@ -1,10 +1,14 @@
-"""Legal topic names (Kafka's Topic.validate)."""
+"""Legal topic names (Kafka's Topic.validate), and those that belong to the brokers."""
 
 from __future__ import annotations
 
 import re
 
 NAME_LENGTH_MAX = 249
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+"""Written by coordinators; clients may read them."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

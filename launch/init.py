@@ -23,6 +23,7 @@ from launch.plan import (
     GIVEN_BY_THE_PLAN,
     NODES_MAX,
     PORT_MAX,
+    internal_topic_factors,
 )
 from launch.properties import (
     BROKER_CLASSES,
@@ -109,7 +110,12 @@ def init_cluster(
         if name in GIVEN_BY_THE_PLAN:
             raise ConfigError(f"{name!r} is decided by kvorum init and cannot be set")
     reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
-    common = {"cluster.id": uuid_text(new_uuid(rng)), **quorum, **settings}
+    common = {
+        "cluster.id": uuid_text(new_uuid(rng)),
+        **quorum,
+        **(internal_topic_factors(brokers) if brokers else {}),
+        **settings,
+    }
     texts = {node.file: _properties(node, common) for node in nodes}
     os.makedirs(folder, exist_ok=True)
     if not is_static:

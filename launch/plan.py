@@ -133,9 +133,27 @@ def plan_cluster(
         for name, node_id in layout.ids.items()
         if name.startswith("controller-")
     )
-    common = {"cluster.id": cluster_id, "controller.quorum.voters": voters, **settings}
+    common = {
+        "cluster.id": cluster_id,
+        "controller.quorum.voters": voters,
+        **internal_topic_factors(brokers),
+        **settings,
+    }
     nodes = tuple(_plan_node(name, layout, common) for name in layout.ids)
     return ClusterPlan(cluster_id=cluster_id, data_dir=data_dir, nodes=nodes, is_new=known is None)
+
+
+def internal_topic_factors(brokers: int) -> dict[str, str]:
+    """Replication of the internal topics in a cluster of so many brokers.
+
+    Kafka's defaults ask for three replicas, which fewer brokers can never place.
+    """
+    factor = str(min(brokers, 3))
+    return {
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": str(min(brokers, 2)),
+    }
 
 
 def read_links(path: str) -> Links:

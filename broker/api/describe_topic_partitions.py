@@ -11,7 +11,7 @@ from typing import Any
 
 from broker.api.metadata import offline_replicas
 from broker.context import RequestContext
-from broker.topic_names import name_refusal
+from broker.topic_names import INTERNAL_TOPICS, name_refusal
 from metadata.image import ClusterImage, PartitionImage, TopicImage
 from runtime.errors import ErrorCode
 from wire.versions import Api
@@ -64,6 +64,7 @@ def _topic(image: ClusterImage, topic: TopicImage, ids: list[int]) -> dict[str, 
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [_partition(image, i, topic.partitions[i]) for i in ids],
     }
 

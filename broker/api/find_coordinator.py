@@ -1,7 +1,8 @@
-"""FindCoordinator (10). Served: v0-6, always with error 15: there are no coordinators yet.
+"""FindCoordinator (10). Served: v0-6, for groups (key type 0) and transactions (1).
 
-Clients that only assign partitions ask it too, so it must be answered and not close. Missing:
-consumer groups, transactions, share groups.
+The coordinator of a key is the leader of its partition of the internal topic, which the first
+question brings into being; until there is a leader the answer is 15 and clients ask again. Key type
+2 (share groups) is refused with 42. An empty key: 24 for groups, 42 for transactional ids.
 """
 
 from __future__ import annotations
@@ -9,22 +10,81 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import RequestContext
-from runtime.errors import ErrorCode
+from broker.coordinator.host import CoordinatorHost
+from metadata.records import NO_LEADER
+from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
 API = Api(key=10, name="find_coordinator", min_version=0, max_version=6, first_flexible=3)
 
-_REASON = "this cluster has no group or transaction coordinators"
+GROUP, TRANSACTION = 0, 1
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    nobody = {
+    kind = request.key_type if context.api_version >= 1 else GROUP
+    if context.api_version <= 3:
+        return _find(context, kind, request.key)
+    return {
+        "coordinators": [
+            {"key": key, **_find(context, kind, key)} for key in request.coordinator_keys
+        ]
+    }
+
+
+def _find(context: RequestContext, kind: int, key: str) -> dict[str, Any]:
+    services = context.services
+    if kind == GROUP:
+        return _coordinator(context, services.groups, key, ErrorCode.INVALID_GROUP_ID)
+    if kind == TRANSACTION:
+        return _coordinator(context, services.transactions, key, ErrorCode.INVALID_REQUEST)
+    return _nobody(
+        Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"key type {kind} has no coordinators here: 0 is a group, 1 a transactional id",
+        )
+    )
+
+
+def _coordinator(
+    context: RequestContext, host: CoordinatorHost, key: str, empty: ErrorCode
+) -> dict[str, Any]:
+    services = context.services
+    if not key:
+        return _nobody(Rejected(empty, "the key is empty"))
+    if not host.is_served:
+        return _unavailable("this cluster has no such coordinators")
+    partition_id = host.partition_of(key)
+    if partition_id is None:
+        services.internal_topics.make(host.topic)
+        return _unavailable(
+            services.internal_topics.refusals.get(host.topic, f"{host.topic} is being made")
+        )
+    image = services.image()
+    topic = image.topic(host.topic)
+    partition = None if topic is None else topic.partitions.get(partition_id)
+    leader = NO_LEADER if partition is None else partition.leader
+    broker = image.brokers.get(leader)
+    if broker is None:
+        return _unavailable(f"{host.topic}-{partition_id} has no leader now")
+    endpoint = services.endpoint_of(broker, context.listener)
+    return {
+        "node_id": leader,
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "error_code": ErrorCode.NONE,
+        "error_message": "",
+    }
+
+
+def _unavailable(reason: str) -> dict[str, Any]:
+    return _nobody(Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason))
+
+
+def _nobody(refused: Rejected) -> dict[str, Any]:
+    return {
         "node_id": -1,
         "host": "",
         "port": -1,
-        "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        "error_message": _REASON,
+        "error_code": refused.code,
+        "error_message": refused.message,
     }
-    if context.api_version <= 3:
-        return nobody
-    return {"coordinators": [{"key": key, **nobody} for key in request.coordinator_keys]}

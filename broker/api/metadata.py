@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import RequestContext, Services
-from broker.topic_names import name_refusal
+from broker.coordinator.topics import internal_topic
+from broker.topic_names import INTERNAL_TOPICS, name_refusal
 from metadata.image import ClusterImage, PartitionImage, TopicImage
 from metadata.records import NO_LEADER
 from metadata.requests import CreateTopics, NewTopic
@@ -114,6 +115,7 @@ def _topic(image: ClusterImage, topic: TopicImage) -> dict[str, Any]:
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [
             _partition(image, partition_id, topic.partitions[partition_id])
             for partition_id in sorted(topic.partitions)
@@ -154,7 +156,10 @@ def _auto_create(services: Services, names: list[str]) -> None:
 
     async def create() -> None:
         try:
-            request = CreateTopics(topics=tuple(NewTopic(name=name) for name in fresh))
+            topics = [
+                internal_topic(name, services.config) or NewTopic(name=name) for name in fresh
+            ]
+            request = CreateTopics(topics=tuple(topics))
             # The outcome is for nobody: the client asks again and sees the topic, or error 3.
             await services.controller.create_topics(request, AUTO_CREATE_TIMEOUT_MS)
         finally:

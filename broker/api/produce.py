@@ -4,7 +4,7 @@ requests close the connection.
 Batches stay opaque: header and CRC are checked, records only for their keys, and only if the topic
 is compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1.
 Errors per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current
-leader (v10+), 45/47 for idempotent producers, 48 for transactional batches.
+leader (v10+), 17 for internal topics, 45/47 for idempotent producers, 48 for transactional batches.
 Missing: transactions, quotas.
 """
 
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from broker.context import RequestContext
 from broker.replica import PendingAck, ProduceTerms, Replica
+from broker.topic_names import INTERNAL_TOPICS
 from broker.waiters import PendingProduce
 from runtime.errors import ErrorCode
 from wire.framing import response_head
@@ -28,6 +29,9 @@ from wire.produce_codec import (
     parse_produce_request,
 )
 from wire.versions import Api
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""Who may write to the internal topics beside the coordinators (Kafka's rule): repair tools."""
 
 API = Api(
     key=0,
@@ -92,6 +96,10 @@ def _append_topic(
             replica = replicas.find_by_name(topic.name, partition_id)
         if replica is None:
             error = replicas.missing_error(topic.name, topic.topic_id, partition_id)
+            partitions.append(ProducedPartition(partition_id, error.value))
+            continue
+        if replica.core.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
             partitions.append(ProducedPartition(partition_id, error.value))
             continue
         answer, required = replica.append(view[position : position + max(length, 0)], terms)

@@ -66,6 +66,8 @@ class TransactionEnd(NamedTuple):
 class Request:
     """A client asks. token: names this request in `Answer`; body: the shard's own request types.
 
+    A body type that never leads to an `Append` says `needs_replicas = False`; others are refused
+    with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
     client_host: as Kafka writes it in a member's metadata, `/127.0.0.1`.
     """
 
@@ -100,7 +102,8 @@ class TransactionEnded:
 class TopicsChanged:
     """The metadata moved on. image: the new cluster image; deleted: names of topics that are gone.
 
-    changed: names of topics that are new, grown or deleted.
+    changed: names of topics that are new, grown or deleted. Names none right after the load: an
+    image may lag what the log speaks of, so only `deleted` says that a topic is gone.
     """
 
     image: Any

@@ -187,6 +187,14 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "60000",
         "Time between two flushes of all logs.",
     ),
+    # Coordinators. What their topics are made with; later they are changed as any topic.
+    ("offsets.topic.num.partitions", _INT, "50", "Partitions of __consumer_offsets."),
+    ("offsets.topic.replication.factor", _INT, "3", "Replicas of __consumer_offsets."),
+    ("offsets.topic.segment.bytes", _INT, "104857600", "Size of its segments."),
+    ("transaction.state.log.num.partitions", _INT, "50", "Partitions of __transaction_state."),
+    ("transaction.state.log.replication.factor", _INT, "3", "Replicas of __transaction_state."),
+    ("transaction.state.log.min.isr", _INT, "2", "Its min.insync.replicas."),
+    ("transaction.state.log.segment.bytes", _INT, "104857600", "Size of its segments."),
     # Sockets and requests.
     ("socket.request.max.bytes", _INT, "104857600", "The largest request that is read."),
     ("socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted."),

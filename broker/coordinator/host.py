@@ -1,0 +1,185 @@
+"""All coordinators of one kind on this broker: a term for each partition that it leads.
+
+Walk: metadata publisher -> `ReplicaManager.publish` -> `on_replica` (a term begins or ends) ->
+`Term.load`; an API file -> `request` -> the term of the key's partition -> the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.keys import partition_of
+from broker.coordinator.model import Shard, Told, TopicsChanged, TransactionEnd, TransactionEnded
+from broker.coordinator.term import State, Term
+from broker.failures import report_failure
+from metadata.delta import Delta
+from metadata.image import ClusterImage
+from runtime.errors import ErrorCode, InvariantViolated
+from runtime.tasks import TaskGroup
+
+if TYPE_CHECKING:
+    from broker.replica import Replica
+    from broker.replicas import ReplicaManager
+
+MakeShard = Callable[[int, int], Shard]
+"""(partition id, leader epoch) -> an empty shard."""
+
+
+class CoordinatorHost:
+    """Serves the keys (group ids, transactional ids) whose partitions of `topic` are led here."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        replicas: ReplicaManager,
+        make_shard: MakeShard | None,
+        ask: Callable[[Term, Any], None] | None = None,
+    ) -> None:
+        """make_shard: None if this cluster has no such coordinators: then `is_served` is False.
+
+        ask: carries out a shard's `Ask`, which some kinds of coordinators have."""
+        self.topic = topic
+        self._replicas = replicas
+        self._make_shard = make_shard
+        self._ask = ask or _refuse_to_ask
+        self._terms: dict[int, Term] = {}
+        self._image = replicas.image
+        self._tasks = TaskGroup(report_failure)
+        replicas.observe(topic, self)
+
+    @property
+    def is_served(self) -> bool:
+        return self._make_shard is not None
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def partition_of(self, key: str) -> int | None:
+        """The partition that keeps `key`; None while the topic does not exist."""
+        topic = self._replicas.image.topic(self.topic)
+        return None if topic is None else partition_of(key, len(topic.partitions))
+
+    async def request(
+        self, *, key: str, body: Any, client_id: str = "", client_host: str = ""
+    ) -> Any:
+        """What the coordinator of `key` answers to `body`, or the ErrorCode that there is instead.
+
+        NOT_COORDINATOR when another broker has the key, COORDINATOR_LOAD_IN_PROGRESS while the log
+        is read, COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
+        """
+        partition_id = self.partition_of(key)
+        term = None if partition_id is None else self._terms.get(partition_id)
+        if term is None:
+            return ErrorCode.NOT_COORDINATOR
+        return await term.request(body, client_id, client_host)
+
+    async def request_all(self, body: Any) -> list[Any]:
+        """As `request`, of every shard here (ListGroups): answers in order of the partitions.
+
+        A shard that is loading answers COORDINATOR_LOAD_IN_PROGRESS in its place.
+        """
+        return [
+            await term.request(body, "", "")
+            for _, term in sorted(self._terms.items())
+            if term.state is not State.ENDED
+        ]
+
+    def transaction_ended(self, partition_id: int, end: TransactionEnd) -> None:
+        """A marker has been appended to that partition."""
+        term = self._terms.get(partition_id)
+        if term is not None:
+            term.give(TransactionEnded(end=end))
+
+    def tell(self, partition_id: int, leader_epoch: int, fact: Any) -> None:
+        """A fact for the shard; dropped when its term is over."""
+        term = self._terms.get(partition_id)
+        if term is not None and term.leader_epoch == leader_epoch:
+            term.give(Told(fact=fact))
+
+    # --- metadata ----------------------------------------------------------------------------
+
+    def on_replica(self, replica: Replica) -> None:
+        """Role or leader epoch of a replica of the topic may have changed."""
+        core = replica.core
+        partition_id = core.partition_id
+        term = self._terms.get(partition_id)
+        is_leading = core.is_leader and not replica.is_closed and not replica.is_offline
+        if term is not None:
+            if is_leading and term.replica is replica and term.leader_epoch == core.leader_epoch:
+                return
+            # Also when this broker leads on in a new epoch: another may have led between, and
+            # images that follow each other closely are published as one.
+            self._drop(partition_id, term)
+        if is_leading and self._make_shard is not None:
+            self._begin(replica, self._make_shard(partition_id, core.leader_epoch))
+
+    def on_image(self, delta: Delta | None, image: ClusterImage) -> None:
+        """The metadata moved on, and every role of this broker with it."""
+        before, self._image = self._image, image
+        if not self._terms:
+            return
+        changed, deleted = _changed_topics(delta, before, image)
+        if changed:
+            event = TopicsChanged(image=image, changed=changed, deleted=deleted)
+            for _, term in sorted(self._terms.items()):
+                term.give(event)
+
+    def on_high_watermark(self, replica: Replica) -> None:
+        term = self._terms.get(replica.core.partition_id)
+        if term is not None and term.replica is replica:
+            term.on_high_watermark()
+
+    async def stop(self) -> None:
+        """End all terms; who waits hears NOT_COORDINATOR."""
+        for partition_id, term in sorted(self._terms.items()):
+            self._drop(partition_id, term)
+        await self._tasks.stop()
+
+    def _begin(self, replica: Replica, shard: Shard) -> None:
+        term = self._terms[replica.core.partition_id] = Term(
+            replica=replica,
+            shard=shard,
+            clock=self._replicas.clock,
+            deadlines=self._replicas.deadlines,
+            ask=self._ask,
+        )
+        replica.observer = self
+        self._tasks.spawn(self._load(term), f"load {term.name}")
+
+    async def _load(self, term: Term) -> None:
+        await term.load()
+        # The image of the term's beginning; what has changed since is in the events behind it.
+        term.give(TopicsChanged(image=self._image, changed=frozenset(), deleted=frozenset()))
+
+    def _drop(self, partition_id: int, term: Term) -> None:
+        del self._terms[partition_id]
+        term.replica.observer = None
+        term.end()
+
+
+def _changed_topics(
+    delta: Delta | None, before: ClusterImage, image: ClusterImage
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the topics that are new, grown or gone since `before`, and of those that are gone.
+
+    A topic deleted and made again under its name is both.
+    """
+    if delta is None:
+        touched = {i for i in image.topics if image.topics[i] is not before.topics.get(i)}
+        gone = [topic for i, topic in before.topics.items() if i not in image.topics]
+    else:
+        touched = set(delta.changed_partitions)
+        gone = list(delta.deleted_topics.values())
+    deleted = frozenset(topic.name for topic in gone)
+    changed = set(deleted)
+    for topic_id in touched:
+        topic = image.topics[topic_id]
+        old = before.topics.get(topic_id)
+        if old is None or len(old.partitions) != len(topic.partitions):
+            changed.add(topic.name)
+    return frozenset(changed), deleted
+
+
+def _refuse_to_ask(term: Term, question: Any) -> None:
+    raise InvariantViolated(f"{term.name} asks {question!r}, and nobody answers here")

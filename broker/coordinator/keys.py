@@ -1,0 +1,19 @@
+"""Which partition of an internal topic keeps a group or a transactional id."""
+
+from __future__ import annotations
+
+import struct
+
+
+def partition_of(key: str, partition_count: int) -> int:
+    """Java's `String.hashCode`, its absolute value (0 for -2^31) modulo the topic's partitions.
+
+    Clients and tools of Kafka compute it too, to find whose partition they look at.
+    """
+    value = 0
+    encoded = key.encode("utf-16-be", "surrogatepass")
+    for (unit,) in struct.iter_unpack(">H", encoded):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    if value >= 1 << 31:
+        value = (1 << 32) - value
+    return 0 if value == 1 << 31 else value % partition_count

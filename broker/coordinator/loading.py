@@ -1,0 +1,57 @@
+"""Read an internal topic's partition back, from its start to its end, for a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.coordinator.model import ReplayedRecord, TransactionEnd
+from storage.batch import BatchHeader, iter_headers, iter_records
+from storage.log import Log
+from storage.markers import read_marker
+
+CHUNK_BYTES = 64 * 1024
+"""Bytes that are replayed before others have the loop again; a larger batch comes whole."""
+
+Replayed = ReplayedRecord | TransactionEnd
+
+
+def read_back(log: Log) -> Iterator[list[Replayed]]:
+    """What the log holds now, in order, a piece at a time. Raises CorruptData, BatchError, OSError.
+
+    The log may be compacted and appended to between two pieces: what is behind its present end was
+    appended by who knows it already, and is not read.
+    """
+    end_offset = log.end_offset
+    offset = log.start_offset
+    while offset < end_offset:
+        data = log.read(
+            max(offset, log.start_offset), bytes_max=CHUNK_BYTES, end_offset=end_offset
+        ).read()
+        if not data:
+            return  # all that is left was compacted away
+        piece: list[Replayed] = []
+        for position, header in iter_headers(data):
+            if header.end_offset > offset:
+                piece.extend(_of_batch(data, position, header))
+                offset = header.end_offset
+        yield piece
+
+
+def _of_batch(data: bytes, position: int, header: BatchHeader) -> Iterator[Replayed]:
+    producer_id, producer_epoch = header.producer_id, header.producer_epoch
+    if header.is_control:
+        marker = read_marker(data, position, header)
+        if marker is not None:
+            yield TransactionEnd(producer_id, producer_epoch, marker.is_commit)
+        return
+    for record in iter_records(data, position, header):
+        if record.key is not None:  # a topic that is compacted has none without
+            yield ReplayedRecord(
+                record.offset,
+                record.timestamp_ms,
+                record.key,
+                record.value,
+                producer_id,
+                producer_epoch,
+                header.is_transactional,
+            )

@@ -1,0 +1,81 @@
+"""The internal topics: what they are made with, and their making at first need."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.config import BrokerConfig
+from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from metadata.requests import CreateTopics, NewTopic
+from runtime.errors import ErrorCode, Rejected
+
+if TYPE_CHECKING:
+    from broker.context import Services
+
+_log = logging.getLogger(__name__)
+
+CREATE_TIMEOUT_MS = 10_000
+
+
+def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
+    """How the broker makes the internal topic `name`; None for a topic of users."""
+    if name == OFFSETS_TOPIC:
+        return NewTopic(
+            name=name,
+            num_partitions=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                ("segment.bytes", str(config.offsets_topic_segment_bytes)),
+            ),
+        )
+    if name == TRANSACTIONS_TOPIC:
+        return NewTopic(
+            name=name,
+            num_partitions=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                ("min.insync.replicas", str(config.transaction_state_log_min_isr)),
+                ("segment.bytes", str(config.transaction_state_log_segment_bytes)),
+                ("unclean.leader.election.enable", "false"),
+            ),
+        )
+    return None
+
+
+class InternalTopicMaker:
+    """Makes internal topics in the background: who needs one asks again until it is there."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._under_way: set[str] = set()
+        self.refusals: dict[str, str] = {}
+        """Why the latest attempt at a topic failed, in words for the client."""
+
+    def make(self, name: str) -> None:
+        """Begin to make the topic, unless that is under way."""
+        topic = internal_topic(name, self._services.config)
+        if topic is not None and name not in self._under_way:
+            self._under_way.add(name)
+            self._services.in_background(self._make(topic), f"make {name}")
+
+    async def _make(self, topic: NewTopic) -> None:
+        try:
+            reply = await self._services.controller.create_topics(
+                CreateTopics(topics=(topic,)), CREATE_TIMEOUT_MS
+            )
+        finally:
+            self._under_way.discard(topic.name)
+        outcome = reply if isinstance(reply, Rejected) else reply[0]
+        code = outcome.code if isinstance(outcome, Rejected) else outcome.error
+        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            self.refusals.pop(topic.name, None)
+            return
+        reason = f"{topic.name} cannot be made: {outcome.message or code.name}"
+        if self.refusals.get(topic.name) != reason:
+            _log.warning("%s", reason)
+        self.refusals[topic.name] = reason
