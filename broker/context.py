@@ -15,6 +15,7 @@ from broker.failures import report_failure
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
 from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from broker.transactions.driver import TransactionDriver
 from metadata.configs.effective import StaticValue
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import BrokerImage, ClusterImage
@@ -53,8 +54,12 @@ class Services:
         self.producer_ids = ProducerIdSource(controller)
         self.internal_topics = InternalTopicMaker(self)
         self.groups = CoordinatorHost(topic=OFFSETS_TOPIC, replicas=replicas, make_shard=None)
+        self.transaction_driver = TransactionDriver(self)
         self.transactions = CoordinatorHost(
-            topic=TRANSACTIONS_TOPIC, replicas=replicas, make_shard=None
+            topic=TRANSACTIONS_TOPIC,
+            replicas=replicas,
+            make_shard=self.transaction_driver.make_shard,
+            ask=self.transaction_driver.ask,
         )
         self.caches: dict[str, Any] = {}
         """What API files keep between requests, by API name."""
@@ -67,6 +72,7 @@ class Services:
     async def stop(self) -> None:
         await self.groups.stop()
         await self.transactions.stop()
+        await self.transaction_driver.stop()
         await self._background.stop()
 
     def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.partition import Partition
 from broker.topic_config import TopicConfig
-from broker.waiters import PendingProduce, TurnEnd
+from broker.transactions.verification import Verifications
+from broker.waiters import TurnEnd
 from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
 from runtime.ids import uuid_text
 from storage.batch import (
+    TRANSACTIONAL_BIT,
     BatchError,
+    BatchHeader,
     refuse_keyless,
     stamp_log_append_time,
     validate_client_batch,
@@ -37,11 +40,20 @@ _log = logging.getLogger(__name__)
 ZSTD_CODE = 4
 
 
+class AwaitsAcks(Protocol):
+    """Who asked for appends to be replicated; indexes are its own names of them."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None: ...
+
+
 class PendingAck(NamedTuple):
     """An acks=-1 append waiting until the high watermark reaches required_offset (exclusive)."""
 
     required_offset: int
-    pending: PendingProduce
+    pending: AwaitsAcks
     topic_index: int
     partition_index: int
 
@@ -84,6 +96,7 @@ class Replica:
         "pending_deletions",
         "turn",
         "uncleanable",
+        "verifications",
         "watchers",
     )
 
@@ -113,6 +126,8 @@ class Replica:
         #: Why the log cleaner leaves this log alone; "" while it does not.
         self.uncleanable = ""
         self.observer: ReplicaObserver | None = None
+        #: Transactional batches that the coordinator has not vouched for; each is a call to make.
+        self.verifications: Verifications[Callable[[ErrorCode], None]] = Verifications()
         self.watchers: dict[Watched, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
         self.pending_deletions: list[PendingDeletion] = []
@@ -155,11 +170,28 @@ class Replica:
 
     # --- leader ------------------------------------------------------------------------------
 
-    def append(self, batch: memoryview, terms: ProduceTerms) -> tuple[ProducedPartition, int]:
+    def needs_verification(self, header: BatchHeader) -> bool:
+        """Whether the coordinator must say first that the batch's transaction has this partition.
+
+        Not if it is open here already, nor for a batch that will be refused or is here already.
+        """
+        if not header.is_transactional or not self.core.is_leader or self.is_offline:
+            return False
+        producers = self.log.producers
+        if producers.is_open(header.producer_id, header.producer_epoch):
+            return False
+        try:
+            return producers.check(header) is None
+        except BatchError:
+            return False
+
+    def append(
+        self, batch: memoryview, terms: ProduceTerms, *, is_verified: bool = False
+    ) -> tuple[ProducedPartition, int]:
         """Append a client's batch (writable; stamped in place).
 
-        Returns the partition's answer and, for acks=-1, the offset that the high watermark must
-        reach before the answer may leave (0: at once).
+        is_verified: see `needs_verification`. Returns the partition's answer and, for acks=-1, the
+        offset that the high watermark must reach before the answer may leave (0: at once).
         """
         core = self.core
         partition_id = core.partition_id
@@ -178,13 +210,15 @@ class Replica:
                 now_ms=None if self.config.is_log_append_time else terms.wall_ms,
                 timestamp_after_max_ms=self.config.timestamp_after_max_ms,
             )
-            self._check_served(header.attributes, terms.version)
+            self._check_served(header, terms.version)
             if log.config.compaction is not None:
                 refuse_keyless(batch, header, f"{core.topic}-{partition_id}")
             duplicate = log.producers.check(header) if header.producer_id >= 0 else None
             if duplicate is not None:
                 required = duplicate.last_offset + 1
                 return self._produced(duplicate.base_offset), self._wait_until(required, terms)
+            if header.attributes & TRANSACTIONAL_BIT:
+                self._check_transaction(header, is_verified)
             append_time_ms = -1
             if self.config.is_log_append_time:
                 append_time_ms = terms.wall_ms
@@ -241,14 +275,31 @@ class Replica:
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         return ErrorCode.NONE
 
-    def _check_served(self, attributes: int, version: int) -> None:
-        if attributes & 0x07 == ZSTD_CODE and version < 7:
+    def _check_served(self, header: BatchHeader, version: int) -> None:
+        if header.attributes & 0x07 == ZSTD_CODE and version < 7:
             raise BatchError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"
             )
-        if attributes & 0x10:
-            # Refused, not ignored: without markers such records could never be decided.
-            raise BatchError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
+
+    def _check_transaction(self, header: BatchHeader, is_verified: bool) -> None:
+        """Let a new batch of a transaction in, or raise BatchError."""
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if not is_verified and not self.log.producers.is_open(producer_id, epoch):
+            # Refused, not ignored: nobody would ever write a marker for it.
+            raise BatchError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} epoch {epoch} has no transaction with this partition",
+            )
+        is_known = producer_id in self.log.producers.entries
+        if not is_known and not self.verifications.is_first(
+            producer_id, epoch, header.base_sequence
+        ):
+            raise BatchError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} epoch {epoch} sequence {header.base_sequence}: an earlier"
+                " batch of it was sent and is not here",
+            )
+        self.verifications.on_append(producer_id, epoch)
 
     def _produced(self, base_offset: int, append_time_ms: int = -1) -> ProducedPartition:
         return ProducedPartition(

@@ -186,6 +186,11 @@ class PendingProduce:
         """One more partition of the answer is open."""
         self._waiting[(topic_index, partition_index)] = None
 
+    def put(self, topic_index: int, partition_index: int, answer: ProducedPartition) -> None:
+        """What the answer says of one partition that is open, unless `complete` brings an error."""
+        if (topic_index, partition_index) in self._waiting:
+            self.topics[topic_index].partitions[partition_index] = answer  # type: ignore[index]
+
     def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None:
         """The verdict on one partition; the last one sends the answer. Repeats are ignored."""
         if self._waiting.pop((topic_index, partition_index), 0) == 0:

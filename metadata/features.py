@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 METADATA_VERSION = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+TRANSACTION_VERSION = "transaction.version"
+"""1: records of transactions have tagged fields. 2: clients may work by KIP-890 part 2."""
 
 REASSIGNMENT_LEVEL = 27
 """From this level of metadata.version on, partitions have adding and removing replicas, a recovery
@@ -31,6 +33,7 @@ class FeatureRange(NamedTuple):
 SUPPORTED: tuple[FeatureRange, ...] = (
     FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
     FeatureRange(METADATA_VERSION, min(RELEASES), max(RELEASES)),
+    FeatureRange(TRANSACTION_VERSION, 0, 2),
 )
 """What this build supports, by name."""
 

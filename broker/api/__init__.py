@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -23,20 +25,25 @@ from broker.api import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_for_leader_epoch,
     produce,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from broker.context import RequestContext
 from wire.kio_codec import warm_up
@@ -45,6 +52,8 @@ from wire.versions import ServedVersions
 HotHandler = Callable[[RequestContext, memoryview, int, int], None]
 
 _COLD: tuple[Any, ...] = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -57,18 +66,23 @@ _COLD: tuple[Any, ...] = (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_for_leader_epoch,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 _COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
 

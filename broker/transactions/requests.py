@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from broker.transactions.model import NO_EPOCH, NO_PRODUCER_ID, State, TopicPartition
 from runtime.errors import ErrorCode
@@ -49,6 +50,11 @@ class AddPartitions:
     is_verify_only: bool = False
     client_version: int = 0
 
+    @property
+    def needs_replicas(self) -> bool:
+        """Asking writes nothing (see Term.request)."""
+        return not self.is_verify_only
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
@@ -65,6 +71,7 @@ class EndTransaction:
 class DescribeTransaction:
     """Reply: TransactionDescription (KIP-664)."""
 
+    needs_replicas: ClassVar[bool] = False
     transactional_id: str
 
 
@@ -76,6 +83,7 @@ class ListTransactions:
     negative for all.
     """
 
+    needs_replicas: ClassVar[bool] = False
     states: frozenset[State] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     running_ms_min: int = -1

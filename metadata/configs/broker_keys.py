@@ -195,6 +195,25 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("transaction.state.log.replication.factor", _INT, "3", "Replicas of __transaction_state."),
     ("transaction.state.log.min.isr", _INT, "2", "Its min.insync.replicas."),
     ("transaction.state.log.segment.bytes", _INT, "104857600", "Size of its segments."),
+    ("transaction.max.timeout.ms", _INT, "900000", "Longest transaction.timeout.ms of a producer."),
+    (
+        "transactional.id.expiration.ms",
+        _INT,
+        "604800000",
+        "Disuse after which a transactional id is forgotten.",
+    ),
+    (
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        _INT,
+        "10000",
+        "Time between two looks for transactions that are over their time.",
+    ),
+    (
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        _INT,
+        "3600000",
+        "Time between two looks for transactional ids to forget.",
+    ),
     # Sockets and requests.
     ("socket.request.max.bytes", _INT, "104857600", "The largest request that is read."),
     ("socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted."),
