@@ -3,8 +3,8 @@
 v4+ may ask only whether the partitions are in the transaction (VerifyOnly): 120 for those that are
 not. v5 adds for clients by KIP-890 part 2.
 Errors per partition: 3 for one that does not exist (then the others are 55 and nothing is added),
-42 for an empty transactional id, 49 for an unknown producer, 51 while the last transaction's markers
-are being written, 90 (47 before v2) for a fenced one, 14, 15, 16.
+42 for an empty transactional id, 49 for an unknown producer, 51 while markers of the last
+transaction are being written, 90 (47 before v2) for a fenced one, 14, 15, 16.
 """
 
 from __future__ import annotations
