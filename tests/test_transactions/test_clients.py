@@ -12,6 +12,8 @@ from broker.config import BrokerConfig
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 
 CONFIG = BrokerConfig(
+    offsets_topic_num_partitions=4,
+    offsets_topic_replication_factor=2,
     transaction_state_log_num_partitions=4,
     transaction_state_log_min_isr=1,
     replica_fetch_wait_max_ms=50,

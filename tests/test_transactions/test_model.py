@@ -5,9 +5,9 @@ answers lost, transactions time out, the coordinator dies with all that was not 
 markers arrive late and twice. The world keeps, for each transaction that a client believed in, how
 each of its partitions saw it end.
 
-Invariants: a transaction ends the same way in all of its partitions; it ends as its client was told;
-it is never committed unless its client asked for that; nobody with an older identity gets anything
-done once a newer one was given out; epochs never go back; no request is answered twice.
+Invariants: a transaction ends the same way in all of its partitions; it ends as its client was
+told; it is never committed unless its client asked for that; nobody with an older identity gets
+anything done once a newer one was given out; epochs never go back; no request is answered twice.
 """
 
 from __future__ import annotations
