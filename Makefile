@@ -6,13 +6,14 @@ SEEDS ?= 1000
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
-.PHONY: help setup demo test lint bench sim mutants rpc clean
+.PHONY: help setup demo test lint bench sim soak mutants rpc clean
 
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    every test, with ruff, mypy and import-linter among them"
 	@echo "make bench   side by side with Apache Kafka 4.1 and etcd; writes bench/results.md, bench/quorum.md"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
+	@echo "make soak    ten minutes of kill -9 of brokers, then two hundred kills and pauses of any node"
 	@echo "make mutants break the rules one by one; the tests must object; WORLD=partitions: only those"
 	@echo "make lint    ruff, mypy, import-linter alone"
 	@echo "make setup   what the others do first: .venv, toxiproxy, a Java check"
@@ -41,6 +42,10 @@ sim: setup
 	$(PYTHON) -m kvorum chaos sim --seed 0 --count $(SEEDS)
 	$(PYTHON) -m kvorum chaos sim --world controller --seed 0 --count $(SEEDS)
 	$(PYTHON) -m kvorum chaos sim --world partitions --seed 0 --count $(SEEDS)
+
+soak: setup
+	$(PYTHON) -m kvorum chaos run chaos/experiments/soak-brokers.yaml
+	$(PYTHON) -m kvorum chaos run chaos/experiments/soak-nodes.yaml
 
 mutants: setup
 	$(PYTHON) -m tests.mutants.run $(if $(WORLD),--world $(WORLD))

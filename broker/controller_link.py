@@ -179,8 +179,6 @@ class ControllerLink(Forwarding):
                 reply = await stream.read()
             if reply is grpc.aio.EOF:
                 raise grpc.aio.UsageError("the controller closed the stream")
-            if reply is None:
-                raise grpc.aio.UsageError("what came in place of an answer is no message")
             if not await self._take(reply, target):
                 return
             try:

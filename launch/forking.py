@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 import sys
+import traceback
 from dataclasses import dataclass
 
 from launch.plan import NodePlan
@@ -31,7 +32,8 @@ class Child:
 def preload() -> None:
     """Import what nodes run, so that the forked ones find it in memory."""
     import launch.broker_process
-    import launch.controller_process  # noqa: F401
+    import launch.controller_process
+    import launch.node  # noqa: F401
 
     gc.collect()
     gc.freeze()
@@ -51,6 +53,10 @@ def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
         for fd in close_fds:
             os.close(fd)
         code = _run_child(node, ready_write)
+    except BaseException:
+        # Nobody above will print it; by now the node's log takes what goes to stderr.
+        traceback.print_exc()
+        raise
     finally:
         # Never return into the parent's code, whatever happened.
         with contextlib.suppress(OSError, ValueError):

@@ -37,6 +37,8 @@ class _Process:
     child: Child | None = None
     state: str = "stopped"
     is_ready: bool = False
+    ready_fd: int | None = None
+    """Where the child will say READY; None once it is closed, as the number is then another's."""
     log_position: int = 0
 
 
@@ -141,19 +143,24 @@ class Supervisor:
 
     def _on_ready(self, process: _Process) -> None:
         child = process.child
-        if child is None:
+        if child is None or process.ready_fd is None:
             return
-        data = os.read(child.ready_fd, len(READY))
-        self._forget_ready_fd(child)
+        data = os.read(process.ready_fd, len(READY))
+        self._close_ready_fd(process)
         if data == READY:
             process.is_ready = True
             node = process.node
             self._say(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}")
 
-    def _forget_ready_fd(self, child: Child) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(child.ready_fd)
-            os.close(child.ready_fd)
+    def _close_ready_fd(self, process: _Process) -> None:
+        """Once only. Bad sequence: 1. a child is ready, its pipe closed, 2. another child is forked
+        and its pipe gets the number, 3. the first dies and the number is closed again: the second
+        dies too, of a broken pipe, when it wants to say READY.
+        """
+        if process.ready_fd is not None:
+            self._selector.unregister(process.ready_fd)
+            os.close(process.ready_fd)
+            process.ready_fd = None
 
     def _reap(self) -> None:
         changed = False
@@ -165,7 +172,7 @@ class Supervisor:
             if pid == 0:
                 continue
             changed = True
-            self._forget_ready_fd(child)
+            self._close_ready_fd(process)
             process.child = None
             process.is_ready = False
             was_asked = process.state == "stopping"
@@ -193,7 +200,8 @@ class Supervisor:
         process.child = spawn(process.node, close_fds=(self._wake_write, *watched))
         process.state = "running"
         process.is_ready = False
-        self._selector.register(process.child.ready_fd, selectors.EVENT_READ, process)
+        process.ready_fd = process.child.ready_fd
+        self._selector.register(process.ready_fd, selectors.EVENT_READ, process)
 
     def _write_cluster_file(self, *, is_running: bool = True) -> None:
         plan = self._plan

@@ -23,6 +23,7 @@ from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from metadata import quorum_report
 from runtime.clock import monotonic_ms
 from runtime.errors import ErrorCode, Rejected
+from runtime.http2.client import Channel
 from runtime.rpc import open_channel
 
 RETRY_BACKOFF_MS = 20
@@ -47,9 +48,11 @@ class ControllerClient:
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self._addresses = dict(addresses)
-        self._channels: dict[int, grpc.aio.Channel] = {}
+        self._channels: dict[int, Channel] = {}
+        # Stubs wrap every method of their service when they are made: once a channel is enough.
+        self._stubs: dict[tuple[int, type], Any] = {}
         # Calls may be under way on a channel that nobody uses any more: closed at the end.
-        self._moved: list[grpc.aio.Channel] = []
+        self._moved: list[Channel] = []
         self._ids = sorted(self._addresses)
         self._leader_id: int | None = None
         self._turn = 0
@@ -77,6 +80,8 @@ class ControllerClient:
         moved = [i for i in self._channels if addresses.get(i) != self._addresses.get(i)]
         for node_id in moved:
             self._moved.append(self._channels.pop(node_id))
+            for key in [key for key in self._stubs if key[0] == node_id]:
+                del self._stubs[key]
         self._addresses = dict(addresses)
         self._ids = sorted(self._addresses)
         if self._leader_id not in self._addresses:
@@ -134,19 +139,19 @@ class ControllerClient:
             self._leader_id = None
 
     def controller_stub(self, controller_id: int) -> Any:
-        return pb_grpc.ControllerStub(self._channel(controller_id))
+        return self._stub(pb_grpc.ControllerStub, controller_id)
 
     def partitions_stub(self, controller_id: int) -> Any:
-        return partitions_grpc.PartitionsStub(self._channel(controller_id))
+        return self._stub(partitions_grpc.PartitionsStub, controller_id)
 
     def admin_stub(self, controller_id: int) -> Any:
-        return admin_grpc.AdminStub(self._channel(controller_id))
+        return self._stub(admin_grpc.AdminStub, controller_id)
 
     def configs_stub(self, controller_id: int) -> Any:
-        return configs_grpc.ConfigsStub(self._channel(controller_id))
+        return self._stub(configs_grpc.ConfigsStub, controller_id)
 
     def features_stub(self, controller_id: int) -> Any:
-        return features_grpc.FeaturesStub(self._channel(controller_id))
+        return self._stub(features_grpc.FeaturesStub, controller_id)
 
     async def call(
         self,
@@ -171,10 +176,7 @@ class ControllerClient:
             try:
                 timeout_s = min(left_ms, max(ATTEMPT_TIMEOUT_MS, timeout_ms // 3)) / 1000
                 reply = await self._attempt(invoke, target, timeout_s, patience_ms)
-                if reply is None:  # gRPC's word for an answer that is no message
-                    last = f"controller {target} speaks garbage"
-                    self.note_failure(target)
-                elif reply.status.code != ErrorCode.NOT_CONTROLLER:
+                if reply.status.code != ErrorCode.NOT_CONTROLLER:
                     self.note_active(target)
                     return reply
                 else:
@@ -298,9 +300,17 @@ class ControllerClient:
         for channel in [*self._channels.values(), *self._moved]:
             await channel.close()
         self._channels.clear()
+        self._stubs.clear()
         self._moved.clear()
 
-    def _channel(self, controller_id: int) -> grpc.aio.Channel:
+    def _stub(self, kind: type, controller_id: int) -> Any:
+        key = (controller_id, kind)
+        stub = self._stubs.get(key)
+        if stub is None:
+            stub = self._stubs[key] = kind(self._channel(controller_id))
+        return stub
+
+    def _channel(self, controller_id: int) -> Channel:
         channel = self._channels.get(controller_id)
         if channel is None:
             channel = self._channels[controller_id] = open_channel(self._addresses[controller_id])

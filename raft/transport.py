@@ -120,8 +120,6 @@ class RaftTransport:
         event: Event
         try:
             reply = await getattr(peer.stub, method)(message, timeout=self._timeout_s)
-            if reply is None:
-                raise WireError(f"the answer to {method} is no message")
             _learn(reply, self._note_address)
             event = ResponseReceived(peer.node_id, correlation_id, decode(reply))
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, WireError):

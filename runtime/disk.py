@@ -87,6 +87,21 @@ class Disk(Protocol):
         ...
 
 
+def overwrite(disk: Disk, path: str, data: bytes) -> None:
+    """Give the file this content, fsynced on return; a crash before may leave any part of it.
+
+    For files that are read only once something behind them says that they are whole. The folder
+    is the caller's to fsync. Raises OSError.
+    """
+    file = disk.open(path)
+    try:
+        file.truncate(0)
+        file.pwrite(data, 0)
+        file.sync()
+    finally:
+        file.close()
+
+
 class OsDiskFile:
     """A file of the operating system."""
 

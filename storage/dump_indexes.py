@@ -46,26 +46,29 @@ class Complaints:
         )
 
     def lines(self) -> Iterator[str]:
-        for path, pairs in self.offset_mismatches.items():
-            yield f"Mismatches in :{path}"
-            for index, log in reversed(pairs):
-                yield f"  Index offset: {index}, log offset: {log}"
-        for path, pairs in self.timestamp_mismatches.items():
-            yield f"Found timestamp mismatch in :{path}"
-            for index, log in reversed(pairs):
-                yield f"  Index timestamp: {index}, log timestamp: {log}"
-        for path, pairs in self.timestamps_out_of_order.items():
-            yield f"Found out of order timestamp in :{path}"
-            for index, before in reversed(pairs):
-                yield f"  Index timestamp: {index}, Previously indexed timestamp: {before}"
-        for path, pairs in self.offsets_not_found.items():
-            yield f"The following indexed offsets are not found in the log: {path}"
-            for index, log in reversed(pairs):
-                yield f"  Indexed offset: {index}, found log offset: {log}"
-        for path, pairs in self.not_consecutive.items():
-            yield f"Non-consecutive offsets in {path}"
-            for first, second in reversed(pairs):
-                yield f"  {first} is followed by {second}"
+        for found, heading, line in (
+            (self.offset_mismatches, "Mismatches in :", "Index offset: {}, log offset: {}"),
+            (
+                self.timestamp_mismatches,
+                "Found timestamp mismatch in :",
+                "Index timestamp: {}, log timestamp: {}",
+            ),
+            (
+                self.timestamps_out_of_order,
+                "Found out of order timestamp in :",
+                "Index timestamp: {}, Previously indexed timestamp: {}",
+            ),
+            (
+                self.offsets_not_found,
+                "The following indexed offsets are not found in the log: ",
+                "Indexed offset: {}, found log offset: {}",
+            ),
+            (self.not_consecutive, "Non-consecutive offsets in ", "{} is followed by {}"),
+        ):
+            for path, pairs in found.items():
+                yield f"{heading}{path}"
+                for pair in reversed(pairs):
+                    yield f"  {line.format(*pair)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

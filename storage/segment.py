@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from runtime.disk import Disk, DiskFile
+from runtime.disk import Disk, DiskFile, overwrite
 from runtime.errors import CorruptData
 from storage.batch import (
     BATCH_LENGTH_MIN,
@@ -280,13 +280,7 @@ class Segment:
             if suffix == TRANSACTION_INDEX_SUFFIX and not data:
                 self._disk.remove(self.path(suffix))
                 continue
-            file = self._disk.open(self.path(suffix))
-            try:
-                file.truncate(0)
-                file.pwrite(data, 0)
-                file.sync()
-            finally:
-                file.close()
+            overwrite(self._disk, self.path(suffix), data)
         self.has_saved_indexes = True
 
     def renew_indexes(self, contents: IndexBytes) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.disk import Disk
+from runtime.disk import Disk, overwrite
 from storage.names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -37,13 +37,8 @@ def write_cleaned(disk: Disk, segment: Segment) -> None:
     segment.file.sync()
     for suffix, data in zip(INDEX_SUFFIXES, segment.index_bytes(), strict=True):
         if data or suffix in INDEX_SUFFIXES[:2]:
-            file = disk.open(cleaned_path(segment.directory, segment.base_offset, suffix))
-            try:
-                file.truncate(0)
-                file.pwrite(data, 0)
-                file.sync()
-            finally:
-                file.close()
+            path = cleaned_path(segment.directory, segment.base_offset, suffix)
+            overwrite(disk, path, data)
     disk.sync_dir(segment.directory)
 
 

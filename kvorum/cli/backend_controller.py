@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kvorum.cli.backends import Row, check
@@ -38,6 +39,20 @@ class ControllerBackend:
         self.client = ControllerClient(addresses, timeout_s)
 
     def topics(self, names: list[str] | None) -> list[Row]:
+        return [_topic_row(topic) for topic in self._found(names)]
+
+    def describe_topics(self, names: list[str] | None) -> list[Row]:
+        rows = []
+        for topic in self._found(names):
+            row = _topic_row(topic)
+            for partition in row["partitions"]:
+                known = topic.partitions[partition["partition"]]
+                partition["elr"] = list(known.elr)
+                partition["last_known_elr"] = list(known.last_known_elr)
+            rows.append(row)
+        return rows
+
+    def _found(self, names: list[str] | None) -> list[TopicImage]:
         image = self._image()
         found: list[TopicImage] = []
         for name in sorted(image.topic_ids) if names is None else names:
@@ -45,7 +60,7 @@ class ControllerBackend:
             if topic is None:
                 raise CommandFailed(f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION")
             found.append(topic)
-        return [_topic_row(topic) for topic in found]
+        return found
 
     def create_topic(
         self,
@@ -54,12 +69,14 @@ class ControllerBackend:
         factor: int,
         configs: dict[str, str],
         *,
+        assignment: Sequence[Sequence[int]] = (),
         validate_only: bool = False,
     ) -> Row:
         topic = NewTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=factor,
+            assignments=tuple(tuple(replicas) for replicas in assignment),
             configs=tuple(configs.items()),
         )
         message = encode_create_topics(CreateTopics(topics=(topic,), validate_only=validate_only))

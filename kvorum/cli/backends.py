@@ -5,6 +5,7 @@ Both give the commands the same plain values: dictionaries with the keys that `-
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+PARTITIONS_PER_ANSWER = 2_000
+"""Of one answer to a description; a cluster with more is read in pieces."""
 BROKER_SHARE = 0.8
 """Part of a command's time that the broker may use up."""
 
@@ -35,6 +38,9 @@ class Backend(Protocol):
     def topics(self, names: list[str] | None) -> list[Row]:
         """topic, topic_id, partitions (each partition, leader, leader_epoch, replicas, isr)."""
 
+    def describe_topics(self, names: list[str] | None) -> list[Row]:
+        """As `topics`; each partition with elr and last_known_elr (KIP-966) too."""
+
     def create_topic(
         self,
         name: str,
@@ -42,8 +48,10 @@ class Backend(Protocol):
         factor: int,
         configs: dict[str, str],
         *,
+        assignment: Sequence[Sequence[int]] = (),
         validate_only: bool = False,
-    ) -> Row: ...
+    ) -> Row:
+        """assignment: the replicas of each partition, preferred leader first; the counts are -1."""
 
     def delete_topics(self, names: list[str]) -> list[Row]: ...
 
@@ -165,6 +173,41 @@ class KafkaBackend:
             )
         return sorted(rows, key=lambda row: str(row["topic"]))
 
+    def describe_topics(self, names: list[str] | None) -> list[Row]:
+        found: dict[str, Row] = {}
+        cursor: Row | None = None
+        while True:
+            reply = self.connection.call(
+                "describe_topic_partitions",
+                75,
+                0,
+                {
+                    "topics": [{"name": name} for name in sorted(names or ())],
+                    "response_partition_limit": PARTITIONS_PER_ANSWER,
+                    "cursor": cursor,
+                },
+                flexible=True,
+            )
+            for topic in reply.topics:
+                check(topic.error_code, None, f"topic {topic.name}")
+                row = found.setdefault(
+                    topic.name,
+                    {
+                        "topic": topic.name,
+                        "topic_id": uuid_text(_uuid(topic.topic_id)),
+                        "partitions": [],
+                    },
+                )
+                row["partitions"] += [_described(partition) for partition in topic.partitions]
+            if reply.next_cursor is None:
+                break
+            cursor = {
+                "topic_name": reply.next_cursor.topic_name,
+                "partition_index": reply.next_cursor.partition_index,
+            }
+        self._warn_without_leader()
+        return [row for _, row in sorted(found.items())]
+
     def create_topic(
         self,
         name: str,
@@ -172,13 +215,17 @@ class KafkaBackend:
         factor: int,
         configs: dict[str, str],
         *,
+        assignment: Sequence[Sequence[int]] = (),
         validate_only: bool = False,
     ) -> Row:
         topic = {
             "name": name,
             "num_partitions": partitions,
             "replication_factor": factor,
-            "assignments": [],
+            "assignments": [
+                {"partition_index": at, "broker_ids": list(replicas)}
+                for at, replicas in enumerate(assignment)
+            ],
             "configs": [{"name": k, "value": v} for k, v in configs.items()],
         }
         reply = self.connection.call(
@@ -383,3 +430,15 @@ def _timestamp(value: Any) -> int:
 
 def _uuid(value: Any) -> bytes:
     return UUID_ZERO if value is None else bytes(value.bytes)
+
+
+def _described(partition: Any) -> Row:
+    return {
+        "partition": partition.partition_index,
+        "leader": partition.leader_id,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replica_nodes),
+        "isr": list(partition.isr_nodes),
+        "elr": list(partition.eligible_leader_replicas or ()),
+        "last_known_elr": list(partition.last_known_elr or ()),
+    }

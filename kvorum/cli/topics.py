@@ -18,6 +18,11 @@ def topics() -> None:
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions.")
 @click.option("--replication-factor", type=click.IntRange(1, INT16_MAX), help="Replicas of each.")
+@click.option(
+    "--replica-assignment",
+    metavar="1:2:3,2:3:1",
+    help="The replicas of each partition by hand, preferred leader first, in place of counts.",
+)
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
 @click.option("--validate-only", is_flag=True, help="Say whether it could be done.")
 @cluster_options
@@ -25,6 +30,7 @@ def create(
     name: str,
     partitions: int | None,
     replication_factor: int | None,
+    replica_assignment: str | None,
     configs: tuple[str, ...],
     validate_only: bool,
     **options: Any,
@@ -37,8 +43,16 @@ def create(
         pairs = dict(parse_assignment(text) for text in configs)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+    assignment = _assignment(replica_assignment)
+    if assignment and (partitions or replication_factor):
+        raise click.UsageError("--replica-assignment says both counts: give it or them")
     made = _backend(options).create_topic(
-        name, partitions or -1, replication_factor or -1, pairs, validate_only=validate_only
+        name,
+        partitions or -1,
+        replication_factor or -1,
+        pairs,
+        assignment=assignment,
+        validate_only=validate_only,
     )
     show(options["output"], {**made, "validate_only": True} if validate_only else made)
 
@@ -65,7 +79,7 @@ def list_topics(**options: Any) -> None:
 @cluster_options
 def describe(names: tuple[str, ...], **options: Any) -> None:
     """Partitions of topics NAMES (all if none is given)."""
-    found = _backend(options).topics(list(names) or None)
+    found = _backend(options).describe_topics(list(names) or None)
     if options["output"] == "json":
         show("json", found)
         return
@@ -74,7 +88,7 @@ def describe(names: tuple[str, ...], **options: Any) -> None:
         for topic in found
         for partition in topic["partitions"]
     ]
-    columns = ["topic", "partition", "leader", "leader_epoch", "replicas", "isr"]
+    columns = ["topic", "partition", "leader", "leader_epoch", "replicas", "isr", "elr"]
     show("table", rows, columns)
 
 
@@ -96,3 +110,16 @@ def _backend(options: dict[str, Any]) -> Any:
     return open_backend(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
     )
+
+
+def _assignment(text: str | None) -> list[list[int]]:
+    """`1:2,2:1` as kafka-topics writes it: a list of replicas for each partition."""
+    if text is None:
+        return []
+    try:
+        return [[int(broker) for broker in replicas.split(":")] for replicas in text.split(",")]
+    except ValueError as error:
+        raise click.UsageError(
+            f"--replica-assignment={text!r} must name broker ids, colons between the replicas of a "
+            "partition and commas between partitions, like 101:102,102:103"
+        ) from error

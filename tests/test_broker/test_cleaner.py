@@ -45,13 +45,6 @@ def topic(harness: Harness) -> str:
     return name
 
 
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    client = RawClient(harness.cluster.brokers[1].port)
-    yield client
-    client.close()
-
-
 def put(producer: Producer, topic: str, rounds: int) -> None:
     for at in range(rounds):
         for key in range(KEYS):

@@ -52,13 +52,6 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     harness.close()
 
 
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    client = RawClient(harness.cluster.brokers[1].port)
-    yield client
-    client.close()
-
-
 def find(client: RawClient, *keys: str, kind: int = 0):
     asked = {"key_type": kind, "coordinator_keys": list(keys)}
     return client.call("find_coordinator", 4, asked).coordinators

@@ -23,13 +23,6 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     harness.close()
 
 
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    client = RawClient(harness.cluster.brokers[1].port)
-    yield client
-    client.close()
-
-
 _names = iter(range(1000))
 
 

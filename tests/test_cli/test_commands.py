@@ -14,7 +14,7 @@ from tests.live.cluster import Cluster, run_kvorum
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 TOPIC_KEYS = ["topic", "topic_id", "partitions", "replication_factor"]
-PARTITION_KEYS = ["partition", "leader", "leader_epoch", "replicas", "isr"]
+PARTITION_KEYS = ["partition", "leader", "leader_epoch", "replicas", "isr", "elr"]
 BROKER_KEYS = ["broker_id", "host", "port", "rack", "is_fenced"]
 STATUS_KEYS = [
     "cluster_id", "leader_id", "leader_epoch", "high_watermark", "max_follower_lag",
@@ -75,7 +75,8 @@ def test_topic_is_created_listed_described_and_deleted(via):
     (described,) = json_of(via, "topics", "describe", name)
     assert list(described) == ["topic", "topic_id", "partitions"]
     assert described["topic_id"] == made["topic_id"]
-    assert [list(p) for p in described["partitions"]] == [PARTITION_KEYS] * 2
+    keys = [*PARTITION_KEYS, "last_known_elr"]
+    assert [list(p) for p in described["partitions"]] == [keys] * 2
     for number, partition in enumerate(described["partitions"]):
         assert partition["partition"] == number
         assert set(partition["replicas"]) == set(partition["isr"]) == {101, 102}
@@ -91,6 +92,31 @@ def test_topic_is_created_listed_described_and_deleted(via):
     gone = json_of(via, "topics", "delete", name)
     assert gone == [{"topic": name, "error": "NONE", "message": ""}]
     assert name not in [row["topic"] for row in json_of(via, "topics", "list")]
+
+
+def test_replicas_are_placed_by_hand(via):
+    name = f"placed-{via.name}"
+    made = json_of(via, "topics", "create", name, "--replica-assignment", "102:101,101:102,102:101")
+    assert (made["partitions"], made["replication_factor"]) == (3, 2)
+    (described,) = json_of(via, "topics", "describe", name)
+    replicas = [partition["replicas"] for partition in described["partitions"]]
+    assert replicas == [[102, 101], [101, 102], [102, 101]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--replica-assignment", "102:x"], 2, "must name broker ids"),
+        (["--replica-assignment", "102:101,"], 2, "must name broker ids"),
+        (["--replica-assignment", "102", "--partitions", "2"], 2, "says both counts"),
+        (["--replica-assignment", "102:102"], 1, "INVALID_REPLICA_ASSIGNMENT"),
+        (["--replica-assignment", "102:7"], 1, "INVALID_REPLICA_ASSIGNMENT"),
+    ],
+)
+def test_a_placement_that_cannot_be_is_refused(via, arguments, code, words):
+    got, out, err = via("topics", "create", f"misplaced-{via.name}", *arguments)
+    assert (got, out) == (code, "")
+    assert words in err
 
 
 def test_refusals_exit_with_1_and_name_the_reason(via):

@@ -1,0 +1,18 @@
+"""What most tests of the broker's APIs begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.test_broker.harness import Harness
+from tests.test_broker.raw_client import RawClient
+
+
+@pytest.fixture
+def client(harness: Harness) -> Iterator[RawClient]:
+    """A connection to broker 1 of the module's own `harness`."""
+    client = RawClient(harness.cluster.brokers[1].port)
+    yield client
+    client.close()
