@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.partition import Partition
 from broker.topic_config import TopicConfig
-from broker.transactions.verification import Verifications
+from broker.transactions.verification import Verifications, admit, needs_verification
 from broker.waiters import TurnEnd
 from metadata.image import PartitionImage
 from runtime.disk import Disk
@@ -171,19 +171,10 @@ class Replica:
     # --- leader ------------------------------------------------------------------------------
 
     def needs_verification(self, header: BatchHeader) -> bool:
-        """Whether the coordinator must say first that the batch's transaction has this partition.
-
-        Not if it is open here already, nor for a batch that will be refused or is here already.
-        """
-        if not header.is_transactional or not self.core.is_leader or self.is_offline:
+        """See `verification.needs_verification`; who does not lead refuses the batch anyway."""
+        if not self.core.is_leader or self.is_offline:
             return False
-        producers = self.log.producers
-        if producers.is_open(header.producer_id, header.producer_epoch):
-            return False
-        try:
-            return producers.check(header) is None
-        except BatchError:
-            return False
+        return needs_verification(self.log.producers, header)
 
     def append(
         self, batch: memoryview, terms: ProduceTerms, *, is_verified: bool = False
@@ -218,7 +209,7 @@ class Replica:
                 required = duplicate.last_offset + 1
                 return self._produced(duplicate.base_offset), self._wait_until(required, terms)
             if header.attributes & TRANSACTIONAL_BIT:
-                self._check_transaction(header, is_verified)
+                admit(self.log.producers, self.verifications, header, is_verified=is_verified)
             append_time_ms = -1
             if self.config.is_log_append_time:
                 append_time_ms = terms.wall_ms
@@ -280,26 +271,6 @@ class Replica:
             raise BatchError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"
             )
-
-    def _check_transaction(self, header: BatchHeader, is_verified: bool) -> None:
-        """Let a new batch of a transaction in, or raise BatchError."""
-        producer_id, epoch = header.producer_id, header.producer_epoch
-        if not is_verified and not self.log.producers.is_open(producer_id, epoch):
-            # Refused, not ignored: nobody would ever write a marker for it.
-            raise BatchError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {producer_id} epoch {epoch} has no transaction with this partition",
-            )
-        is_known = producer_id in self.log.producers.entries
-        if not is_known and not self.verifications.is_first(
-            producer_id, epoch, header.base_sequence
-        ):
-            raise BatchError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} epoch {epoch} sequence {header.base_sequence}: an earlier"
-                " batch of it was sent and is not here",
-            )
-        self.verifications.on_append(producer_id, epoch)
 
     def _produced(self, base_offset: int, append_time_ms: int = -1) -> ProducedPartition:
         return ProducedPartition(

@@ -42,6 +42,9 @@ _NEEDED: dict[tuple[str, int], tuple[str, int]] = {
 }
 """A level to the level of another feature that it rests on."""
 
+_SINCE: dict[str, int] = {TRANSACTION_VERSION: REASSIGNMENT_LEVEL}
+"""Features that no build knew before it knew this level of metadata.version."""
+
 UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES), min(RELEASES)),)
 """Of a node that registered before nodes told their features."""
 
@@ -49,7 +52,7 @@ UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES)
 def limited(metadata_version_max: int) -> tuple[FeatureRange, ...]:
     """What a node supports that claims to know metadata.version only up to a level.
 
-    Features that rest on a higher level go with it.
+    Features that rest on a higher level, or came with one, go with it.
     """
     ranges = []
     for feature in SUPPORTED:
@@ -65,6 +68,8 @@ def limited(metadata_version_max: int) -> tuple[FeatureRange, ...]:
 
 def _needs_more(name: str, level: int, metadata_version: int) -> bool:
     needed = _NEEDED.get((name, level))
+    if level > 0 and _SINCE.get(name, 0) > metadata_version:
+        return True
     return needed is not None and needed[1] > metadata_version
 
 

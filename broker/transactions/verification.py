@@ -12,9 +12,11 @@ behind the marker.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from runtime.errors import ErrorCode
+from storage.batch import BatchError, BatchHeader
+from storage.producer_state import ProducerStateTable
 
 T = TypeVar("T")
 
@@ -99,3 +101,44 @@ class Verifications(Generic[T]):
         if known is None and len(self._first_sequences) >= SEQUENCES_KEPT_MAX:
             del self._first_sequences[next(iter(self._first_sequences))]
         self._first_sequences[key] = sequence if known is None else min(known, sequence)
+
+
+def needs_verification(producers: ProducerStateTable, header: BatchHeader) -> bool:
+    """Whether the coordinator must say first that the batch's transaction has this partition.
+
+    Not if it is open here already, nor for a batch that will be refused or is here already.
+    """
+    if not header.is_transactional or producers.is_open(header.producer_id, header.producer_epoch):
+        return False
+    try:
+        return producers.check(header) is None
+    except BatchError:
+        return False
+
+
+def admit(
+    producers: ProducerStateTable,
+    verifications: Verifications[Any],
+    header: BatchHeader,
+    *,
+    is_verified: bool,
+) -> None:
+    """Let a new batch of a transaction into the log; raises BatchError if it may not come in.
+
+    producers: of that log. The batch has passed `ProducerStateTable.check`.
+    """
+    producer_id, epoch = header.producer_id, header.producer_epoch
+    if not is_verified and not producers.is_open(producer_id, epoch):
+        # Refused, not ignored: nobody would ever write a marker for it.
+        raise BatchError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {producer_id} epoch {epoch} has no transaction with this partition",
+        )
+    is_known = producer_id in producers.entries
+    if not is_known and not verifications.is_first(producer_id, epoch, header.base_sequence):
+        raise BatchError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer_id} epoch {epoch} sequence {header.base_sequence}: an earlier"
+            " batch of it was sent and is not here",
+        )
+    verifications.on_append(producer_id, epoch)

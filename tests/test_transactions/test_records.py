@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.transactions.model import State, TopicPartition, Transaction
@@ -66,11 +66,13 @@ TRANSACTIONS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(TRANSACTIONS)
 def test_what_is_written_is_read_again(transaction: Transaction) -> None:
     assert decode_value("t", encode_value(transaction, 1)) == transaction
 
 
+@settings(deadline=None)
 @given(TRANSACTIONS)
 def test_the_first_version_of_the_value_lacks_only_the_tagged_fields(held: Transaction) -> None:
     read = decode_value("t", encode_value(held, 0))
