@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutants import decisions, log_engine, partitions, quorum, transport
+from tests.mutants import (
+    decisions,
+    log_engine,
+    partitions,
+    quorum,
+    transactions,
+    transport,
+)
 from tests.mutants.model import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -11,4 +18,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *transport.MUTANTS,
     *log_engine.MUTANTS,
     *partitions.MUTANTS,
+    *transactions.MUTANTS,
 )
