@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
 
@@ -84,6 +85,10 @@ class BrokerConfig:
     socket_listen_backlog_size: int = 50
     connections_max_idle_ms: int = 600_000
     max_connections: int = 10_000
+    max_connections_per_ip: int = INT32_MAX
+    max_connections_per_ip_overrides: str = ""
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
     fetch_max_bytes: int = 57_671_680
     replica_selector_class: str = ""
     max_incremental_fetch_session_cache_slots: int = 1_000

@@ -60,9 +60,12 @@ class Connection:
         "_has_writer",
         "_is_reading",
         "_loop",
+        "_muted_until_ms",
         "_output",
         "_output_bytes",
         "_sock",
+        "_unmute_timer",
+        "address",
         "is_closed",
         "is_flush_due",
         "last_active_ms",
@@ -79,8 +82,11 @@ class Connection:
         peer: str,
         listener: str,
         loop: asyncio.AbstractEventLoop,
+        address: str = "",
     ) -> None:
+        """address: of the peer if connections are counted by it, else ""."""
         self.server = server
+        self.address = address
         self.peer = peer
         self.listener = listener
         self.slots: deque[Slot] = deque()
@@ -95,6 +101,8 @@ class Connection:
         self._output_bytes = 0
         self._has_writer = False
         self._is_reading = True
+        self._muted_until_ms = 0
+        self._unmute_timer: asyncio.TimerHandle | None = None
         loop.add_reader(self._fd, self._on_readable)
 
     @property
@@ -110,12 +118,44 @@ class Connection:
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._sock.close()
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
         self._output.clear()
         slots, self.slots = self.slots, deque()
         for slot in slots:
             if slot.parked is not None:
                 slot.parked.cancel()
         self.server.on_closed(self, reason)
+
+    # --- quotas ------------------------------------------------------------------------------
+
+    @property
+    def muted_ms(self) -> int:
+        """For how long requests are still not read."""
+        if self._unmute_timer is None:
+            return 0
+        return max(self._muted_until_ms - self.server.clock.monotonic_ms(), 0)
+
+    def mute(self, duration_ms: int) -> None:
+        """Read no requests for so long from now; answers go out. A shorter one changes nothing."""
+        until_ms = self.server.clock.monotonic_ms() + duration_ms
+        if duration_ms <= 0 or until_ms <= self._muted_until_ms or self.is_closed:
+            return
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
+        self._muted_until_ms = until_ms
+        self._unmute_timer = self._loop.call_later(duration_ms / 1000, self._unmute)
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        self._unmute_timer = None
+        turn = self.server.turn
+        turn.begin()
+        try:
+            if not self._is_reading and not self._is_full():
+                self._resume_reading()
+        finally:
+            turn.run()
 
     # --- in ----------------------------------------------------------------------------------
 
@@ -157,7 +197,8 @@ class Connection:
     def _is_full(self) -> bool:
         config = self.server.config
         return (
-            len(self.slots) >= config.connection_requests_in_flight_max
+            self._unmute_timer is not None
+            or len(self.slots) >= config.connection_requests_in_flight_max
             or self._output_bytes > config.connection_output_bytes_max
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker.client_quotas import ClientQuotas, QuotaKind
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
 from broker.coordinator.host import CoordinatorHost
@@ -61,6 +62,9 @@ class Services:
             make_shard=self.transaction_driver.make_shard,
             ask=self.transaction_driver.ask,
         )
+        self.quotas = ClientQuotas(
+            samples_max=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000
+        )
         self.caches: dict[str, Any] = {}
         """What API files keep between requests, by API name."""
         self._background = TaskGroup(report_failure)
@@ -112,3 +116,33 @@ class RequestContext:
     client_id: str | None
     listener: str
     slot: Slot = field(repr=False)
+    is_exempt: bool = False
+    """From client quotas, as what brokers ask of each other is."""
+    began_ms: int = -1
+    """Since when this broker has been busy with the request and has not counted it, -1: it is not,
+    or nobody counts."""
+
+    def pause(self, kind: QuotaKind, amount: float) -> int:
+        """Count `amount`, and the time spent, against the client's quotas. If that was too much its
+        connection is not read from for a while: returns for how many ms, to be told in the answer
+        (KIP-219).
+        """
+        quotas, connection = self.services.quotas, self.slot.connection
+        if quotas.is_active and not self.is_exempt:
+            now_ms = connection.server.clock.monotonic_ms()
+            connection.mute(quotas.throttle_ms(kind, self.client_id, amount, now_ms))
+            self.count_time(now_ms)
+        return connection.muted_ms
+
+    def count_time(self, now_ms: int) -> None:
+        """Count the time spent on this request until now (request_percentage, KIP-124).
+
+        In whole milliseconds: what takes a tenth of one counts as one a tenth of the times.
+        """
+        if self.began_ms >= 0 and not self.is_exempt:
+            percent = (now_ms - self.began_ms) / 10
+            self.began_ms = now_ms
+            throttle_ms = self.services.quotas.throttle_ms(
+                QuotaKind.REQUEST, self.client_id, percent, now_ms
+            )
+            self.slot.connection.mute(throttle_ms)

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import Protocol
 
 from broker.cleaner import LogCleaner
 from broker.config import BrokerConfig
@@ -47,12 +46,6 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[bytes, int]
 PeerAddress = Callable[[int], tuple[str, int] | None]
-
-
-class MetadataObserver(ReplicaObserver, Protocol):
-    """Who follows the replicas of one topic, and the metadata once they have taken it over."""
-
-    def on_image(self, delta: Delta | None, image: ClusterImage) -> None: ...
 
 
 class ReplicaManager:
@@ -108,7 +101,9 @@ class ReplicaManager:
         """Replicas whose logs could not be opened, and their directory names."""
         self._topic_configs = TopicConfigs()
         self._topic_waiters: list[asyncio.Event] = []
-        self._observers: dict[str, MetadataObserver] = {}
+        self._observers: dict[str, ReplicaObserver] = {}
+        self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = []
+        """Called once the replicas have taken an image over, with what led to it from the last."""
         self._maintenance = Maintenance(self)
         self.cleaner = LogCleaner(self)
 
@@ -196,7 +191,7 @@ class ReplicaManager:
 
     # --- metadata ----------------------------------------------------------------------------
 
-    def observe(self, topic: str, observer: MetadataObserver) -> None:
+    def observe(self, topic: str, observer: ReplicaObserver) -> None:
         """Tell `observer` of every change of role of the replicas of `topic`."""
         self._observers[topic] = observer
 
@@ -229,8 +224,8 @@ class ReplicaManager:
                 if replica.core.is_leader:
                     self._on_brokers_changed(replica)
         self._drop_strays()
-        for observer in self._observers.values():
-            observer.on_image(delta, image)
+        for listener in self.image_listeners:
+            listener(delta, image)
         for event in self._topic_waiters:
             event.set()
 

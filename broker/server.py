@@ -19,15 +19,18 @@ from typing import Any
 from broker.api import HOT_HANDLERS, SERVED, cold_handler
 from broker.config import BrokerConfig
 from broker.connection import Connection, Slot
+from broker.connection_limits import ConnectionLimits, parse_overrides
 from broker.context import RequestContext, Services
 from broker.controller_api import Controller
 from broker.replicas import ReplicaManager
 from metadata.configs.effective import StaticValue
+from metadata.delta import Delta
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import ClusterImage
 from runtime.errors import WireError
 from wire.framing import API_VERSIONS_KEY, parse_request_header, response_head
 from wire.kio_codec import encode_response, read_request
+from wire.versions import Api
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +75,12 @@ class KafkaServer:
             properties=properties,
             supported_features=supported_features,
         )
+        self._limits = ConnectionLimits(
+            parse_overrides(config.max_connections_per_ip_overrides),
+            samples_max=config.quota_window_num,
+            sample_ms=config.quota_window_size_seconds * 1000,
+        )
+        replicas.image_listeners.append(self._on_image)
         self._listeners: list[_Listener] = []
         self._connections: dict[Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -136,7 +145,13 @@ class KafkaServer:
     def on_closed(self, connection: Connection, reason: str) -> None:
         """A connection has ended."""
         self._connections.pop(connection, None)
+        if connection.address:
+            self._limits.closed(connection.address)
         _log.debug("connection of %s ended: %s", connection.peer, reason)
+
+    def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
+        self._limits.update(image.client_quotas)
+        self.services.quotas.update(image.client_quotas)
 
     # --- connections -------------------------------------------------------------------------
 
@@ -151,19 +166,37 @@ class KafkaServer:
                 # Out of descriptors, or the peer left between: the next event tries again.
                 _log.warning("accept failed: %s", failure)
                 return
-            if len(self._connections) >= self.services.replicas.config.max_connections:
+            address = str(peer[0])
+            if not self._has_room_for(address):
                 sock.close()
                 continue
             sock.setblocking(False)
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.admit(sock, str(peer), listener.name or "", loop)
+            self.admit(sock, str(peer), listener.name or "", loop, address)
+
+    def _has_room_for(self, address: str) -> bool:
+        config = self.services.replicas.config
+        if len(self._connections) >= config.max_connections:
+            return False
+        refusal = self._limits.refusal(
+            address, config.max_connections_per_ip, self.clock.monotonic_ms()
+        )
+        if refusal is not None:
+            _log.debug("closed at once: %s", refusal)
+        return refusal is None
 
     def admit(
-        self, sock: socket.socket, peer: str, listener: str, loop: asyncio.AbstractEventLoop
+        self,
+        sock: socket.socket,
+        peer: str,
+        listener: str,
+        loop: asyncio.AbstractEventLoop,
+        address: str = "",
     ) -> None:
-        """Serve a client on a socket that does not block. listener: where it came in."""
-        self._connections[Connection(self, sock, peer, listener, loop)] = None
+        """Serve a client on a socket that does not block. listener: where it came in; address: as
+        its connection was counted, "" if it was not."""
+        self._connections[Connection(self, sock, peer, listener, loop, address)] = None
 
     async def _close_idle(self) -> None:
         while True:
@@ -195,34 +228,44 @@ class KafkaServer:
                 raise WireError(f"API {key} v{version} is not served")
             # KIP-511: the client learns our range from a v0 answer and comes again.
             answer = cold_handler(key).unsupported_answer()
-            self._fill(slot, key, "api_versions", 0, header.correlation_id, answer)
+            context.api_version = 0
+            self._fill(context, cold_handler(key).API, answer)
             return
+        if self.services.quotas.binds_requests:
+            context.began_ms = self.clock.monotonic_ms()
+        self._handle(context, key, view, header.body_position, end)
+        if context.began_ms >= 0:
+            context.count_time(self.clock.monotonic_ms())
+            context.began_ms = -1
+
+    def _handle(
+        self, context: RequestContext, key: int, view: memoryview, position: int, end: int
+    ) -> None:
+        """The request's body is view[position:end]."""
         hot = HOT_HANDLERS.get(key)
         if hot is not None:
-            hot(context, view, header.body_position, end)
+            hot(context, view, position, end)
             return
         handler = cold_handler(key)
-        request = read_request(handler.API.name, version, view[header.body_position : end])
+        request = read_request(handler.API.name, context.api_version, view[position:end])
         answer = handler.handle(context, request)
         if inspect.isawaitable(answer):
-            self._run_cold(slot, context, handler.API, answer)
+            self._run_cold(context, handler.API, answer)
         else:
-            self._fill(slot, key, handler.API.name, version, header.correlation_id, answer)
+            self._fill(context, handler.API, answer)
 
-    def _run_cold(self, slot: Slot, context: RequestContext, api: Any, answer: Any) -> None:
+    def _run_cold(self, context: RequestContext, api: Api, answer: Any) -> None:
         if len(self._tasks) >= COLD_REQUESTS_MAX:
             answer.close()
             raise WireError(f"more than {COLD_REQUESTS_MAX} requests under way")
         task = asyncio.get_running_loop().create_task(
-            self._answer_later(slot, context, api, answer), name=f"api-{api.name}"
+            self._answer_later(context, api, answer), name=f"api-{api.name}"
         )
         self._tasks[task] = None
         task.add_done_callback(self._on_cold_done)
 
-    async def _answer_later(
-        self, slot: Slot, context: RequestContext, api: Any, answer: Any
-    ) -> None:
-        connection = slot.connection
+    async def _answer_later(self, context: RequestContext, api: Api, answer: Any) -> None:
+        connection = context.slot.connection
         try:
             values = await answer
         except WireError as failure:
@@ -233,7 +276,7 @@ class KafkaServer:
             # on to whoever watches this process's tasks.
             connection.close(f"{api.name} failed")
             raise
-        self._fill(slot, api.key, api.name, context.api_version, context.correlation_id, values)
+        self._fill(context, api, values)
 
     def _on_cold_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
@@ -246,15 +289,18 @@ class KafkaServer:
                 }
             )
 
-    def _fill(
-        self,
-        slot: Slot,
-        key: int,
-        name: str,
-        version: int,
-        correlation_id: int,
-        values: Mapping[str, Any] | bytes,
-    ) -> None:
-        body = values if isinstance(values, bytes) else encode_response(name, version, values)
-        is_flexible = key != API_VERSIONS_KEY and SERVED.is_flexible(key, version)
-        slot.fill((response_head(correlation_id, len(body), is_flexible=is_flexible), body))
+    def _fill(self, context: RequestContext, api: Api, values: Mapping[str, Any] | bytes) -> None:
+        """values: the answer's fields, or its body where a handler keeps that ready; such a body
+        does not tell of a pause."""
+        context.count_time(self.clock.monotonic_ms())
+        version = context.api_version
+        muted_ms = context.slot.connection.muted_ms
+        if isinstance(values, bytes):
+            body: bytes | bytearray = values
+        else:
+            body = encode_response(
+                api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values
+            )
+        is_flexible = api.key != API_VERSIONS_KEY and SERVED.is_flexible(api.key, version)
+        head = response_head(context.correlation_id, len(body), is_flexible=is_flexible)
+        context.slot.fill((head, body))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.config import BrokerConfig
+from broker.connection_limits import parse_overrides
 from broker.dynamic_config import text_of
 from metadata.configs.effective import StaticValue
 from metadata.controller import ControllerConfig
@@ -142,6 +143,10 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
             f"replica.selector.class={broker.replica_selector_class} is not served; leave it out, "
             f"or give {RACK_AWARE}"
         )
+    try:
+        parse_overrides(broker.max_connections_per_ip_overrides)
+    except ValueError as error:
+        raise ConfigError(f"max.connections.per.ip.overrides: {error}") from error
     return config, broker
 
 

@@ -1,6 +1,6 @@
 """Client quotas: which entities and keys exist, and which entities a filter finds (KIP-546). Pure.
 
-Quotas are kept and described; brokers do not slow clients down by them yet.
+`broker.client_quotas` and `broker.connection_limits` hold clients to them.
 """
 
 from __future__ import annotations

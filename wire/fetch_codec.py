@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from runtime.errors import WireError
 from runtime.ids import UUID_ZERO
-from wire.primitives import Reader, count_bytes, string_bytes, uvarint_bytes
+from wire.primitives import INT32, Reader, count_bytes, string_bytes, uvarint_bytes
 from wire.produce_codec import NodeEndpoint, pack_endpoints
 
 FIRST_FLEXIBLE = 12
@@ -215,6 +215,7 @@ def pack_fetch_response(
     error: int = 0,
     session_id: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
+    throttle_ms: int = 0,
 ) -> tuple[list[bytearray | FileSlice], int]:
     """The response body as parts to send in order, and their total size in bytes.
 
@@ -222,7 +223,10 @@ def pack_fetch_response(
     """
     rows = list(topics)
     is_flexible = version >= FIRST_FLEXIBLE
-    out = bytearray(_TOP_V7.pack(0, error, session_id) if version >= 7 else b"\x00" * 4)
+    if version >= 7:
+        out = bytearray(_TOP_V7.pack(throttle_ms, error, session_id))
+    else:
+        out = bytearray(INT32.pack(throttle_ms))
     out += count_bytes(len(rows), is_flexible)
     parts: list[bytearray | FileSlice] = []
     size = 0

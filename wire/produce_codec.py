@@ -121,7 +121,11 @@ def _parse_topic(reader: Reader, version: int, is_flexible: bool) -> ProduceTopi
 
 
 def pack_produce_response(
-    version: int, topics: Sequence[ProducedTopic], endpoints: Sequence[NodeEndpoint] = ()
+    version: int,
+    topics: Sequence[ProducedTopic],
+    endpoints: Sequence[NodeEndpoint] = (),
+    *,
+    throttle_ms: int = 0,
 ) -> bytearray:
     """The response body. endpoints: where the current leaders named in it live (v10+)."""
     is_flexible = version >= FIRST_FLEXIBLE
@@ -136,7 +140,7 @@ def pack_produce_response(
             _pack_partition(out, version, partition)
         if is_flexible:
             out += b"\x00"
-    out += b"\x00\x00\x00\x00"  # throttle time: quotas are not served
+    out += INT32.pack(throttle_ms)
     if is_flexible:
         pack_endpoints(out, endpoints if version >= 10 else ())
     return out

@@ -4,11 +4,12 @@ Sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), waiting fo
 Whole batches only; the first partition with data may exceed the limits by one batch. With isolation
 level 1 records end at the last stable offset, and aborted transactions among them are named.
 Consumers may read from any replica (v11+), and with replica.selector.class are sent to the one in
-their rack. Missing: quotas.
+their rack. Quotas of bytes: what exceeds them is sent, and the client pauses after it (KIP-219).
 """
 
 from __future__ import annotations
 
+from broker.client_quotas import QuotaKind
 from broker.context import RequestContext
 from broker.fetching import Answers, start_fetch
 from runtime.errors import WireError
@@ -29,6 +30,11 @@ API = Api(key=1, name="fetch", min_version=4, max_version=17, first_flexible=FIR
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer now, or when there is enough to read."""
     request = parse_fetch_request(view, position, end, context.api_version)
+    context.is_exempt = request.replica_id >= 0
+    quotas = context.services.quotas
+    if quotas.is_active and not context.is_exempt:
+        bytes_max = min(request.bytes_max, quotas.fetch_bytes_max(context.client_id))
+        request = request._replace(bytes_max=bytes_max)
 
     def respond(error: int, session_id: int, answers: Answers) -> None:
         _respond(context, error, session_id, answers)
@@ -48,10 +54,13 @@ def _respond(context: RequestContext, error: int, session_id: int, answers: Answ
     version = context.api_version
     topics: dict[tuple[str, bytes], list[FetchedPartition]] = {}
     leaders = set()
+    records_bytes = 0
     for watched, answer in answers:
         topics.setdefault((watched.name, watched.topic_id), []).append(answer)
         if answer.current_leader is not None:
             leaders.add(answer.current_leader[0])
+        if answer.records is not None:
+            records_bytes += answer.records.length
     endpoints = context.services.node_endpoints(leaders, context.listener) if leaders else ()
     try:
         parts, size = pack_fetch_response(
@@ -60,6 +69,7 @@ def _respond(context: RequestContext, error: int, session_id: int, answers: Answ
             error=error,
             session_id=session_id,
             endpoints=endpoints,
+            throttle_ms=context.pause(QuotaKind.FETCH, records_bytes),
         )
     except (OSError, WireError) as failure:
         # The disk failed between looking a slice up and reading it; the client asks again.

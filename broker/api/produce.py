@@ -9,13 +9,14 @@ Transactional batches: the first one of a transaction in a partition waits until
 coordinator knows the partition (broker/transactions/produce_gate). v12+ adds it (KIP-890), older
 versions must have added it. 48 if it is not in the transaction (120 from v11), 47 for a fenced
 producer, 51 from v12 while the last transaction's markers are being written (19 before).
-Missing: quotas.
+Quotas of bytes: the client pauses after its answer (KIP-219).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.client_quotas import QuotaKind
 from broker.context import RequestContext
 from broker.replica import PendingAck, ProduceTerms, Replica
 from broker.topic_names import INTERNAL_TOPICS
@@ -74,6 +75,9 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     for topic_index, topic in enumerate(request.topics):
         partitions = _append_topic(context, view, topic, topic_index, terms, waiting, gate)
         topics.append(ProducedTopic(topic.name, topic.topic_id, partitions))
+    # Before the answer, which may have to wait for replication: it tells how long the pause is then
+    # still to be.
+    context.pause(QuotaKind.PRODUCE, end - position)
     if waiting or (gate is not None and gate.held):
         _park(context, request, topics, waiting, gate)
     elif request.acks == 0:
@@ -162,6 +166,7 @@ def _respond(context: RequestContext, topics: list[ProducedTopic]) -> None:
         if partition.current_leader is not None
     }
     endpoints = context.services.node_endpoints(leaders, context.listener) if leaders else ()
-    body = pack_produce_response(version, topics, endpoints)
+    muted_ms = context.slot.connection.muted_ms
+    body = pack_produce_response(version, topics, endpoints, throttle_ms=muted_ms)
     head = response_head(context.correlation_id, len(body), is_flexible=version >= FIRST_FLEXIBLE)
     context.slot.fill((head, body))

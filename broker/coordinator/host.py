@@ -48,6 +48,7 @@ class CoordinatorHost:
         self._image = replicas.image
         self._tasks = TaskGroup(report_failure)
         replicas.observe(topic, self)
+        replicas.image_listeners.append(self.on_image)
 
     @property
     def is_served(self) -> bool:

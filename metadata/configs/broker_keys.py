@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from metadata.configs.model import INT64_MAX, ConfigKey, ConfigType, Update
+from metadata.configs.model import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Update
 from metadata.configs.topic_keys import TOPIC_CONFIGS
 from metadata.features import RELEASES
 
@@ -44,6 +44,7 @@ _TOPIC_DEFAULTS = (
 #: Name, type, default, documentation of what a running broker takes over.
 _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
     ("max.connections", _INT, "10000", "Connections of clients above which new ones are closed."),
+    ("max.connections.per.ip", _INT, str(INT32_MAX), "Connections that one address may have."),
     ("producer.id.expiration.ms", _INT, "86400000", "Silence after which a producer is forgotten."),
     *(
         (
@@ -217,6 +218,14 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     # Sockets and requests.
     ("socket.request.max.bytes", _INT, "104857600", "The largest request that is read."),
     ("socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted."),
+    (
+        "max.connections.per.ip.overrides",
+        _STRING,
+        "",
+        "address:count,...: connections that these addresses may have, in place of the others'.",
+    ),
+    ("quota.window.num", _INT, "11", "Samples that the rate of a client quota is measured over."),
+    ("quota.window.size.seconds", _INT, "1", "Length of such a sample."),
     ("connections.max.idle.ms", _LONG, "600000", "Silence after which a connection is closed."),
     ("fetch.max.bytes", _INT, "57671680", "Bytes of a fetch's answer at most."),
     ("max.incremental.fetch.session.cache.slots", _INT, "1000", "Fetch sessions kept."),
