@@ -455,6 +455,20 @@ def test_the_value_is_flexible_from_level_1_on() -> None:
         assert value is not None and value[:2] == bytes([0, version])
 
 
+def test_the_table_of_states_is_that_of_the_documents() -> None:
+    """docs/protocol/transactions.md; Kafka's TransactionState.java without its state 7."""
+    at_rest = {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
+    assert PREDECESSORS == {
+        State.EMPTY: at_rest,
+        State.ONGOING: at_rest | {State.ONGOING},
+        State.PREPARE_COMMIT: {State.ONGOING},
+        State.PREPARE_ABORT: at_rest | {State.ONGOING},
+        State.COMPLETE_COMMIT: {State.PREPARE_COMMIT},
+        State.COMPLETE_ABORT: {State.PREPARE_ABORT},
+        State.DEAD: at_rest,
+    }
+
+
 def test_only_the_moves_of_the_table_can_be_made() -> None:
     for state in State:
         for following in State:
