@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.partition import Partition
+from broker.refused_sequences import RefusedSequences
 from broker.topic_config import TopicConfig
 from broker.transactions.verification import Verifications, admit, needs_verification
 from broker.waiters import TurnEnd
@@ -29,6 +30,7 @@ from storage.batch import (
 )
 from storage.checkpoints import PARTITION_METADATA
 from storage.log import Log
+from storage.producer_state import Duplicate
 from wire.produce_codec import ProducedPartition
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ class Replica:
         "on_first_file",
         "pending_acks",
         "pending_deletions",
+        "refused",
         "turn",
         "uncleanable",
         "verifications",
@@ -131,6 +134,7 @@ class Replica:
         self.watchers: dict[Watched, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
         self.pending_deletions: list[PendingDeletion] = []
+        self.refused = RefusedSequences()
 
     # --- roles -------------------------------------------------------------------------------
 
@@ -145,6 +149,7 @@ class Replica:
         self.core.end_offset = self.log.end_offset
         if self.core.become_leader(image, now_ms):
             self.log.epochs.assign(image.leader_epoch, self.log.end_offset)
+            self.refused.clear()
             self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.core.raise_high_watermark(now_ms):
             self.on_high_watermark()
@@ -187,7 +192,8 @@ class Replica:
         core = self.core
         partition_id = core.partition_id
         error = ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else core.check_produce(terms.acks)
-        if error != ErrorCode.NONE:
+        has_too_few_replicas = error == ErrorCode.NOT_ENOUGH_REPLICAS
+        if error != ErrorCode.NONE and not has_too_few_replicas:
             leader = None
             if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 leader = (core.leader, core.leader_epoch)
@@ -204,7 +210,7 @@ class Replica:
             self._check_served(header, terms.version)
             if log.config.compaction is not None:
                 refuse_keyless(batch, header, f"{core.topic}-{partition_id}")
-            duplicate = log.producers.check(header) if header.producer_id >= 0 else None
+            duplicate = self._check_sequence(header, has_too_few_replicas=has_too_few_replicas)
             if duplicate is not None:
                 required = duplicate.last_offset + 1
                 return self._produced(duplicate.base_offset), self._wait_until(required, terms)
@@ -240,6 +246,38 @@ class Replica:
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         answer = self._produced(appended.base_offset, append_time_ms)
         return answer, self._wait_until(appended.last_offset + 1, terms)
+
+    def _check_sequence(
+        self, header: BatchHeader, *, has_too_few_replicas: bool
+    ) -> Duplicate | None:
+        """The batch of the log that this one repeats, None if it shall be appended.
+
+        A repeat is no append: it is answered as the first time, even while an append would not be
+        taken. Told NOT_ENOUGH_REPLICAS, a producer would believe that it is not in the log.
+
+        Raises BatchError: see `ProducerStateTable.check`, and NOT_ENOUGH_REPLICAS.
+        """
+        producers = self.log.producers
+        if has_too_few_replicas:
+            duplicate = producers.duplicate_of(header) if header.producer_id >= 0 else None
+            if duplicate is None:
+                self.refused.note(header)
+                raise BatchError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
+            return duplicate
+        if header.producer_id < 0:
+            return None
+        try:
+            return producers.check(header)
+        except BatchError as gap:
+            if gap.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.refused.explains(
+                header, producers.expected_sequence(header)
+            ):
+                self.refused.note(header)
+                raise BatchError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    "the batch before it was refused when too few replicas were in sync",
+                ) from gap
+            raise
 
     def append_own(self, batch: bytearray, terms: ProduceTerms) -> ErrorCode:
         """Append what this broker has written itself: a coordinator's records, a marker.

@@ -126,11 +126,9 @@ class ProducerStateTable:
             if first != 0:
                 raise _out_of_order(header, "0 as the first of its epoch")
             return None
-        last = header.last_sequence
-        for batch in reversed(entry.batches):
-            if batch.first_sequence == first and batch.last_sequence == last:
-                base_offset = batch.last_offset - batch.offset_delta
-                return Duplicate(base_offset, batch.last_offset, batch.timestamp_ms)
+        duplicate = self.duplicate_of(header)
+        if duplicate is not None:
+            return duplicate
         expected = (entry.batches[-1].last_sequence + 1) % SEQUENCE_MODULUS
         if first != expected:
             raise _out_of_order(header, str(expected))
@@ -176,6 +174,27 @@ class ProducerStateTable:
                 f"a marker of producer {producer_id} epoch {producer_epoch}, which is at"
                 f" {entry.epoch}{' with the next transaction open' if is_of_next else ''}",
             )
+
+    def duplicate_of(self, header: BatchHeader) -> Duplicate | None:
+        """The batch of the log that this one repeats, if it is one of the last few."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None or header.producer_epoch != entry.epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in reversed(entry.batches):
+            if batch.first_sequence == first and batch.last_sequence == last:
+                base_offset = batch.last_offset - batch.offset_delta
+                return Duplicate(base_offset, batch.last_offset, batch.timestamp_ms)
+        return None
+
+    def expected_sequence(self, header: BatchHeader) -> int:
+        """With which sequence that producer has to go on; -1 if with any."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            return -1
+        if header.producer_epoch > entry.epoch or not entry.batches:
+            return 0
+        return (entry.batches[-1].last_sequence + 1) % SEQUENCE_MODULUS
 
     def update(
         self, header: BatchHeader, last_offset: int, buffer: Buffer, position: int

@@ -119,6 +119,9 @@ class ProduceGate:
                 knows_concurrent=self._terms.version >= FIRST_ADDING_VERSION,
                 knows_abortable=self._terms.version >= FIRST_ABORTABLE_VERSION,
             )
+            if told in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS):
+                # It comes again. What is behind it must not be told of a gap meanwhile.
+                held.replica.refused.note(held.header)
             sentence = (
                 f"transactional id {self._transactional_id}: {core.topic}-{core.partition_id} is"
                 f" not known to be in the transaction of producer {held.header.producer_id}"

@@ -136,8 +136,10 @@ def admit(
         )
     is_known = producer_id in producers.entries
     if not is_known and not verifications.is_first(producer_id, epoch, header.base_sequence):
+        # Not OUT_OF_ORDER_SEQUENCE_NUMBER, which ends the transaction: the client will send the
+        # earlier one again, and then this one is in order.
         raise BatchError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
             f"producer {producer_id} epoch {epoch} sequence {header.base_sequence}: an earlier"
             " batch of it was sent and is not here",
         )

@@ -156,3 +156,15 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
     assert finalized() == {elr: "0", "metadata.version": "4.1-IV1"}
     assert "was upgraded to 1" in features("upgrade", "--feature", f"{elr}=1")
     assert finalized()[elr] == "1"
+
+
+def test_kafka_acls_says_that_there_is_no_authorizer(cluster):
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"]
+    done = subprocess.run(
+        [
+            *command, "org.apache.kafka.tools.AclCommand", "--bootstrap-server", cluster.bootstrap, "--list",
+        ],
+        capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "SecurityDisabledException: No Authorizer is configured." in done.stdout + done.stderr

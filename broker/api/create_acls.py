@@ -1,0 +1,17 @@
+"""CreateAcls (30). Served: v1-3, as without an authorizer: SECURITY_DISABLED for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.api.describe_acls import NO_AUTHORIZER
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=30, name="create_acls", min_version=1, max_version=3, first_flexible=2)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    refused = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": NO_AUTHORIZER}
+    return {"results": [refused for _ in request.creations]}

@@ -1,0 +1,18 @@
+"""DeleteAcls (31). Served: v1-3, as without an authorizer: SECURITY_DISABLED for each filter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.api.describe_acls import NO_AUTHORIZER
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=31, name="delete_acls", min_version=1, max_version=3, first_flexible=2)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    error = ErrorCode.SECURITY_DISABLED
+    refused = {"error_code": error, "error_message": NO_AUTHORIZER, "matching_acls": ()}
+    return {"filter_results": [refused for _ in request.filters]}

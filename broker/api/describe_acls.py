@@ -1,0 +1,19 @@
+"""DescribeAcls (29). Served: v1-3, as a broker without an authorizer does: SECURITY_DISABLED."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=29, name="describe_acls", min_version=1, max_version=3, first_flexible=2)
+
+NO_AUTHORIZER = "No Authorizer is configured."
+"""Kafka's words, which its tools print."""
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    error = ErrorCode.SECURITY_DISABLED
+    return {"error_code": error, "error_message": NO_AUTHORIZER, "resources": ()}

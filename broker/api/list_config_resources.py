@@ -1,0 +1,41 @@
+"""ListConfigResources (74, KIP-1142). Served: v0-1.
+
+v0 is ListClientMetricsResources: there are none. v1 names every resource that can have configs, of
+the types asked for or of all: topics (2), brokers (4), their loggers (8). There are no configs of
+client metrics (16) and groups (32). Another type: 35 for the whole request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=74, name="list_config_resources", min_version=0, max_version=1, first_flexible=0)
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if context.api_version == 0:
+        return {"error_code": ErrorCode.NONE, "config_resources": ()}
+    asked = request.resource_types or TYPES
+    if not set(asked) <= set(TYPES):
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": ()}
+    image = context.services.image()
+    names: dict[int, list[str]] = {
+        TOPIC: sorted(image.topic_ids),
+        BROKER: [str(broker_id) for broker_id in sorted(image.brokers)],
+    }
+    names[BROKER_LOGGER] = names[BROKER]
+    return {
+        "error_code": ErrorCode.NONE,
+        "config_resources": [
+            {"resource_name": name, "resource_type": kind}
+            for kind in sorted(set(asked))
+            for name in names.get(kind, ())
+        ],
+    }

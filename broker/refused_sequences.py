@@ -1,0 +1,48 @@
+"""Batches of idempotent producers that were refused for want of replicas. Pure.
+
+Bad sequence, as clients with several requests in flight make it: 1. batch A is refused with
+NOT_ENOUGH_REPLICAS, 2. a follower joins the ISR, 3. batch B arrives, which was sent behind A. As a
+gap it would get OUT_OF_ORDER_SEQUENCE_NUMBER, on which librdkafka bumps its epoch and writes anew
+what is in flight to any partition, also what is in a log already: duplicates. So B is refused for
+A's reason, until A has come again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from storage.batch import BatchHeader
+from storage.producer_state import BATCHES_KEPT
+
+PRODUCERS_KEPT_MAX = 1_000
+"""Of one partition; the one that was refused longest ago is forgotten first."""
+
+
+class RefusedSequences:
+    """Of one partition, in one leader epoch: the next leader refused nothing."""
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, deque[tuple[int, int]]] = {}
+
+    def note(self, header: BatchHeader) -> None:
+        """The batch was refused: its producer will send it again."""
+        if header.base_sequence < 0:
+            return
+        # Put last in the order of the dict.
+        refused = self._by_producer.pop(header.producer_id, None) or deque(maxlen=BATCHES_KEPT)
+        self._by_producer[header.producer_id] = refused
+        first = (header.producer_epoch, header.base_sequence)
+        if first not in refused:
+            refused.append(first)
+        if len(self._by_producer) > PRODUCERS_KEPT_MAX:
+            del self._by_producer[next(iter(self._by_producer))]
+
+    def explains(self, header: BatchHeader, expected_sequence: int) -> bool:
+        """Whether what is missing before this batch was refused, and not lost."""
+        refused = self._by_producer.get(header.producer_id, ())
+        return (header.producer_epoch, expected_sequence) in refused
+
+    def clear(self) -> None:
+        self._by_producer.clear()

@@ -1,0 +1,130 @@
+"""Idempotent producers while too few replicas are in sync: no duplicate, no gap of our making."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KioError
+
+from broker.refused_sequences import PRODUCERS_KEPT_MAX, RefusedSequences
+from storage.batch import build_batch, read_header
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient, produce_values
+
+PRODUCER = 7000
+
+
+def batch(sequence: int, producer: int = PRODUCER, epoch: int = 0, count: int = 1) -> bytes:
+    return bytes(
+        build_batch(
+            [(None, b"v%d" % i) for i in range(count)],
+            timestamp_ms=1_700_000_000_000,
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+    )
+
+
+def header(sequence: int, producer: int = PRODUCER, epoch: int = 0):
+    return read_header(batch(sequence, producer, epoch), 0)
+
+
+def test_only_what_was_refused_explains_a_gap() -> None:
+    refused = RefusedSequences()
+    refused.note(header(5))
+    assert refused.explains(header(6), 5)
+    assert not refused.explains(header(6), 4)
+    assert not refused.explains(header(6, epoch=1), 5)
+    assert not refused.explains(header(6, producer=1), 5)
+    refused.clear()
+    assert not refused.explains(header(6), 5)
+
+
+def test_batches_without_a_producer_are_not_kept() -> None:
+    refused = RefusedSequences()
+    refused.note(header(-1, producer=-1, epoch=-1))
+    assert refused._by_producer == {}
+
+
+@given(st.lists(st.integers(0, 1_200), max_size=1_500))
+def test_the_producers_refused_last_are_kept(producers: list[int]) -> None:
+    refused = RefusedSequences()
+    for producer in producers:
+        refused.note(header(0, producer=producer)._replace(producer_id=producer))
+    last = list(dict.fromkeys(reversed(producers)))[:PRODUCERS_KEPT_MAX]
+    assert set(refused._by_producer) == set(last)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path, count=2)
+    configs = {"min.insync.replicas": "2"}
+    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)], configs))
+    yield harness
+    harness.close()
+
+
+def produced(client: RawClient, data: bytes) -> tuple[KioError, int]:
+    row = client.call("produce", 9, produce_values("t", data)).responses[0].partition_responses[0]
+    return row.error_code, row.base_offset
+
+
+def isr_of(harness: Harness) -> tuple[int, ...]:
+    topic = harness.cluster.controller.image.topic("t")
+    assert topic is not None
+    return topic.partitions[0].isr
+
+
+def lose_the_follower(harness: Harness) -> None:
+    harness.run(harness.cluster.stop_broker(2))
+    wait_until(lambda: isr_of(harness) == (1,), "the follower is out")
+
+
+def bring_the_follower_back(harness: Harness) -> None:
+    harness.run(harness.cluster.start_broker(2, is_clean=True))
+    wait_until(lambda: len(isr_of(harness)) == 2, "the follower is back")
+
+
+def test_a_repeat_is_answered_as_the_first_time_though_an_append_would_be_refused(
+    harness: Harness, client: RawClient
+) -> None:
+    assert produced(client, batch(0, count=3)) == (KioError.none, 0)
+    assert produced(client, batch(3)) == (KioError.none, 3)
+    lose_the_follower(harness)
+    assert produced(client, batch(4))[0] is KioError.not_enough_replicas
+    assert produced(client, batch(3)) == (KioError.none, 3)
+    assert produced(client, batch(0, count=3)) == (KioError.none, 0)
+    assert harness.cluster.replica(1, "t").log.end_offset == 4
+
+
+def test_what_was_sent_behind_a_refused_batch_is_no_gap(
+    harness: Harness, client: RawClient
+) -> None:
+    assert produced(client, batch(0)) == (KioError.none, 0)
+    lose_the_follower(harness)
+    assert produced(client, batch(1))[0] is KioError.not_enough_replicas
+    bring_the_follower_back(harness)
+    for sequence in (2, 3):
+        assert produced(client, batch(sequence))[0] is KioError.not_enough_replicas
+    assert produced(client, batch(1)) == (KioError.none, 1)
+    # The third was refused too, so the second is all that is missing before it.
+    assert produced(client, batch(3))[0] is KioError.not_enough_replicas
+    assert produced(client, batch(2)) == (KioError.none, 2)
+    assert produced(client, batch(3)) == (KioError.none, 3)
+    assert produced(client, batch(9))[0] is KioError.out_of_order_sequence_number
+
+
+def test_a_new_leader_epoch_has_refused_nothing(harness: Harness, client: RawClient) -> None:
+    assert produced(client, batch(0)) == (KioError.none, 0)
+    lose_the_follower(harness)
+    assert produced(client, batch(1))[0] is KioError.not_enough_replicas
+    bring_the_follower_back(harness)
+    topic = harness.cluster.controller.image.topic("t")
+    assert topic is not None
+    harness.call(lambda: harness.cluster.controller.lead(topic.topic_id, 0, 1, (1, 2)))
+    assert produced(client, batch(2))[0] is KioError.out_of_order_sequence_number
