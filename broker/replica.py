@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from broker.partition import Partition
 from broker.refused_sequences import RefusedSequences
 from broker.topic_config import TopicConfig
-from broker.transactions.verification import Verifications, admit, needs_verification
-from broker.waiters import TurnEnd
+from broker.transactions.verification import Verifications, admit
+from broker.waiters import AwaitsAcks, TurnEnd
 from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
@@ -40,15 +40,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ZSTD_CODE = 4
-
-
-class AwaitsAcks(Protocol):
-    """Who asked for appends to be replicated; indexes are its own names of them."""
-
-    @property
-    def is_done(self) -> bool: ...
-
-    def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None: ...
 
 
 class PendingAck(NamedTuple):
@@ -175,18 +166,12 @@ class Replica:
 
     # --- leader ------------------------------------------------------------------------------
 
-    def needs_verification(self, header: BatchHeader) -> bool:
-        """See `verification.needs_verification`; who does not lead refuses the batch anyway."""
-        if not self.core.is_leader or self.is_offline:
-            return False
-        return needs_verification(self.log.producers, header)
-
     def append(
         self, batch: memoryview, terms: ProduceTerms, *, is_verified: bool = False
     ) -> tuple[ProducedPartition, int]:
         """Append a client's batch (writable; stamped in place).
 
-        is_verified: see `needs_verification`. Returns the partition's answer and, for acks=-1, the
+        is_verified: see `verification.admit`. Returns the partition's answer and, for acks=-1, the
         offset that the high watermark must reach before the answer may leave (0: at once).
         """
         core = self.core

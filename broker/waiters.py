@@ -158,6 +158,15 @@ class TurnEnd:
         self.run()
 
 
+class AwaitsAcks(Protocol):
+    """Who asked for appends to be replicated; indexes are its own names of them."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None: ...
+
+
 class PendingProduce:
     """A Produce request with acks=-1 that waits for replication of some of its partitions.
 

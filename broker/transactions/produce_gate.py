@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.replica import PendingAck, ProduceTerms, Replica
 from broker.transactions.coordinators import as_told_to_producer
 from broker.transactions.model import TopicPartition
+from broker.transactions.verification import needs_verification
 from broker.waiters import PendingProduce
 from runtime.errors import ErrorCode
 from storage.batch import MAGIC, BatchError, BatchHeader, check_crc, read_header
@@ -64,7 +65,7 @@ class ProduceGate:
             return False
         # Behind others that wait, whatever it is: it must not overtake them.
         is_pending = replica.verifications.is_pending(header.producer_id, header.producer_epoch)
-        if not is_pending and not replica.needs_verification(header):
+        if not is_pending and not _needs_verification(replica, header):
             return False
         copy = memoryview(bytearray(batch))
         self.held.append(_Held(replica, header, copy, topic_index, partition_index))
@@ -142,3 +143,10 @@ class ProduceGate:
             held.replica.wait_for_replication(PendingAck(required, pending, *at))
         else:
             pending.complete(*at, ErrorCode.NONE)
+
+
+def _needs_verification(replica: Replica, header: BatchHeader) -> bool:
+    """Who does not lead refuses the batch anyway."""
+    if not replica.core.is_leader or replica.is_offline:
+        return False
+    return needs_verification(replica.log.producers, header)

@@ -458,7 +458,7 @@ def test_the_value_is_flexible_from_level_1_on() -> None:
 def test_the_table_of_states_is_that_of_the_documents() -> None:
     """docs/protocol/transactions.md; Kafka's TransactionState.java without its state 7."""
     at_rest = {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
-    assert PREDECESSORS == {
+    assert {
         State.EMPTY: at_rest,
         State.ONGOING: at_rest | {State.ONGOING},
         State.PREPARE_COMMIT: {State.ONGOING},
@@ -466,7 +466,7 @@ def test_the_table_of_states_is_that_of_the_documents() -> None:
         State.COMPLETE_COMMIT: {State.PREPARE_COMMIT},
         State.COMPLETE_ABORT: {State.PREPARE_ABORT},
         State.DEAD: at_rest,
-    }
+    } == PREDECESSORS
 
 
 def test_only_the_moves_of_the_table_can_be_made() -> None:
