@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from broker.coordinator.keys import partition_of
 from tests.live.clients import Topics, settings
 from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
 
@@ -111,8 +112,6 @@ def committed(cluster: Cluster, topic: str) -> Counter[int]:
 
 def coordinator(cluster: Cluster, transactional_id: str) -> int:
     """Who leads the transactional id's partition, by a hash that clients need not know."""
-    from broker.coordinator.keys import partition_of
-
     partition = partition_of(transactional_id, 5)
     return Topics(cluster.bootstrap).leader("__transaction_state", partition)
 

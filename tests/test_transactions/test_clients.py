@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from broker.config import BrokerConfig
+from broker.coordinator.keys import partition_of
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 
 CONFIG = BrokerConfig(
@@ -146,3 +147,42 @@ def test_a_coordinator_that_moves_carries_on(harness: Harness) -> None:
     write(made, "d")
     made.commit_transaction(DEADLINE_S)
     assert read(harness, 4) == ["a", "b", "c", "d"]
+
+
+def test_a_coordinator_that_dies_between_decision_and_markers_is_followed_by_one_that_sends_them(
+    harness: Harness,
+) -> None:
+    cluster = harness.cluster
+    made = producer(harness)
+    made.begin_transaction()
+    write(made, "a", "b", "c")
+    topic = cluster.controller.image.topic("__transaction_state")
+    assert topic is not None
+    partition_id = partition_of("x", len(topic.partitions))
+    old = topic.partitions[partition_id].leader
+    wait_until(
+        lambda: len(cluster.controller.image.partition(topic.topic_id, partition_id).isr) == 3,
+        "the coordinator's partition is in sync",
+    )
+    # Its markers reach nobody but itself. (Fetches do: they have their connections already.)
+    sender = cluster.brokers[old].server.services.transaction_driver._markers
+    harness.call(lambda: setattr(sender._peers, "_peer_address", lambda broker_id: None))
+    made.commit_transaction(DEADLINE_S)
+    assert [p for p in range(3) if _is_open(harness, p)]
+    harness.run(cluster.crash_broker(old))
+    harness.call(lambda: cluster.fence(old))
+    wait_until(lambda: not any(_is_open(harness, p) for p in range(3)), "the markers are written")
+    assert read(harness, 3) == ["a", "b", "c"]
+
+
+def _is_open(harness: Harness, partition_id: int) -> bool:
+    """Whether the partition's leader has a transaction without marker."""
+
+    def ask() -> bool:
+        topic = harness.cluster.controller.image.topic("t")
+        assert topic is not None
+        leader = topic.partitions[partition_id].leader
+        replica = harness.cluster.replica(leader, "t", partition_id)
+        return bool(replica.log.producers.ongoing)
+
+    return harness.call(ask)

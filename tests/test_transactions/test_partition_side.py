@@ -302,6 +302,25 @@ def test_without_a_coordinator_the_client_is_told_to_try_again(
     harness.call(lambda: harness.cluster.unreachable.clear())
 
 
+def test_what_is_behind_a_batch_that_comes_again_is_not_told_of_a_gap(
+    harness: Harness, client: Client
+) -> None:
+    if client.version < NEW:
+        client.add()
+    harness.call(lambda: harness.cluster.unreachable.add((1, 2)))
+    assert client.produce("a") == ErrorCode.NOT_ENOUGH_REPLICAS
+    harness.call(lambda: harness.cluster.unreachable.clear())
+    wait_until(
+        lambda: (
+            client.produce("b", sequence=1) == ErrorCode.NOT_ENOUGH_REPLICAS
+            and open_at(harness) == []
+        ),
+        "the second batch waits for the first",
+    )
+    assert client.produce("a", sequence=0) == 0
+    assert client.produce("b", sequence=1) == 0
+
+
 # --- the next transaction -------------------------------------------------------------------------
 
 
