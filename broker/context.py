@@ -17,6 +17,7 @@ from broker.group_shards import group_shard_maker
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
 from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from broker.transactions.driver import TransactionDriver
 from metadata.configs.effective import StaticValue
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import BrokerImage, ClusterImage
@@ -57,8 +58,12 @@ class Services:
         self.groups = CoordinatorHost(
             topic=OFFSETS_TOPIC, replicas=replicas, make_shard=group_shard_maker(config)
         )
+        self.transaction_driver = TransactionDriver(self)
         self.transactions = CoordinatorHost(
-            topic=TRANSACTIONS_TOPIC, replicas=replicas, make_shard=None
+            topic=TRANSACTIONS_TOPIC,
+            replicas=replicas,
+            make_shard=self.transaction_driver.make_shard,
+            ask=self.transaction_driver.ask,
         )
         self.quotas = ClientQuotas(
             samples_max=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000
@@ -74,6 +79,7 @@ class Services:
     async def stop(self) -> None:
         await self.groups.stop()
         await self.transactions.stop()
+        await self.transaction_driver.stop()
         await self._background.stop()
 
     def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:

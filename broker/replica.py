@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from broker.partition import Partition
 from broker.refused_sequences import RefusedSequences
 from broker.topic_config import TopicConfig
-from broker.waiters import PendingProduce, TurnEnd
+from broker.transactions.verification import Verifications, admit
+from broker.waiters import AwaitsAcks, TurnEnd
 from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
 from runtime.ids import uuid_text
 from storage.batch import (
+    TRANSACTIONAL_BIT,
     BatchError,
     BatchHeader,
     refuse_keyless,
@@ -44,7 +46,7 @@ class PendingAck(NamedTuple):
     """An acks=-1 append waiting until the high watermark reaches required_offset (exclusive)."""
 
     required_offset: int
-    pending: PendingProduce
+    pending: AwaitsAcks
     topic_index: int
     partition_index: int
 
@@ -88,6 +90,7 @@ class Replica:
         "refused",
         "turn",
         "uncleanable",
+        "verifications",
         "watchers",
     )
 
@@ -117,6 +120,8 @@ class Replica:
         #: Why the log cleaner leaves this log alone; "" while it does not.
         self.uncleanable = ""
         self.observer: ReplicaObserver | None = None
+        #: Transactional batches that the coordinator has not vouched for; each is a call to make.
+        self.verifications: Verifications[Callable[[ErrorCode], None]] = Verifications()
         self.watchers: dict[Watched, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
         self.pending_deletions: list[PendingDeletion] = []
@@ -161,11 +166,13 @@ class Replica:
 
     # --- leader ------------------------------------------------------------------------------
 
-    def append(self, batch: memoryview, terms: ProduceTerms) -> tuple[ProducedPartition, int]:
+    def append(
+        self, batch: memoryview, terms: ProduceTerms, *, is_verified: bool = False
+    ) -> tuple[ProducedPartition, int]:
         """Append a client's batch (writable; stamped in place).
 
-        Returns the partition's answer and, for acks=-1, the offset that the high watermark must
-        reach before the answer may leave (0: at once).
+        is_verified: see `verification.admit`. Returns the partition's answer and, for acks=-1, the
+        offset that the high watermark must reach before the answer may leave (0: at once).
         """
         core = self.core
         partition_id = core.partition_id
@@ -185,13 +192,15 @@ class Replica:
                 now_ms=None if self.config.is_log_append_time else terms.wall_ms,
                 timestamp_after_max_ms=self.config.timestamp_after_max_ms,
             )
-            self._check_served(header.attributes, terms.version)
+            self._check_served(header, terms.version)
             if log.config.compaction is not None:
                 refuse_keyless(batch, header, f"{core.topic}-{partition_id}")
             duplicate = self._check_sequence(header, has_too_few_replicas=has_too_few_replicas)
             if duplicate is not None:
                 required = duplicate.last_offset + 1
                 return self._produced(duplicate.base_offset), self._wait_until(required, terms)
+            if header.attributes & TRANSACTIONAL_BIT:
+                admit(self.log.producers, self.verifications, header, is_verified=is_verified)
             append_time_ms = -1
             if self.config.is_log_append_time:
                 append_time_ms = terms.wall_ms
@@ -280,14 +289,11 @@ class Replica:
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         return ErrorCode.NONE
 
-    def _check_served(self, attributes: int, version: int) -> None:
-        if attributes & 0x07 == ZSTD_CODE and version < 7:
+    def _check_served(self, header: BatchHeader, version: int) -> None:
+        if header.attributes & 0x07 == ZSTD_CODE and version < 7:
             raise BatchError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"
             )
-        if attributes & 0x10:
-            # Refused, not ignored: without markers such records could never be decided.
-            raise BatchError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
 
     def _produced(self, base_offset: int, append_time_ms: int = -1) -> ProducedPartition:
         return ProducedPartition(

@@ -77,6 +77,8 @@ class ReplicaManager:
         self.listing = BrokerListing()
         self.deadlines = Deadlines(clock.monotonic_ms)
         self.turn = TurnEnd()
+        self.peer_address = peer_address
+        self.connect = connect
         self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
         self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms)
         self.leader_throttle = LeaderThrottle(self.turn, clock.monotonic_ms)

@@ -158,6 +158,15 @@ class TurnEnd:
         self.run()
 
 
+class AwaitsAcks(Protocol):
+    """Who asked for appends to be replicated; indexes are its own names of them."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None: ...
+
+
 class PendingProduce:
     """A Produce request with acks=-1 that waits for replication of some of its partitions.
 
@@ -185,6 +194,11 @@ class PendingProduce:
     def wait_for(self, topic_index: int, partition_index: int) -> None:
         """One more partition of the answer is open."""
         self._waiting[(topic_index, partition_index)] = None
+
+    def put(self, topic_index: int, partition_index: int, answer: ProducedPartition) -> None:
+        """What the answer says of one partition that is open, unless `complete` brings an error."""
+        if (topic_index, partition_index) in self._waiting:
+            self.topics[topic_index].partitions[partition_index] = answer  # type: ignore[index]
 
     def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None:
         """The verdict on one partition; the last one sends the answer. Repeats are ignored."""

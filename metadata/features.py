@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 METADATA_VERSION = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+TRANSACTION_VERSION = "transaction.version"
+"""1: records of transactions have tagged fields. 2: clients may work by KIP-890 part 2."""
 
 REASSIGNMENT_LEVEL = 27
 """From this level of metadata.version on, partitions have adding and removing replicas, a recovery
@@ -31,6 +33,7 @@ class FeatureRange(NamedTuple):
 SUPPORTED: tuple[FeatureRange, ...] = (
     FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
     FeatureRange(METADATA_VERSION, min(RELEASES), max(RELEASES)),
+    FeatureRange(TRANSACTION_VERSION, 0, 2),
 )
 """What this build supports, by name."""
 
@@ -39,6 +42,9 @@ _NEEDED: dict[tuple[str, int], tuple[str, int]] = {
 }
 """A level to the level of another feature that it rests on."""
 
+_SINCE: dict[str, int] = {TRANSACTION_VERSION: REASSIGNMENT_LEVEL}
+"""Features that no build knew before it knew this level of metadata.version."""
+
 UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES), min(RELEASES)),)
 """Of a node that registered before nodes told their features."""
 
@@ -46,7 +52,7 @@ UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES)
 def limited(metadata_version_max: int) -> tuple[FeatureRange, ...]:
     """What a node supports that claims to know metadata.version only up to a level.
 
-    Features that rest on a higher level go with it.
+    Features that rest on a higher level, or came with one, go with it.
     """
     ranges = []
     for feature in SUPPORTED:
@@ -62,6 +68,8 @@ def limited(metadata_version_max: int) -> tuple[FeatureRange, ...]:
 
 def _needs_more(name: str, level: int, metadata_version: int) -> bool:
     needed = _NEEDED.get((name, level))
+    if level > 0 and _SINCE.get(name, 0) > metadata_version:
+        return True
     return needed is not None and needed[1] > metadata_version
 
 

@@ -121,6 +121,10 @@ class ProducerStateTable:
                 raise _out_of_order(header, "0 in a new epoch")
             return None
         if not entry.batches:
+            # Known by a marker only: it is the producer's first batch here in this epoch. A later
+            # one that overtook it must not get in before it.
+            if first != 0:
+                raise _out_of_order(header, "0 as the first of its epoch")
             return None
         duplicate = self.duplicate_of(header)
         if duplicate is not None:
@@ -129,6 +133,47 @@ class ProducerStateTable:
         if first != expected:
             raise _out_of_order(header, str(expected))
         return None
+
+    def is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction open here, begun in that epoch."""
+        entry = self.entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.current_transaction_first_offset >= 0
+            and entry.epoch == producer_epoch
+        )
+
+    def check_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        is_epoch_raised: bool,
+    ) -> None:
+        """Whether a leader may append that marker; raises BatchError if not.
+
+        TRANSACTION_COORDINATOR_FENCED: a later coordinator has written here.
+        INVALID_PRODUCER_EPOCH: the producer is past it. is_epoch_raised: the marker's epoch is
+        above that of the records that it ends (KIP-890), so that one which arrives a second time
+        cannot end the next transaction.
+        """
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise BatchError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} < {entry.coordinator_epoch} of producer"
+                f" {producer_id}",
+            )
+        is_of_next = is_epoch_raised and self.is_open(producer_id, producer_epoch)
+        if producer_epoch < entry.epoch or is_of_next:
+            raise BatchError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker of producer {producer_id} epoch {producer_epoch}, which is at"
+                f" {entry.epoch}{' with the next transaction open' if is_of_next else ''}",
+            )
 
     def duplicate_of(self, header: BatchHeader) -> Duplicate | None:
         """The batch of the log that this one repeats, if it is one of the last few."""
@@ -147,10 +192,8 @@ class ProducerStateTable:
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return -1
-        if header.producer_epoch > entry.epoch:
+        if header.producer_epoch > entry.epoch or not entry.batches:
             return 0
-        if not entry.batches:
-            return -1
         return (entry.batches[-1].last_sequence + 1) % SEQUENCE_MODULUS
 
     def update(

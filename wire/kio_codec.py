@@ -33,14 +33,18 @@ def read_request(name: str, version: int, body: memoryview) -> Any:
     Bytes left over are ignored, as Kafka does: librdkafka's Metadata v13 request has three.
     Raises WireError when the body is malformed.
     """
-    read, decode_error = _request_reader(name, version)
+    return _read(_reader(name, version, "request"), f"{name} v{version} request", body)
+
+
+def _read(reader: tuple[Any, type[Exception]], what: str, body: memoryview) -> Any:
+    read, decode_error = reader
     try:
         # kio refuses writable buffers.
         entity, _ = read(body.toreadonly(), 0)
     except decode_error as error:
-        raise WireError(f"malformed {name} v{version} request: {error!r}") from error
+        raise WireError(f"malformed {what}: {error!r}") from error
     except (ValueError, OverflowError, MemoryError) as error:
-        raise WireError(f"malformed {name} v{version} request: {error!r}") from error
+        raise WireError(f"malformed {what}: {error!r}") from error
     return entity
 
 
@@ -58,9 +62,14 @@ def encode_request(name: str, version: int, values: Mapping[str, Any]) -> bytear
     return out
 
 
+def read_response(name: str, version: int, body: memoryview) -> Any:
+    """The kio entity of a response body, for what brokers ask each other. Raises WireError."""
+    return _read(_reader(name, version, "response"), f"{name} v{version} response", body)
+
+
 def warm_up(name: str, version: int) -> None:
     """Import the schema of one API version and compile its reader and encoder."""
-    _request_reader(name, version)
+    _reader(name, version, "request")
     _message_encoder(name, version, "response")
 
 
@@ -86,11 +95,11 @@ def message_class(name: str, version: int, kind: str) -> Any:
 
 
 @functools.cache
-def _request_reader(name: str, version: int) -> tuple[Any, type[Exception]]:
+def _reader(name: str, version: int, kind: str) -> tuple[Any, type[Exception]]:
     from kio.serial import entity_reader
     from kio.serial.errors import SerialError
 
-    return entity_reader(message_class(name, version, "request")), SerialError
+    return entity_reader(message_class(name, version, kind)), SerialError
 
 
 @functools.cache

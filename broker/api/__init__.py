@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -28,9 +30,12 @@ from broker.api import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -42,6 +47,7 @@ from broker.api import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -51,6 +57,7 @@ from broker.api import (
     sync_group,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from broker.context import RequestContext
 from wire.kio_codec import warm_up
@@ -59,6 +66,8 @@ from wire.versions import ServedVersions
 HotHandler = Callable[[RequestContext, memoryview, int, int], None]
 
 _COLD: tuple[Any, ...] = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -76,9 +85,12 @@ _COLD: tuple[Any, ...] = (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -89,6 +101,7 @@ _COLD: tuple[Any, ...] = (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -97,6 +110,7 @@ _COLD: tuple[Any, ...] = (
     sync_group,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 _COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
 

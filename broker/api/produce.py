@@ -4,8 +4,12 @@ requests close the connection.
 Batches stay opaque: header and CRC are checked, records only for their keys, and only if the topic
 is compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1.
 Errors per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current
-leader (v10+), 17 for internal topics, 45/47 for idempotent producers, 48 for transactional batches.
-Quotas of bytes: the client pauses after its answer (KIP-219). Missing: transactions.
+leader (v10+), 17 for internal topics, 45/47 for idempotent producers.
+Transactional batches: the first one of a transaction in a partition waits until the transaction's
+coordinator knows the partition (broker/transactions/produce_gate). v12+ adds it (KIP-890), older
+versions must have added it. 48 if it is not in the transaction (120 from v11), 47 for a fenced
+producer, 51 from v12 while the last transaction's markers are being written (19 before).
+Quotas of bytes: the client pauses after its answer (KIP-219).
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from broker.client_quotas import QuotaKind
 from broker.context import RequestContext
 from broker.replica import PendingAck, ProduceTerms, Replica
 from broker.topic_names import INTERNAL_TOPICS
+from broker.transactions.produce_gate import ProduceGate
 from broker.waiters import PendingProduce
 from runtime.errors import ErrorCode
 from wire.framing import response_head
@@ -64,16 +69,19 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         clock.monotonic_ms(),
         clock.wall_ms(),
     )
+    gate = None
+    if request.transactional_id is not None:
+        gate = ProduceGate(context.services, request.transactional_id, terms)
     for topic_index, topic in enumerate(request.topics):
-        partitions = _append_topic(context, view, topic, topic_index, terms, waiting)
+        partitions = _append_topic(context, view, topic, topic_index, terms, waiting, gate)
         topics.append(ProducedTopic(topic.name, topic.topic_id, partitions))
     # Before the answer, which may have to wait for replication: it tells how long the pause is then
     # still to be.
     context.pause(QuotaKind.PRODUCE, end - position)
-    if request.acks == 0:
+    if waiting or (gate is not None and gate.held):
+        _park(context, request, topics, waiting, gate)
+    elif request.acks == 0:
         _finish_unanswered(context, topics)
-    elif waiting:
-        _park(context, request, topics, waiting)
     else:
         _respond(context, topics)
 
@@ -85,6 +93,7 @@ def _append_topic(
     topic_index: int,
     terms: ProduceTerms,
     waiting: list[_Waiting],
+    gate: ProduceGate | None,
 ) -> list[ProducedPartition]:
     replicas = context.services.replicas
     is_by_id = context.api_version >= FIRST_TOPIC_ID
@@ -106,7 +115,11 @@ def _append_topic(
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
             partitions.append(ProducedPartition(partition_id, error.value))
             continue
-        answer, required = replica.append(view[position : position + max(length, 0)], terms)
+        batch = view[position : position + max(length, 0)]
+        if gate is not None and gate.holds(replica, batch, topic_index, len(partitions)):
+            partitions.append(ProducedPartition(partition_id))
+            continue
+        answer, required = replica.append(batch, terms)
         if required:
             waiting.append(_Waiting(replica, required, topic_index, len(partitions)))
         partitions.append(answer)
@@ -118,12 +131,16 @@ def _park(
     request: ProduceRequest,
     topics: list[ProducedTopic],
     waiting: list[_Waiting],
+    gate: ProduceGate | None,
 ) -> None:
     replicas = context.services.replicas
     deadlines = replicas.deadlines
-    pending = PendingProduce(topics, lambda answer: _respond(context, answer), deadlines)
+    finish = _finish_unanswered if request.acks == 0 else _respond
+    pending = PendingProduce(topics, lambda answer: finish(context, answer), deadlines)
     for wait in waiting:
         pending.wait_for(wait.topic_index, wait.partition_index)
+    if gate is not None:
+        gate.start(pending)
     for wait in waiting:
         wait.replica.wait_for_replication(
             PendingAck(wait.required_offset, pending, wait.topic_index, wait.partition_index)

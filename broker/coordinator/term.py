@@ -32,6 +32,7 @@ from broker.coordinator.model import (
     SetTimer,
     Shard,
     TimerFired,
+    TransactionEnded,
 )
 from broker.replica import ProduceTerms, Replica
 from broker.waiters import Deadlines
@@ -195,7 +196,20 @@ class Term:
 
     def give(self, event: Event) -> None:
         """An event for the shard; ignored when there is none that could take it."""
-        if self.state is State.ACTIVE:
+        if isinstance(event, TransactionEnded):
+            self._give_end(event)
+        elif self.state is State.ACTIVE:
+            self._events.append(event)
+            self._run()
+
+    def _give_end(self, event: TransactionEnded) -> None:
+        """A marker stands in the log, which another than the shard has appended."""
+        if self.state is State.LOADING:
+            # It may lie behind the end that is being read. Heard twice, it ends nothing more.
+            self._events.append(event)
+        elif self.state is State.ACTIVE:
+            # What is answered from now on rests on the marker too.
+            self._end_offset = self.replica.log.end_offset
             self._events.append(event)
             self._run()
 

@@ -219,6 +219,25 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "600000",
         "Time between two looks for offsets to remove.",
     ),
+    ("transaction.max.timeout.ms", _INT, "900000", "Longest transaction.timeout.ms of a producer."),
+    (
+        "transactional.id.expiration.ms",
+        _INT,
+        "604800000",
+        "Disuse after which a transactional id is forgotten.",
+    ),
+    (
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        _INT,
+        "10000",
+        "Time between two looks for transactions that are over their time.",
+    ),
+    (
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        _INT,
+        "3600000",
+        "Time between two looks for transactional ids to forget.",
+    ),
     # Sockets and requests.
     ("socket.request.max.bytes", _INT, "104857600", "The largest request that is read."),
     ("socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted."),

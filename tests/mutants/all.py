@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.mutants import decisions, groups, log_engine, partitions, quorum, transport
+from tests.mutants import (
+    decisions,
+    groups,
+    log_engine,
+    partitions,
+    quorum,
+    transactions,
+    transport,
+)
 from tests.mutants.model import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -12,4 +20,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *log_engine.MUTANTS,
     *partitions.MUTANTS,
     *groups.MUTANTS,
+    *transactions.MUTANTS,
 )

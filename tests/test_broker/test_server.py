@@ -360,7 +360,7 @@ def test_cold_apis_answer(client: RawClient, topic: str) -> None:
     second = client.call("init_producer_id", 4, init)
     assert second.producer_id == first.producer_id + 1
     refused = client.call("init_producer_id", 4, {**init, "transactional_id": "t"})
-    assert refused.error_code is KioError.coordinator_not_available
+    assert refused.error_code is KioError.not_coordinator
     quorum = client.call("describe_quorum", 2, {
         "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
     })  # fmt: skip

@@ -16,6 +16,7 @@ from metadata.features import (
     METADATA_VERSION,
     RELEASES,
     SUPPORTED,
+    TRANSACTION_VERSION,
     FeatureRange,
     level_of,
     limited,
@@ -119,7 +120,9 @@ def an_old_cluster():
 
 
 def test_a_new_cluster_begins_with_all_that_its_first_controller_can():
-    assert Cluster().levels == {METADATA_VERSION: 27, ELIGIBLE_LEADER_REPLICAS: 1}
+    assert Cluster().levels == {
+        METADATA_VERSION: 27, ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: 2,
+    }  # fmt: skip
     assert Cluster(supported=OLD).levels == {METADATA_VERSION: 26}
 
 
@@ -253,7 +256,7 @@ def test_a_level_goes_not_below_what_rests_on_it():
     assert refused.message.endswith("downgrade eligible.leader.replicas.version first")
     both = cluster.update(kind=UpdateKind.SAFE_DOWNGRADE, metadata=26, elr=0)
     assert [one.error for one in both] == [ErrorCode.NONE] * 2
-    assert cluster.levels == {METADATA_VERSION: 26}
+    assert cluster.levels == {METADATA_VERSION: 26, TRANSACTION_VERSION: 2}
 
 
 def test_a_level_needs_what_it_rests_on():

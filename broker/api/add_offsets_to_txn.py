@@ -1,0 +1,52 @@
+"""AddOffsetsToTxn (25). Served: v0-4.
+
+Makes the group's partition of `__consumer_offsets` part of the transaction, so that offsets which
+the client then commits (TxnOffsetCommit) get its marker. Errors: 15 while that topic does not
+exist, 24 for an empty group id, and those of AddPartitionsToTxn; 90 is 47 before v2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.topic_names import OFFSETS_TOPIC
+from broker.transactions.model import TopicPartition
+from broker.transactions.requests import AddPartitions
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=25, name="add_offsets_to_txn", min_version=0, max_version=4, first_flexible=3)
+
+FIRST_FENCED_VERSION = 2
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    error = await _add(context, request)
+    if error == ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_FENCED_VERSION:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {"error_code": error}
+
+
+async def _add(context: RequestContext, request: Any) -> ErrorCode:
+    services = context.services
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    partition_id = services.groups.partition_of(request.group_id)
+    if partition_id is None:
+        services.internal_topics.make(OFFSETS_TOPIC)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    partition = TopicPartition(OFFSETS_TOPIC, partition_id)
+    body = AddPartitions(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        partitions=frozenset({partition}),
+    )
+    answer = await services.transactions.request(key=body.transactional_id, body=body)
+    if isinstance(answer, ErrorCode):
+        return answer
+    error: ErrorCode = answer[partition]
+    return error

@@ -1,0 +1,103 @@
+"""AddPartitionsToTxn (24). Served: v0-5; v0-3 from clients, v4+ among brokers, many at once.
+
+v4+ may ask only whether the partitions are in the transaction (VerifyOnly): 120 for those that are
+not. v5 adds for clients by KIP-890 part 2.
+Errors per partition: 3 for one that does not exist (then the others are 55 and nothing is added),
+42 for an empty transactional id, 49 for an unknown producer, 51 while markers of the last
+transaction are being written, 90 (47 before v2) for a fenced one, 14, 15, 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker.context import RequestContext, Services
+from broker.transactions.coordinators import ADD_PARTITIONS_TO_TXN
+from broker.transactions.model import TopicPartition
+from broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
+from runtime.errors import ErrorCode
+
+API = ADD_PARTITIONS_TO_TXN
+
+FIRST_BATCHED_VERSION = 4
+FIRST_EPOCH_BUMP_VERSION = 5
+FIRST_FENCED_VERSION = 2
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if context.api_version >= FIRST_BATCHED_VERSION:
+        return await _many(context, request)
+    body = AddPartitions(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        partitions=_partitions(request.v3_and_below_topics),
+    )
+    errors = await _ask(context.services, body)
+    if context.api_version < FIRST_FENCED_VERSION:
+        errors = {
+            partition: ErrorCode.INVALID_PRODUCER_EPOCH
+            if error == ErrorCode.PRODUCER_FENCED
+            else error
+            for partition, error in errors.items()
+        }
+    return {"results_by_topic_v3_and_below": _rows(errors)}
+
+
+async def _many(context: RequestContext, request: Any) -> dict[str, Any]:
+    results = []
+    for asked in request.transactions:
+        is_add = not asked.verify_only
+        knows_bump = is_add and context.api_version >= FIRST_EPOCH_BUMP_VERSION
+        body = AddPartitions(
+            transactional_id=asked.transactional_id,
+            producer_id=asked.producer_id,
+            producer_epoch=asked.producer_epoch,
+            partitions=_partitions(asked.topics),
+            is_verify_only=asked.verify_only,
+            client_version=EPOCH_BUMP_VERSION if knows_bump else 0,
+        )
+        errors = await _ask(context.services, body)
+        results.append({"transactional_id": asked.transactional_id, "topic_results": _rows(errors)})
+    return {"error_code": ErrorCode.NONE, "results_by_transaction": results}
+
+
+async def _ask(services: Services, body: AddPartitions) -> PartitionErrors:
+    if not body.transactional_id:
+        return dict.fromkeys(body.partitions, ErrorCode.INVALID_REQUEST)
+    image = services.replicas.image
+    unknown = {
+        partition
+        for partition in body.partitions
+        if (topic := image.topic(partition.topic)) is None
+        or partition.partition_id not in topic.partitions
+    }
+    if unknown and not body.is_verify_only:
+        return {
+            partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if partition in unknown
+            else ErrorCode.OPERATION_NOT_ATTEMPTED
+            for partition in body.partitions
+        }
+    answer = await services.transactions.request(key=body.transactional_id, body=body)
+    if isinstance(answer, ErrorCode):
+        return dict.fromkeys(body.partitions, answer)
+    errors: PartitionErrors = answer
+    return errors
+
+
+def _partitions(topics: Iterable[Any]) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic.name, partition_id)
+        for topic in topics
+        for partition_id in topic.partitions
+    )
+
+
+def _rows(errors: PartitionErrors) -> list[dict[str, Any]]:
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition_id), error in sorted(errors.items()):
+        row = {"partition_index": partition_id, "partition_error_code": error}
+        by_topic.setdefault(topic, []).append(row)
+    return [{"name": name, "results_by_partition": rows} for name, rows in by_topic.items()]

@@ -1,0 +1,73 @@
+"""DescribeProducers (61). Served: v0 (KIP-664), by the leaders of the partitions.
+
+What each idempotent or transactional producer wrote last, and where its open transaction begins;
+`kafka-transactions find-hanging` compares it with the coordinators. Errors per partition: 3, 6, 17
+for a topic name that cannot be, 56.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.topic_names import name_refusal
+from runtime.errors import ErrorCode
+from storage.producer_state import ProducerEntry
+from wire.versions import Api
+
+API = Api(key=61, name="describe_producers", min_version=0, max_version=0, first_flexible=0)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _describe(context, topic.name, partition_id)
+                    for partition_id in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _describe(context: RequestContext, topic: str, partition_id: int) -> dict[str, Any]:
+    replicas = context.services.replicas
+    refusal = name_refusal(topic)
+    if refusal is not None:
+        return _refused(partition_id, ErrorCode.INVALID_TOPIC_EXCEPTION, refusal)
+    replica = replicas.find_by_name(topic, partition_id)
+    if replica is None:
+        return _refused(partition_id, replicas.missing_error(topic, b"", partition_id))
+    if replica.is_offline:
+        return _refused(partition_id, ErrorCode.KAFKA_STORAGE_ERROR)
+    if not replica.core.is_leader:
+        return _refused(partition_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    entries = replica.log.producers.entries
+    return {
+        "partition_index": partition_id,
+        "error_code": ErrorCode.NONE,
+        "active_producers": [_producer(entries[producer_id]) for producer_id in sorted(entries)],
+    }
+
+
+def _producer(entry: ProducerEntry) -> dict[str, Any]:
+    return {
+        "producer_id": entry.producer_id,
+        "producer_epoch": entry.epoch,
+        "last_sequence": entry.batches[-1].last_sequence if entry.batches else -1,
+        "last_timestamp": entry.last_timestamp_ms,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "current_txn_start_offset": entry.current_transaction_first_offset,
+    }
+
+
+def _refused(partition_id: int, error: ErrorCode, message: str | None = None) -> dict[str, Any]:
+    return {
+        "partition_index": partition_id,
+        "error_code": error,
+        "error_message": message,
+        "active_producers": [],
+    }

@@ -1,0 +1,56 @@
+"""ListTransactions (66). Served: v0-1 (KIP-664, KIP-994), of what this broker coordinates.
+
+A state that does not exist is told in UnknownStateFilters and matches nothing. v1: DurationFilter
+lists transactions that have been open for longer. 14 while a partition is being loaded: the list
+would lack its ids. Missing: filter by pattern (v2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.transactions.model import NAMES
+from broker.transactions.requests import ListTransactions
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=66, name="list_transactions", min_version=0, max_version=1, first_flexible=0)
+
+_BY_NAME = {name: state for state, name in NAMES.items()}
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    unknown = [name for name in request.state_filters if name not in _BY_NAME]
+    states = frozenset(_BY_NAME[name] for name in request.state_filters if name in _BY_NAME)
+    if request.state_filters and not states:
+        return _answer(ErrorCode.NONE, unknown, [])
+    body = ListTransactions(
+        states=states,
+        producer_ids=frozenset(request.producer_id_filters),
+        running_ms_min=request.duration_filter if context.api_version >= 1 else -1,
+    )
+    rows = []
+    for answer in await context.services.transactions.request_all(body):
+        if answer == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return _answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], [])
+        if isinstance(answer, ErrorCode):
+            # The term ended on the way: another broker lists its ids.
+            continue
+        rows += [
+            {
+                "transactional_id": held.transactional_id,
+                "producer_id": held.producer_id,
+                "transaction_state": NAMES[held.state],
+            }
+            for held in answer
+        ]
+    return _answer(ErrorCode.NONE, unknown, rows)
+
+
+def _answer(error: ErrorCode, unknown: list[str], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "unknown_state_filters": unknown,
+        "transaction_states": rows,
+    }

@@ -1,0 +1,56 @@
+"""WriteTxnMarkers (27). Served: v1-2, from coordinators and from repair tools.
+
+Ends a transaction in partitions led here: checks the epochs, appends the marker, waits until all
+in-sync replicas have it. v2 (Kafka 4.2) tells by TransactionVersion whether the marker's epoch was
+raised above that of the records (KIP-890); then one that comes twice cannot end the next one.
+Errors per partition: see broker/transactions/marking.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.transactions.markers import WRITE_TXN_MARKERS
+from broker.transactions.marking import Marker, write_markers
+from broker.transactions.model import TopicPartition
+
+API = WRITE_TXN_MARKERS
+
+FIRST_TRANSACTION_VERSION = 2
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    knows_version = context.api_version >= FIRST_TRANSACTION_VERSION
+    markers = [
+        Marker(
+            asked.producer_id,
+            asked.producer_epoch,
+            asked.coordinator_epoch,
+            asked.transaction_result,
+            asked.transaction_version if knows_version else 0,
+            tuple(
+                TopicPartition(topic.name, partition_id)
+                for topic in asked.topics
+                for partition_id in topic.partition_indexes
+            ),
+        )
+        for asked in request.markers
+    ]
+    results = await write_markers(context.services, markers)
+    rows = []
+    for marker, errors in zip(markers, results, strict=True):
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition_id), error in errors.items():
+            topics.setdefault(topic, []).append(
+                {"partition_index": partition_id, "error_code": error}
+            )
+        rows.append(
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {"name": name, "partitions": partitions} for name, partitions in topics.items()
+                ],
+            }
+        )
+    return {"markers": rows}

@@ -1,0 +1,152 @@
+"""Which broker coordinates a transactional id, and what partitions' leaders ask it (KIP-890).
+
+Clients by KIP-890 part 2 (Produce v12+, TxnOffsetCommit v5+) do not add partitions themselves: the
+partition's leader does it for them. Of older ones it asks whether they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.keys import partition_of
+from broker.topic_names import TRANSACTIONS_TOPIC
+from broker.transactions.model import TopicPartition
+from broker.transactions.peers import Peers, error_of
+from broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+if TYPE_CHECKING:
+    from broker.context import Services
+
+ADD_PARTITIONS_TO_TXN = Api(
+    key=24, name="add_partitions_to_txn", min_version=0, max_version=5, first_flexible=3
+)
+
+CONCURRENT_RETRY_MS = 20
+"""Pause before a leader adds a partition again whose last transaction still gets its markers."""
+CONCURRENT_RETRIES_MAX = 5
+"""Then the client hears CONCURRENT_TRANSACTIONS and tries again itself."""
+
+_UNREACHABLE = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+
+class Coordinators:
+    """Of transactional ids, wherever they are."""
+
+    def __init__(self, services: Services, peers: Peers) -> None:
+        self._services = services
+        self._peers = peers
+
+    async def join(
+        self,
+        *,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        is_add: bool,
+    ) -> PartitionErrors:
+        """Add the partitions to the producer's transaction, or ask whether they are in it.
+
+        An error for each, in the coordinator's words; see `as_told_to_producer`.
+        """
+        body = AddPartitions(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=frozenset(partitions),
+            is_verify_only=not is_add,
+            client_version=EPOCH_BUMP_VERSION if is_add else 0,
+        )
+        answer = await self._ask(body)
+        retries = 0
+        while is_add and retries < CONCURRENT_RETRIES_MAX and _is_concurrent(answer):
+            await asyncio.sleep(CONCURRENT_RETRY_MS / 1000)
+            retries += 1
+            answer = await self._ask(body)
+        return answer
+
+    async def _ask(self, body: AddPartitions) -> PartitionErrors:
+        leader = self._leader_of(body.transactional_id)
+        answer: Any
+        if leader == self._services.broker_id:
+            answer = await self._services.transactions.request(key=body.transactional_id, body=body)
+        elif leader is None:
+            answer = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        else:
+            answer = await self._ask_peer(leader, body)
+        if isinstance(answer, ErrorCode):
+            return dict.fromkeys(body.partitions, answer)
+        errors: PartitionErrors = answer
+        return errors
+
+    def _leader_of(self, transactional_id: str) -> int | None:
+        topic = self._services.replicas.image.topic(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return None
+        partition = topic.partitions.get(partition_of(transactional_id, len(topic.partitions)))
+        return None if partition is None or not partition.has_leader else partition.leader
+
+    async def _ask_peer(self, leader: int, body: AddPartitions) -> PartitionErrors | ErrorCode:
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition_id in sorted(body.partitions):
+            by_topic.setdefault(topic, []).append(partition_id)
+        values = {
+            "transactions": [
+                {
+                    "transactional_id": body.transactional_id,
+                    "producer_id": body.producer_id,
+                    "producer_epoch": body.producer_epoch,
+                    "verify_only": body.is_verify_only,
+                    "topics": [
+                        {"name": topic, "partitions": ids} for topic, ids in by_topic.items()
+                    ],
+                }
+            ]
+        }
+        version = ADD_PARTITIONS_TO_TXN.max_version
+        answer = await self._peers.call(leader, ADD_PARTITIONS_TO_TXN, version, values)
+        if answer is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if answer.error_code:
+            return error_of(answer.error_code)
+        found = {
+            TopicPartition(topic.name, row.partition_index): error_of(row.partition_error_code)
+            for result in answer.results_by_transaction
+            for topic in result.topic_results
+            for row in topic.results_by_partition
+        }
+        return {p: found.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in body.partitions}
+
+
+def _is_concurrent(answer: PartitionErrors) -> bool:
+    return ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
+
+
+def as_told_to_producer(
+    error: ErrorCode, *, knows_concurrent: bool, knows_abortable: bool
+) -> ErrorCode:
+    """A coordinator's verdict in words that the producer's version of the API knows.
+
+    knows_concurrent: Produce v12+, TxnOffsetCommit v5+. knows_abortable: Produce v11+,
+    TxnOffsetCommit v4+. What the client should try again becomes NOT_ENOUGH_REPLICAS, which is
+    tried again without a look at the metadata.
+    """
+    if error == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    if error in _UNREACHABLE or (
+        error == ErrorCode.CONCURRENT_TRANSACTIONS and not knows_concurrent
+    ):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return error

@@ -1,0 +1,84 @@
+"""The part of transactions that talks: what the shards ask for, and the brokers' peers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.model import Told
+from broker.coordinator.term import Term
+from broker.failures import report_failure
+from broker.transactions.config import TransactionConfig
+from broker.transactions.coordinators import Coordinators
+from broker.transactions.markers import MarkerSender
+from broker.transactions.peers import Peers
+from broker.transactions.requests import ProducerIdTaken, SendMarkers, TakeProducerId
+from broker.transactions.shard import TransactionShard
+from metadata.features import TRANSACTION_VERSION, level_of
+from runtime.errors import InvariantViolated, Rejected
+from runtime.tasks import TaskGroup
+
+if TYPE_CHECKING:
+    from broker.context import Services
+
+
+class TransactionDriver:
+    """One a broker. coordinators: for the leaders of partitions."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        replicas = services.replicas
+        self._peers = Peers(
+            broker_id=services.broker_id,
+            peer_address=replicas.peer_address,
+            connect=replicas.connect,
+        )
+        self._markers = MarkerSender(services, self._peers)
+        self._tasks = TaskGroup(report_failure)
+        self.coordinators = Coordinators(services, self._peers)
+
+    def make_shard(self, partition_id: int, leader_epoch: int) -> TransactionShard:
+        """An empty shard for one partition of `__transaction_state`, in that term."""
+        config = self._services.config
+        return TransactionShard(
+            coordinator_epoch=leader_epoch,
+            config=TransactionConfig(
+                transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+                transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+                transaction_abort_timed_out_transaction_cleanup_interval_ms=(
+                    config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+                ),
+                transaction_remove_expired_transaction_cleanup_interval_ms=(
+                    config.transaction_remove_expired_transaction_cleanup_interval_ms
+                ),
+            ),
+            transaction_version=self._level,
+        )
+
+    def ask(self, term: Term, question: Any) -> None:
+        """Carry out a shard's question; the answer comes as `Told`."""
+        match question:
+            case SendMarkers():
+                self._markers.send(term, question)
+            case TakeProducerId():
+                self._tasks.spawn(self._take_producer_id(term, question), "take-producer-id")
+            case _:
+                raise InvariantViolated(f"{term.name} asks {question!r}")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        await self._markers.stop()
+        self._peers.close()
+
+    def _level(self) -> int:
+        return level_of(self._services.image().features, TRANSACTION_VERSION)
+
+    async def _take_producer_id(self, term: Term, question: TakeProducerId) -> None:
+        taken = await self._services.producer_ids.take()
+        producer_id = None if isinstance(taken, Rejected) else taken
+        term.give(
+            Told(
+                fact=ProducerIdTaken(
+                    transactional_id=question.transactional_id, producer_id=producer_id
+                )
+            )
+        )

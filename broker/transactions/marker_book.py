@@ -1,0 +1,129 @@
+"""Which markers are still to be written, and by whom. Pure.
+
+A transaction is in the book until each of its partitions has its marker, replicated. Partitions of
+a topic that is gone count as done: this broker leads the transaction's own partition by metadata
+that is newer than the topic's making, so a topic that it does not know has been deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from broker.transactions.model import TopicPartition
+from broker.transactions.requests import SendMarkers
+from metadata.image import ClusterImage
+from runtime.errors import ErrorCode
+
+MARKERS_PER_REQUEST_MAX = 10_000
+"""Partitions named in one request at most; the rest follow in the next."""
+
+_DONE = frozenset(
+    {
+        ErrorCode.NONE,
+        # The log is past this marker: a later epoch of the producer has written there, which the
+        # coordinator lets in only behind the marker.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+
+@dataclass(slots=True)
+class _Job:
+    question: SendMarkers
+    missing: set[TopicPartition]
+    in_flight: set[TopicPartition] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """For one broker: (key of the transaction, its question, partitions led there), in order."""
+
+    broker_id: int
+    items: tuple[tuple[Hashable, SendMarkers, tuple[TopicPartition, ...]], ...]
+
+
+class MarkerBook:
+    """Keys name transactions; the caller makes them unique over terms."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self) -> None:
+        self._jobs: dict[Hashable, _Job] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, key: Hashable, question: SendMarkers) -> None:
+        self._jobs[key] = _Job(question, set(question.partitions))
+
+    def drop(self, key: Hashable) -> None:
+        """Nobody wants to know of it any more; harmless when it is not there."""
+        self._jobs.pop(key, None)
+
+    def keys(self) -> list[Hashable]:
+        return list(self._jobs)
+
+    def due(self, image: ClusterImage, busy: frozenset[int]) -> tuple[list[Batch], list[Hashable]]:
+        """What to send now, a batch a broker that is not busy; and transactions that are done.
+
+        Partitions without leader wait; so do those of busy brokers, and go together later.
+        """
+        by_broker: dict[int, list[tuple[Hashable, SendMarkers, tuple[TopicPartition, ...]]]] = {}
+        room: dict[int, int] = {}
+        done = []
+        for key, job in list(self._jobs.items()):
+            leaders: dict[int, list[TopicPartition]] = {}
+            for partition in sorted(job.missing - job.in_flight):
+                leader = _leader_of(image, partition)
+                if leader is None:
+                    job.missing.discard(partition)
+                    continue
+                left = room.setdefault(leader, MARKERS_PER_REQUEST_MAX)
+                if leader >= 0 and leader not in busy and left > 0:
+                    room[leader] = left - 1
+                    leaders.setdefault(leader, []).append(partition)
+            for leader, partitions in leaders.items():
+                job.in_flight.update(partitions)
+                by_broker.setdefault(leader, []).append((key, job.question, tuple(partitions)))
+            if self._is_done(key):
+                done.append(key)
+        batches = [
+            Batch(broker_id=broker_id, items=tuple(items))
+            for broker_id, items in sorted(by_broker.items())
+        ]
+        return batches, done
+
+    def take(self, key: Hashable, partition: TopicPartition, error: ErrorCode) -> bool:
+        """A broker's verdict on one marker. True when that was the last of its transaction.
+
+        TRANSACTION_COORDINATOR_FENCED ends the job: a later coordinator carries it through. Every
+        error that is not known to be final is tried again.
+        """
+        job = self._jobs.get(key)
+        if job is None:
+            return False
+        job.in_flight.discard(partition)
+        if error == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            self.drop(key)
+            return False
+        if error in _DONE:
+            job.missing.discard(partition)
+        return self._is_done(key)
+
+    def _is_done(self, key: Hashable) -> bool:
+        if self._jobs[key].missing:
+            return False
+        del self._jobs[key]
+        return True
+
+    def summary(self) -> str:
+        missing = sum(len(job.missing) for job in self._jobs.values())
+        return f"transactions={len(self._jobs)} markers={missing}"
+
+
+def _leader_of(image: ClusterImage, partition: TopicPartition) -> int | None:
+    """None: there is no such partition. Negative: it has no leader now."""
+    topic = image.topic(partition.topic)
+    held = None if topic is None else topic.partitions.get(partition.partition_id)
+    return None if held is None else held.leader

@@ -1,0 +1,189 @@
+"""Sends decided transactions' markers to the leaders of their partitions. A driver.
+
+One request a broker is under way; what becomes due meanwhile goes with the next one, so that a busy
+coordinator sends few, large requests. What fails is sent again after a pause, to whoever leads the
+partition then, for as long as this broker has the transaction's coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.coordinator.model import Told
+from broker.coordinator.term import State, Term
+from broker.failures import report_failure
+from broker.transactions.marker_book import Batch, MarkerBook
+from broker.transactions.marking import Marker, write_markers
+from broker.transactions.model import TopicPartition
+from broker.transactions.peers import Peers, error_of
+from broker.transactions.requests import MarkersWritten, SendMarkers
+from runtime.errors import ErrorCode
+from runtime.tasks import TaskGroup
+from wire.versions import Api
+
+if TYPE_CHECKING:
+    from broker.context import Services
+
+_log = logging.getLogger(__name__)
+
+WRITE_TXN_MARKERS = Api(
+    key=27, name="write_txn_markers", min_version=1, max_version=2, first_flexible=1
+)
+RETRY_MS = 50
+"""Pause before markers that failed, or whose partition has no leader, are looked at again."""
+
+Verdicts = list[dict[TopicPartition, ErrorCode]]
+
+
+class _Key(NamedTuple):
+    """Of one question of one shard. A term is itself and no other."""
+
+    term: Term
+    ask_id: int
+
+
+class MarkerSender:
+    """Lives as long as the broker; its task as long as there is anything to send."""
+
+    def __init__(self, services: Services, peers: Peers) -> None:
+        self._services = services
+        self._peers = peers
+        self._book = MarkerBook()
+        self._questions: dict[Hashable, SendMarkers] = {}
+        self._busy: set[int] = set()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._tasks = TaskGroup(report_failure)
+
+    def send(self, term: Term, question: SendMarkers) -> None:
+        """Tell the term MarkersWritten once every partition has the marker."""
+        key = _Key(term, question.ask_id)
+        self._questions[key] = question
+        self._book.add(key, question)
+        self._wake.set()
+        if self._task is None:
+            self._task = self._tasks.spawn(self._run(), "transaction-markers")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    async def _run(self) -> None:
+        """While there is work. Wakes at news, and after RETRY_MS for what had none."""
+        try:
+            while len(self._book):
+                self._wake.clear()
+                self._drop_ended()
+                image = self._services.replicas.image
+                batches, done = self._book.due(image, frozenset(self._busy))
+                for key in done:
+                    self._finish(key)
+                for batch in batches:
+                    self._busy.add(batch.broker_id)
+                    self._tasks.spawn(self._send(batch), f"markers to broker {batch.broker_id}")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(RETRY_MS / 1000):
+                        await self._wake.wait()
+        finally:
+            self._task = None
+
+    def _drop_ended(self) -> None:
+        """A term that is over is not our business: the next leader sends its markers."""
+        for key in list(self._questions):
+            if isinstance(key, _Key) and key.term.state is State.ENDED:
+                self._forget(key)
+
+    def _forget(self, key: Hashable) -> None:
+        self._book.drop(key)
+        self._questions.pop(key, None)
+
+    def _finish(self, key: Hashable) -> None:
+        question = self._questions.pop(key, None)
+        if question is not None and isinstance(key, _Key):
+            fact = MarkersWritten(
+                ask_id=question.ask_id, transactional_id=question.transactional_id
+            )
+            key.term.give(Told(fact=fact))
+
+    # --- one request --------------------------------------------------------------------------
+
+    async def _send(self, batch: Batch) -> None:
+        markers = [
+            Marker(
+                question.producer_id,
+                question.producer_epoch,
+                question.coordinator_epoch,
+                question.is_commit,
+                question.transaction_version,
+                partitions,
+            )
+            for _, question, partitions in batch.items
+        ]
+        try:
+            if batch.broker_id == self._services.broker_id:
+                verdicts = await write_markers(self._services, markers)
+            else:
+                verdicts = await self._ask(batch.broker_id, markers)
+        finally:
+            self._busy.discard(batch.broker_id)
+        has_failed = False
+        for (key, question, partitions), verdict in zip(batch.items, verdicts, strict=True):
+            for partition in partitions:
+                error = verdict.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+                has_failed |= error != ErrorCode.NONE
+                self._take(key, question, partition, error)
+        if not has_failed:
+            # Else the pause of `_run` is what is due.
+            self._wake.set()
+
+    def _take(
+        self, key: Hashable, question: SendMarkers, partition: TopicPartition, error: ErrorCode
+    ) -> None:
+        if error == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            _log.info("a later coordinator has the end of %s", question.transactional_id)
+            self._questions.pop(key, None)
+        elif error == ErrorCode.INVALID_PRODUCER_EPOCH:
+            _log.warning(
+                "%s-%d is past the marker of %s (producer %d epoch %d)",
+                *partition, question.transactional_id, question.producer_id,
+                question.producer_epoch,
+            )  # fmt: skip
+        if self._book.take(key, partition, error):
+            self._finish(key)
+
+    async def _ask(self, broker_id: int, markers: list[Marker]) -> Verdicts:
+        """The verdicts of another broker; empty ones, which count as failed, without an answer."""
+        values = {"markers": [_row(marker) for marker in markers]}
+        version = WRITE_TXN_MARKERS.max_version
+        answer = await self._peers.call(broker_id, WRITE_TXN_MARKERS, version, values)
+        if answer is None or len(answer.markers) != len(markers):
+            return [{} for _ in markers]
+        return [
+            {
+                TopicPartition(topic.name, row.partition_index): error_of(row.error_code)
+                for topic in answered.topics
+                for row in topic.partitions
+            }
+            if answered.producer_id == marker.producer_id
+            else {}
+            for marker, answered in zip(markers, answer.markers, strict=True)
+        ]
+
+
+def _row(marker: Marker) -> dict[str, object]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition_id in marker.partitions:
+        by_topic.setdefault(topic, []).append(partition_id)
+    return {
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "transaction_result": marker.is_commit,
+        "topics": [
+            {"name": topic, "partition_indexes": ids} for topic, ids in sorted(by_topic.items())
+        ],
+        "coordinator_epoch": marker.coordinator_epoch,
+        "transaction_version": marker.transaction_version,
+    }

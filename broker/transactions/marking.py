@@ -1,0 +1,145 @@
+"""Markers as the leader of their partitions writes them: checked, appended, replicated.
+
+Both ways in end here: WriteTxnMarkers from another broker's coordinator, and this broker's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.coordinator.model import TransactionEnd
+from broker.replica import PendingAck, ProduceTerms, Replica
+from broker.topic_names import OFFSETS_TOPIC
+from broker.transactions.model import TopicPartition
+from broker.transactions.requests import EPOCH_BUMP_VERSION
+from runtime.errors import ErrorCode
+from storage.batch import BatchError
+from storage.markers import build_marker
+
+if TYPE_CHECKING:
+    from broker.context import Services
+
+REPLICATION_TIMEOUT_MS = 4_000
+"""How long a marker waits for its replicas; then the sender hears REQUEST_TIMED_OUT and repeats."""
+
+
+class Marker(NamedTuple):
+    """One transaction's end, for some partitions. transaction_version: see SendMarkers."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int
+    partitions: Sequence[TopicPartition]
+
+
+class _Replication:
+    """Waits for all markers of one request; as `Replica.wait_for_replication` wants it."""
+
+    __slots__ = ("_future", "_left", "deadline_bucket", "errors")
+
+    def __init__(self) -> None:
+        self.deadline_bucket = -1
+        self.errors: dict[tuple[int, int], ErrorCode] = {}
+        self._left: set[tuple[int, int]] = set()
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_done(self) -> bool:
+        return not self._left
+
+    def wait_for(self, marker_index: int, partition_index: int) -> None:
+        self._left.add((marker_index, partition_index))
+
+    def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None:
+        key = (topic_index, partition_index)
+        if key in self._left:
+            self._left.discard(key)
+            self.errors[key] = error
+            if not self._left and not self._future.done():
+                self._future.set_result(None)
+
+    def expire(self) -> None:
+        for key in sorted(self._left):
+            self.complete(*key, ErrorCode.REQUEST_TIMED_OUT)
+
+    async def wait(self) -> None:
+        if self._left:
+            await self._future
+
+
+async def write_markers(
+    services: Services, markers: Sequence[Marker]
+) -> list[dict[TopicPartition, ErrorCode]]:
+    """Write them all; an error for each partition, a mapping a marker, in their order.
+
+    NONE: replicated to all in-sync replicas. 3, 6, 56: not here. 19, 20, 7: not replicated, or not
+    known to be. 47: the producer is past this marker. 52: a later coordinator has been here.
+    """
+    replicas = services.replicas
+    clock = replicas.clock
+    terms = ProduceTerms(-1, 0, clock.monotonic_ms(), clock.wall_ms())
+    waiting = _Replication()
+    parked: list[tuple[Replica, PendingAck]] = []
+    results: list[dict[TopicPartition, ErrorCode]] = []
+    for at, marker in enumerate(markers):
+        result: dict[TopicPartition, ErrorCode] = {}
+        for number, partition in enumerate(marker.partitions):
+            replica = replicas.find_by_name(*partition)
+            if replica is None:
+                result[partition] = replicas.missing_error(
+                    partition.topic, b"", partition.partition_id
+                )
+                continue
+            result[partition] = error = _append(services, replica, marker, terms)
+            if error == ErrorCode.NONE and replica.core.high_watermark < replica.log.end_offset:
+                waiting.wait_for(at, number)
+                ack = PendingAck(replica.log.end_offset, waiting, at, number)
+                parked.append((replica, ack))
+        results.append(result)
+    for replica, ack in parked:
+        replica.wait_for_replication(ack)
+    if parked:
+        replicas.deadlines.add(waiting, terms.now_ms + REPLICATION_TIMEOUT_MS)
+        await waiting.wait()
+        replicas.deadlines.remove(waiting)
+    for (at, number), error in waiting.errors.items():
+        results[at][markers[at].partitions[number]] = error
+    return results
+
+
+def _append(services: Services, replica: Replica, marker: Marker, terms: ProduceTerms) -> ErrorCode:
+    core = replica.core
+    error = core.check_produce(-1)
+    if error != ErrorCode.NONE:
+        return error
+    is_epoch_raised = marker.transaction_version >= EPOCH_BUMP_VERSION
+    try:
+        replica.log.producers.check_marker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            is_epoch_raised=is_epoch_raised,
+        )
+    except BatchError as refused:
+        return refused.code
+    batch = build_marker(
+        is_commit=marker.is_commit,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        timestamp_ms=terms.wall_ms,
+    )
+    error = replica.append_own(batch, terms)
+    if error != ErrorCode.NONE:
+        return error
+    replica.verifications.on_marker(
+        marker.producer_id, marker.producer_epoch, is_epoch_raised=is_epoch_raised
+    )
+    if core.topic == OFFSETS_TOPIC:
+        end = TransactionEnd(marker.producer_id, marker.producer_epoch, marker.is_commit)
+        services.groups.transaction_ended(core.partition_id, end)
+    return ErrorCode.NONE

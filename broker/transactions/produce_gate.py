@@ -1,0 +1,152 @@
+"""Holds the transactional batches of one Produce request until their coordinator knows them.
+
+Walk: `broker/api/produce` -> `holds` for each partition -> `start` asks the coordinator once for
+all partitions that nobody has asked for yet -> its verdict lets the batches in, in the order in
+which they came, those of later requests too. Rules: `verification`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.replica import PendingAck, ProduceTerms, Replica
+from broker.transactions.coordinators import as_told_to_producer
+from broker.transactions.model import TopicPartition
+from broker.transactions.verification import needs_verification
+from broker.waiters import PendingProduce
+from runtime.errors import ErrorCode
+from storage.batch import MAGIC, BatchError, BatchHeader, check_crc, read_header
+from wire.produce_codec import ProducedPartition
+
+if TYPE_CHECKING:
+    from broker.context import Services
+
+FIRST_ADDING_VERSION = 12
+"""Produce from which on the leader adds the partition to the transaction (KIP-890 part 2)."""
+FIRST_ABORTABLE_VERSION = 11
+
+
+class _Held(NamedTuple):
+    """batch: a copy, for the bytes of a request are gone when its handler returns."""
+
+    replica: Replica
+    header: BatchHeader
+    batch: memoryview
+    topic_index: int
+    partition_index: int
+
+
+class ProduceGate:
+    """Of one request with a transactional id. held: what `start` will ask for."""
+
+    __slots__ = ("_services", "_terms", "_transactional_id", "held")
+
+    def __init__(self, services: Services, transactional_id: str, terms: ProduceTerms) -> None:
+        self._services = services
+        self._transactional_id = transactional_id
+        self._terms = terms
+        self.held: list[_Held] = []
+
+    def holds(
+        self, replica: Replica, batch: memoryview, topic_index: int, partition_index: int
+    ) -> bool:
+        """Whether the batch has to wait; if not, append it now (which may refuse it)."""
+        try:
+            header = read_header(batch, 0)
+        except BatchError:
+            return False
+        is_whole = (
+            header.magic == MAGIC
+            and header.size_bytes == len(batch)
+            and check_crc(batch, 0, header)
+        )
+        if not is_whole or not header.is_transactional or header.producer_id < 0:
+            return False
+        # Behind others that wait, whatever it is: it must not overtake them.
+        is_pending = replica.verifications.is_pending(header.producer_id, header.producer_epoch)
+        if not is_pending and not _needs_verification(replica, header):
+            return False
+        copy = memoryview(bytearray(batch))
+        self.held.append(_Held(replica, header, copy, topic_index, partition_index))
+        return True
+
+    def start(self, pending: PendingProduce) -> None:
+        """Ask; `pending` answers the client once all its partitions are settled."""
+        to_ask: dict[tuple[int, int], list[Replica]] = {}
+        for held in self.held:
+            pending.wait_for(held.topic_index, held.partition_index)
+            header, core = held.header, held.replica.core
+            is_first = held.replica.verifications.wait(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                leader_epoch=core.leader_epoch,
+                item=partial(self._let_in, held, pending),
+            )
+            if is_first:
+                key = (header.producer_id, header.producer_epoch)
+                to_ask.setdefault(key, []).append(held.replica)
+        for (producer_id, producer_epoch), replicas in to_ask.items():
+            self._services.in_background(
+                self._ask(producer_id, producer_epoch, replicas), "verify-transaction"
+            )
+
+    async def _ask(self, producer_id: int, producer_epoch: int, replicas: list[Replica]) -> None:
+        names = {
+            TopicPartition(replica.core.topic, replica.core.partition_id): replica
+            for replica in replicas
+        }
+        errors = await self._services.transaction_driver.coordinators.join(
+            transactional_id=self._transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=names,
+            is_add=self._terms.version >= FIRST_ADDING_VERSION,
+        )
+        for name, replica in names.items():
+            waiting, verdict = replica.verifications.settle(
+                producer_id, producer_epoch, errors[name], leader_epoch=replica.core.leader_epoch
+            )
+            for let_in in waiting:
+                let_in(verdict)
+
+    def _let_in(self, held: _Held, pending: PendingProduce, verdict: ErrorCode) -> None:
+        at = (held.topic_index, held.partition_index)
+        core = held.replica.core
+        if verdict != ErrorCode.NONE:
+            told = as_told_to_producer(
+                verdict,
+                knows_concurrent=self._terms.version >= FIRST_ADDING_VERSION,
+                knows_abortable=self._terms.version >= FIRST_ABORTABLE_VERSION,
+            )
+            if told in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS):
+                # It comes again. What is behind it must not be told of a gap meanwhile.
+                held.replica.refused.note(held.header)
+            sentence = (
+                f"transactional id {self._transactional_id}: {core.topic}-{core.partition_id} is"
+                f" not known to be in the transaction of producer {held.header.producer_id}"
+                f" epoch {held.header.producer_epoch} ({verdict.name})"
+            )
+            pending.put(
+                *at, ProducedPartition(core.partition_id, told.value, error_message=sentence)
+            )
+            pending.complete(*at, ErrorCode.NONE)
+            return
+        # Appended even if the client has been told of a time-out meanwhile: it sends the batch
+        # again, and those that wait behind it need it.
+        clock = self._services.replicas.clock
+        terms = self._terms._replace(now_ms=clock.monotonic_ms(), wall_ms=clock.wall_ms())
+        answer, required = held.replica.append(held.batch, terms, is_verified=True)
+        pending.put(*at, answer)
+        if required and not pending.is_done:
+            held.replica.wait_for_replication(PendingAck(required, pending, *at))
+        else:
+            pending.complete(*at, ErrorCode.NONE)
+
+
+def _needs_verification(replica: Replica, header: BatchHeader) -> bool:
+    """Who does not lead refuses the batch anyway."""
+    if not replica.core.is_leader or replica.is_offline:
+        return False
+    return needs_verification(replica.log.producers, header)

@@ -1,0 +1,169 @@
+"""What is asked of a coordinator's shard, and its replies: plain data, no schema classes.
+
+A refusal is an ErrorCode in the place of the reply. PRODUCER_FENCED is always told as that; API
+files turn it into INVALID_PRODUCER_EPOCH for versions that do not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from broker.transactions.model import NO_EPOCH, NO_PRODUCER_ID, State, TopicPartition
+from runtime.errors import ErrorCode
+
+EPOCH_BUMP_VERSION = 2
+"""transaction.version from which each end of a transaction raises the epoch (KIP-890 part 2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerId:
+    """Become the producer of a transactional id; whoever was it before is fenced.
+
+    producer_id, producer_epoch: what the client has, to go on with after an error (KIP-360).
+    Reply: ProducerIdentity.
+    """
+
+    transactional_id: str
+    timeout_ms: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_EPOCH
+
+    @property
+    def has_identity(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """Make the partitions part of the producer's transaction, which begins if none is open.
+
+    is_verify_only: change nothing, tell which of them are (KIP-890 part 1). client_version: 2 when
+    the client works by KIP-890 part 2. Reply: Mapping of partition to ErrorCode.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    is_verify_only: bool = False
+    client_version: int = 0
+
+    @property
+    def needs_replicas(self) -> bool:
+        """Asking writes nothing (see Term.request)."""
+        return not self.is_verify_only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransaction:
+    """Commit or abort. client_version: see AddPartitions. Reply: ProducerIdentity to go on with."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    client_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTransaction:
+    """Reply: TransactionDescription (KIP-664)."""
+
+    needs_replicas: ClassVar[bool] = False
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTransactions:
+    """Reply: tuple of TransactionListing, of one shard (KIP-664, KIP-994).
+
+    states, producer_ids: empty for all. running_ms_min: those that have been open for longer;
+    negative for all.
+    """
+
+    needs_replicas: ClassVar[bool] = False
+    states: frozenset[State] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
+    running_ms_min: int = -1
+
+
+TransactionRequest = (
+    InitProducerId | AddPartitions | EndTransaction | DescribeTransaction | ListTransactions
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    producer_id: int
+    producer_epoch: int
+
+
+PartitionErrors = Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDescription:
+    """partitions: of a prepared transaction, all that it had (Kafka: those without marker)."""
+
+    transactional_id: str
+    state: State
+    timeout_ms: int
+    start_ms: int
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: State
+
+
+# --- with the driver ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeProducerId:
+    """Question: a producer id never given before. Answered by ProducerIdTaken."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdTaken:
+    """producer_id: None when there is none to be had now."""
+
+    transactional_id: str
+    producer_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMarkers:
+    """Question: write the outcome into every partition, and say when all have it (MarkersWritten).
+
+    ask_id: of this question, in the answer again. producer_epoch: of the marker.
+    coordinator_epoch: leader epoch of the partition of `__transaction_state`; partitions refuse an
+    older coordinator by it. transaction_version: 2 when the marker's epoch must be above that of
+    the records that it ends.
+    """
+
+    ask_id: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkersWritten:
+    """Every partition of that question has its marker, replicated; or is no more."""
+
+    ask_id: int
+    transactional_id: str

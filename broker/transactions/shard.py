@@ -1,0 +1,342 @@
+"""The transactional ids of one partition of `__transaction_state`. Pure; see coordinator.model.
+
+Order of each end: append PREPARE -> replicated -> answer the client and send the markers -> all
+partitions have theirs -> append COMPLETE. An answer always waits for what was appended before it,
+errors too where they are final: a client told that it is fenced stays fenced after a fail-over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from broker.coordinator.model import (
+    Answer,
+    Append,
+    Ask,
+    Barrier,
+    CoordinatorRecord,
+    Durable,
+    Effect,
+    Event,
+    Instant,
+    ReplayedRecord,
+    Request,
+    SetTimer,
+    TimerFired,
+    Told,
+    TopicsChanged,
+    TransactionEnd,
+    TransactionEnded,
+)
+from broker.transactions import machine
+from broker.transactions.config import (
+    PARTITIONS_PER_TRANSACTION_MAX,
+    TRANSACTIONAL_ID_BYTES_MAX,
+    TransactionConfig,
+)
+from broker.transactions.model import AT_REST, NAMES, PREPARED, State, Transaction
+from broker.transactions.records import decode_key, decode_value, encode_key, encode_value
+from broker.transactions.requests import (
+    AddPartitions,
+    DescribeTransaction,
+    EndTransaction,
+    InitProducerId,
+    ListTransactions,
+    MarkersWritten,
+    ProducerIdTaken,
+    SendMarkers,
+    TakeProducerId,
+    TransactionDescription,
+    TransactionListing,
+)
+from runtime.errors import ErrorCode, invariant
+
+ABORT_TIMER = "abort-timed-out"
+EXPIRE_TIMER = "expire"
+
+_RETRIABLE = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""Leave at once: the client asks again anyway, and then hears what holds."""
+
+
+class TransactionShard:
+    """One a term as the partition's leader.
+
+    coordinator_epoch: that term's leader epoch. transaction_version: the feature's level now.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_config",
+        "_coordinator_epoch",
+        "_next_ask_id",
+        "_transaction_version",
+        "_transactions",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        *,
+        coordinator_epoch: int,
+        config: TransactionConfig,
+        transaction_version: Callable[[], int],
+    ) -> None:
+        self._coordinator_epoch = coordinator_epoch
+        self._config = config
+        self._transaction_version = transaction_version
+        self._transactions: dict[str, Transaction] = {}
+        #: Requests that wait for a producer id, by transactional id: one each.
+        self._waiting: dict[str, Request] = {}
+        #: The question whose markers are on their way, by transactional id.
+        self._asked: dict[str, int] = {}
+        self._next_ask_id = 0
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def replay(self, record: ReplayedRecord) -> None:
+        """Raises CorruptData. Keys of kinds that came later are passed over."""
+        transactional_id = decode_key(record.key)
+        if transactional_id is None:
+            return
+        if record.value is None:
+            self._transactions.pop(transactional_id, None)
+        else:
+            self._transactions[transactional_id] = decode_value(transactional_id, record.value)
+
+    def replay_end(self, end: TransactionEnd) -> None:
+        """Nobody writes transactions into this topic."""
+
+    def on_loaded(self, now: Instant) -> list[Effect]:
+        """Go on with every end that the last coordinator had decided and not completed."""
+        effects: list[Effect] = [
+            SetTimer(name=ABORT_TIMER, deadline_ms=now.monotonic_ms + self._abort_interval_ms),
+            SetTimer(name=EXPIRE_TIMER, deadline_ms=now.monotonic_ms + self._expire_interval_ms),
+        ]
+        # Behind a barrier although they were read from the log: its end may not be replicated.
+        # 1. the old leader wrote PREPARE_COMMIT and died; 2. we sent commit markers and died before
+        # anybody had that record; 3. the next leader finds the transaction open and aborts it: one
+        # partition committed, the other aborted.
+        effects += [
+            self._barrier(transaction)
+            for transaction in self._transactions.values()
+            if transaction.state in PREPARED
+        ]
+        return effects
+
+    # --- events -------------------------------------------------------------------------------
+
+    def step(self, event: Event, now: Instant) -> list[Effect]:
+        match event:
+            case Request():
+                return self._on_request(event, now)
+            case TimerFired(name=name):
+                return self._on_timer(str(name), now)
+            case Durable(tag=tag):
+                return self._on_prepared(tag, now)
+            case Told(fact=fact):
+                return self._on_told(fact, now)
+            case TransactionEnded() | TopicsChanged():
+                # Partitions of a topic that is gone are passed over by the sender of markers.
+                return []
+            case _:
+                assert_never(event)
+
+    def _on_timer(self, name: str, now: Instant) -> list[Effect]:
+        if name == ABORT_TIMER:
+            next_ms = now.monotonic_ms + self._abort_interval_ms
+            effects = self._abort_timed_out(now)
+        else:
+            next_ms = now.monotonic_ms + self._expire_interval_ms
+            effects = self._expire(now)
+        return [*effects, SetTimer(name=name, deadline_ms=next_ms)]
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _on_request(self, request: Request, now: Instant) -> list[Effect]:
+        body = request.body
+        if isinstance(body, ListTransactions):
+            return [_answer(request.token, self._listed(body, now))]
+        transactional_id: str = body.transactional_id
+        if not transactional_id:
+            return [_answer(request.token, ErrorCode.INVALID_REQUEST)]
+        if len(transactional_id.encode()) > TRANSACTIONAL_ID_BYTES_MAX:
+            return [_answer(request.token, ErrorCode.INVALID_REQUEST)]
+        if isinstance(body, DescribeTransaction):
+            return [_answer(request.token, self._described(transactional_id))]
+        if isinstance(body, InitProducerId) and not self._is_timeout_allowed(body.timeout_ms):
+            return [_answer(request.token, ErrorCode.INVALID_TRANSACTION_TIMEOUT)]
+        if transactional_id in self._waiting:
+            return [_answer(request.token, ErrorCode.CONCURRENT_TRANSACTIONS)]
+        return self._decide(request, now, None)
+
+    def _is_timeout_allowed(self, timeout_ms: int) -> bool:
+        return 0 < timeout_ms <= self._config.transaction_max_timeout_ms
+
+    def _decide(self, request: Request, now: Instant, fresh_id: int | None) -> list[Effect]:
+        body = request.body
+        transactional_id = body.transactional_id
+        before = self._transactions.get(transactional_id)
+        outcome: machine.Outcome
+        if isinstance(body, InitProducerId):
+            outcome = machine.init_producer_id(before, body, now.wall_ms, fresh_id)
+        elif isinstance(body, AddPartitions):
+            outcome = machine.add_partitions(before, body, now.wall_ms)
+        else:
+            invariant(isinstance(body, EndTransaction), f"a transaction request {body!r}")
+            outcome = machine.end_transaction(before, body, now.wall_ms, fresh_id)
+        if isinstance(outcome, machine.NeedsProducerId):
+            self._waiting[transactional_id] = request
+            return [Ask(question=TakeProducerId(transactional_id=transactional_id))]
+        if outcome.write is None:
+            return [_answer(request.token, outcome.reply)]
+        if len(outcome.write.partitions) > PARTITIONS_PER_TRANSACTION_MAX:
+            # As Kafka answers a record of the coordinator's that is too large for its topic.
+            return [_answer(request.token, ErrorCode.UNKNOWN_SERVER_ERROR)]
+        # Durable whatever the code: what is told here was decided by this very append.
+        answer = Answer(token=request.token, response=outcome.reply)
+        return self._write(outcome.write, answer)
+
+    def _write(self, transaction: Transaction, *answers: Answer) -> list[Effect]:
+        """Make it the state of its id. Markers follow once a decision is replicated."""
+        self._transactions[transaction.transactional_id] = transaction
+        record = CoordinatorRecord(
+            encode_key(transaction.transactional_id),
+            encode_value(transaction, 1 if self._transaction_version() >= 1 else 0),
+        )
+        effects: list[Effect] = [Append(records=(record,)), *answers]
+        if transaction.state in PREPARED:
+            effects.append(self._barrier(transaction))
+        return effects
+
+    def _barrier(self, transaction: Transaction) -> Barrier:
+        ask_id = self._next_ask_id
+        self._next_ask_id += 1
+        self._asked[transaction.transactional_id] = ask_id
+        return Barrier(tag=(transaction.transactional_id, ask_id))
+
+    # --- the end of a transaction ---------------------------------------------------------------
+
+    def _on_prepared(self, tag: Any, now: Instant) -> list[Effect]:
+        transactional_id, ask_id = tag
+        transaction = self._transactions[transactional_id]
+        invariant(
+            transaction.state in PREPARED and self._asked[transactional_id] == ask_id,
+            f"{transaction.summary()} was left before its markers were sent",
+        )
+        if not transaction.partitions:
+            return self._complete(transaction, now)
+        return [
+            Ask(
+                question=SendMarkers(
+                    ask_id=ask_id,
+                    transactional_id=transactional_id,
+                    producer_id=transaction.producer_id,
+                    producer_epoch=transaction.producer_epoch,
+                    coordinator_epoch=self._coordinator_epoch,
+                    is_commit=transaction.is_committed,
+                    transaction_version=transaction.client_version,
+                    partitions=transaction.partitions,
+                )
+            )
+        ]
+
+    def _complete(self, transaction: Transaction, now: Instant) -> list[Effect]:
+        del self._asked[transaction.transactional_id]
+        return self._write(machine.complete(transaction, now.wall_ms))
+
+    def _on_told(self, fact: Any, now: Instant) -> list[Effect]:
+        match fact:
+            case MarkersWritten():
+                if self._asked.get(fact.transactional_id) != fact.ask_id:
+                    return []
+                return self._complete(self._transactions[fact.transactional_id], now)
+            case ProducerIdTaken():
+                request = self._waiting.pop(fact.transactional_id, None)
+                if request is None:
+                    return []
+                if fact.producer_id is None:
+                    # As Kafka: the client knows 14 as "try again soon".
+                    return [_answer(request.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+                return self._decide(request, now, fact.producer_id)
+            case _:
+                invariant(False, f"a fact of transactions {fact!r}")
+                return []
+
+    # --- time ---------------------------------------------------------------------------------
+
+    @property
+    def _abort_interval_ms(self) -> int:
+        return self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+
+    @property
+    def _expire_interval_ms(self) -> int:
+        return self._config.transaction_remove_expired_transaction_cleanup_interval_ms
+
+    def _abort_timed_out(self, now: Instant) -> list[Effect]:
+        effects: list[Effect] = []
+        for transaction in list(self._transactions.values()):
+            is_over = transaction.start_ms + transaction.timeout_ms < now.wall_ms
+            if transaction.state == State.ONGOING and is_over:
+                effects += self._write(machine.fence(transaction, now.wall_ms))
+        return effects
+
+    def _expire(self, now: Instant) -> list[Effect]:
+        oldest_ms = now.wall_ms - self._config.transactional_id_expiration_ms
+        expired = [
+            transaction
+            for transaction in self._transactions.values()
+            if transaction.state in AT_REST
+            and transaction.updated_ms <= oldest_ms
+            and transaction.transactional_id not in self._waiting
+        ]
+        effects: list[Effect] = []
+        for transaction in expired:
+            transaction.moved(State.DEAD)
+            del self._transactions[transaction.transactional_id]
+            record = CoordinatorRecord(encode_key(transaction.transactional_id), None)
+            effects.append(Append(records=(record,)))
+        return effects
+
+    # --- inspection -----------------------------------------------------------------------------
+
+    def _described(self, transactional_id: str) -> TransactionDescription | ErrorCode:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return TransactionDescription(
+            transactional_id=transactional_id,
+            state=transaction.state,
+            timeout_ms=transaction.timeout_ms,
+            start_ms=transaction.start_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            partitions=tuple(sorted(transaction.partitions)),
+        )
+
+    def _listed(self, wanted: ListTransactions, now: Instant) -> tuple[TransactionListing, ...]:
+        return tuple(
+            TransactionListing(held.transactional_id, held.producer_id, held.state)
+            for held in self._transactions.values()
+            if (not wanted.states or held.state in wanted.states)
+            and (not wanted.producer_ids or held.producer_id in wanted.producer_ids)
+            and (wanted.running_ms_min < 0 or _is_running(held, wanted.running_ms_min, now))
+        )
+
+    def summary(self) -> str:
+        """One line for logs, tests and tools."""
+        counts = dict.fromkeys(NAMES.values(), 0)
+        for transaction in self._transactions.values():
+            counts[NAMES[transaction.state]] += 1
+        states = " ".join(f"{name}={count}" for name, count in counts.items() if count)
+        return f"transactional_ids={len(self._transactions)} {states}".rstrip()
+
+
+def _is_running(transaction: Transaction, running_ms_min: int, now: Instant) -> bool:
+    is_open = transaction.state == State.ONGOING or transaction.state in PREPARED
+    return is_open and now.wall_ms - transaction.start_ms > running_ms_min
+
+
+def _answer(token: int, response: Any) -> Answer:
+    is_durable = not (isinstance(response, ErrorCode) and response in _RETRIABLE)
+    return Answer(token=token, response=response, is_durable=is_durable)

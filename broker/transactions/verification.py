@@ -1,0 +1,146 @@
+"""What a partition's leader knows of transactional batches that wait to be let in. Pure.
+
+The first batch of a transaction in a partition is appended only once the coordinator has said that
+the partition is part of it (KIP-890): a batch that came late, behind its transaction's marker,
+would open a transaction that nobody ever ends. Batches that come meanwhile queue up behind the
+first one and share its verdict, in their order.
+
+A marker makes a verdict void that was given before it: 1. the coordinator says "it is in"; 2. the
+transaction ends, its marker is appended here; 3. the verdict arrives, and the batch would be let in
+behind the marker.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from runtime.errors import ErrorCode
+from storage.batch import BatchError, BatchHeader
+from storage.producer_state import ProducerStateTable
+
+T = TypeVar("T")
+
+SEQUENCES_KEPT_MAX = 10_000
+"""Producers whose first sequence is remembered; above it the one noted first is forgotten."""
+
+Key = tuple[int, int]
+"""Producer id and epoch."""
+
+
+class _Pending(Generic[T]):
+    __slots__ = ("is_void", "leader_epoch", "waiting")
+
+    def __init__(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.is_void = False
+        self.waiting: list[T] = []
+
+
+class Verifications(Generic[T]):
+    """Of one partition. T: what waits; it comes back in the order it came."""
+
+    __slots__ = ("_first_sequences", "_pending")
+
+    def __init__(self) -> None:
+        self._pending: dict[Key, _Pending[T]] = {}
+        self._first_sequences: dict[Key, int] = {}
+
+    def is_pending(self, producer_id: int, producer_epoch: int) -> bool:
+        return (producer_id, producer_epoch) in self._pending
+
+    def wait(
+        self, producer_id: int, producer_epoch: int, sequence: int, *, leader_epoch: int, item: T
+    ) -> bool:
+        """Queue up `item`, whose batch begins with `sequence`. True: ask the coordinator now."""
+        key = (producer_id, producer_epoch)
+        self._note_sequence(key, sequence)
+        pending = self._pending.get(key)
+        is_first = pending is None
+        if pending is None:
+            pending = self._pending[key] = _Pending(leader_epoch)
+        pending.waiting.append(item)
+        return is_first
+
+    def settle(
+        self, producer_id: int, producer_epoch: int, verdict: ErrorCode, *, leader_epoch: int
+    ) -> tuple[list[T], ErrorCode]:
+        """The coordinator's verdict is there: who waited for it, and what holds for all of them."""
+        pending = self._pending.pop((producer_id, producer_epoch))
+        if verdict == ErrorCode.NONE:
+            if pending.leader_epoch != leader_epoch:
+                # Another may have led between, and appended the marker.
+                verdict = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif pending.is_void:
+                verdict = ErrorCode.INVALID_TXN_STATE
+        return pending.waiting, verdict
+
+    def is_first(self, producer_id: int, producer_epoch: int, sequence: int) -> bool:
+        """Whether no batch with a lower sequence was seen waiting.
+
+        Of a producer unknown to the log any first sequence is taken; without this, if the first
+        batch failed to be verified and the second did not, the second would open the sequence.
+        """
+        return sequence <= self._first_sequences.get((producer_id, producer_epoch), sequence)
+
+    def on_append(self, producer_id: int, producer_epoch: int) -> None:
+        """A batch is in: from now on the log knows the sequence itself."""
+        self._first_sequences.pop((producer_id, producer_epoch), None)
+
+    def on_marker(self, producer_id: int, producer_epoch: int, *, is_epoch_raised: bool) -> None:
+        """A marker was appended. is_epoch_raised: as in ProducerStateTable.check_marker.
+
+        With it, what waits in the marker's own epoch belongs to the next transaction.
+        """
+        for (waiting_id, epoch), pending in self._pending.items():
+            is_ended = epoch < producer_epoch or (epoch == producer_epoch and not is_epoch_raised)
+            if waiting_id == producer_id and is_ended:
+                pending.is_void = True
+
+    def _note_sequence(self, key: Key, sequence: int) -> None:
+        known = self._first_sequences.get(key)
+        if known is None and len(self._first_sequences) >= SEQUENCES_KEPT_MAX:
+            del self._first_sequences[next(iter(self._first_sequences))]
+        self._first_sequences[key] = sequence if known is None else min(known, sequence)
+
+
+def needs_verification(producers: ProducerStateTable, header: BatchHeader) -> bool:
+    """Whether the coordinator must say first that the batch's transaction has this partition.
+
+    Not if it is open here already, nor for a batch that will be refused or is here already.
+    """
+    if not header.is_transactional or producers.is_open(header.producer_id, header.producer_epoch):
+        return False
+    try:
+        return producers.check(header) is None
+    except BatchError:
+        return False
+
+
+def admit(
+    producers: ProducerStateTable,
+    verifications: Verifications[Any],
+    header: BatchHeader,
+    *,
+    is_verified: bool,
+) -> None:
+    """Let a new batch of a transaction into the log; raises BatchError if it may not come in.
+
+    producers: of that log. The batch has passed `ProducerStateTable.check`.
+    """
+    producer_id, epoch = header.producer_id, header.producer_epoch
+    if not is_verified and not producers.is_open(producer_id, epoch):
+        # Refused, not ignored: nobody would ever write a marker for it.
+        raise BatchError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {producer_id} epoch {epoch} has no transaction with this partition",
+        )
+    is_known = producer_id in producers.entries
+    if not is_known and not verifications.is_first(producer_id, epoch, header.base_sequence):
+        # Not OUT_OF_ORDER_SEQUENCE_NUMBER, which ends the transaction: the client will send the
+        # earlier one again, and then this one is in order.
+        raise BatchError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"producer {producer_id} epoch {epoch} sequence {header.base_sequence}: an earlier"
+            " batch of it was sent and is not here",
+        )
+    verifications.on_append(producer_id, epoch)

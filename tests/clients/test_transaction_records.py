@@ -1,0 +1,82 @@
+"""Apache Kafka's own kafka-dump-log reads what a coordinator has written."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from broker.transactions.model import EPOCH_EXHAUSTED, State
+from broker.transactions.requests import ProducerIdentity
+from storage.batch import build_batch, stamp
+from tests.test_transactions.host import Host
+from tests.test_transactions.test_shard import A, B, add, end, finish, init, with_epoch
+
+LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
+
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.skipif(
+        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
+        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
+    ),
+]
+
+
+def dumped(host: Host, folder: Path) -> list[dict]:
+    """What the tool says of each value in the coordinator's log."""
+    directory = folder / "__transaction_state-0"
+    directory.mkdir()
+    out = bytearray()
+    for offset, record in enumerate(host.log):
+        batch = build_batch([record], timestamp_ms=1000)
+        stamp(batch, 0, base_offset=offset, leader_epoch=0)
+        out += batch
+    segment = directory / f"{0:020d}.log"
+    segment.write_bytes(out)
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"]
+    command += ["kafka.tools.DumpLogSegments", "--files", str(segment)]
+    done = subprocess.run(
+        [*command, "--transaction-log-decoder"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert '"transactionalId":"x"' in done.stdout
+    return [json.loads(text) for text in re.findall(r"payload: (\{.*\})", done.stdout)]
+
+
+def test_kafkas_tool_reads_every_state(tmp_path: Path) -> None:
+    host = Host()
+    who = host.call(init())
+    host.call(add(who, A, B))
+    host.call(end(who))
+    finish(host)
+    rows = dumped(host, tmp_path)
+    assert [row["version"] for row in rows] == ["1"] * 4
+    assert [row["data"]["transactionStatus"] for row in rows] == [
+        State.EMPTY, State.ONGOING, State.PREPARE_COMMIT, State.COMPLETE_COMMIT,
+    ]  # fmt: skip
+    assert [row["data"]["producerEpoch"] for row in rows] == [0, 0, 1, 1]
+    assert rows[1]["data"]["transactionPartitions"] == [{"topic": "t", "partitionIds": [0, 1]}]
+    assert rows[2]["data"]["clientTransactionVersion"] == 2
+
+
+def test_kafkas_tool_reads_the_change_of_producer_ids(tmp_path: Path) -> None:
+    host = with_epoch(EPOCH_EXHAUSTED)
+    host.call(add(ProducerIdentity(7, EPOCH_EXHAUSTED), A))
+    host.call(end(ProducerIdentity(7, EPOCH_EXHAUSTED)))
+    finish(host)
+    prepared, complete = (row["data"] for row in dumped(host, tmp_path)[-2:])
+    assert (prepared["producerId"], prepared["nextProducerId"]) == (7, 1000)
+    assert (complete["producerId"], complete["previousProducerId"]) == (1000, 7)
+
+
+def test_kafkas_tool_reads_the_first_version(tmp_path: Path) -> None:
+    host = Host(level=0)
+    who = host.call(init())
+    host.call(add(who, A, version=0))
+    rows = dumped(host, tmp_path)
+    assert [row["version"] for row in rows] == ["0", "0"]

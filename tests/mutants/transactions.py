@@ -1,0 +1,162 @@
+"""Rules of transactions, at the coordinator and in the partitions, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+SHARD = "broker/transactions/shard.py"
+MACHINE = "broker/transactions/machine.py"
+MODEL = "broker/transactions/model.py"
+RECORDS = "broker/transactions/records.py"
+VERIFICATION = "broker/transactions/verification.py"
+BOOK = "broker/transactions/marker_book.py"
+MARKING = "broker/transactions/marking.py"
+GATE = "broker/transactions/produce_gate.py"
+COORDINATORS = "broker/transactions/coordinators.py"
+PRODUCERS = "storage/producer_state.py"
+
+BY_MODEL = ("tests/test_transactions/test_model.py",)
+BY_RULES = ("tests/test_transactions/test_shard.py",)
+BY_RECORDS = ("tests/test_transactions/test_records.py",)
+BY_PARTITIONS = (
+    "tests/test_transactions/test_verification.py",
+    "tests/test_transactions/test_marker_book.py",
+    "tests/test_transactions/test_partition_side.py",
+)
+
+_RULES = (
+    # The end of a transaction.
+    ("markers-before-the-decision-is-safe", "markers follow the replicated decision", SHARD,
+     "        effects: list[Effect] = [Append(records=(record,)), *answers]\n"
+     "        if transaction.state in PREPARED:\n"
+     "            effects.append(self._barrier(transaction))\n        return effects\n",
+     "        effects: list[Effect] = [Append(records=(record,)), *answers]\n"
+     "        if transaction.state in PREPARED:\n"
+     "            barrier = self._barrier(transaction)\n"
+     "            effects += self._on_prepared(\n"
+     "                barrier.tag, Instant(0, transaction.updated_ms)\n            )\n"
+     "        return effects\n", BY_MODEL),
+    ("loaded-markers-without-barrier", "a loaded decision is sent once it is replicated", SHARD,
+     "        effects += [\n            self._barrier(transaction)\n"
+     "            for transaction in self._transactions.values()\n"
+     "            if transaction.state in PREPARED\n        ]\n",
+     "        for transaction in list(self._transactions.values()):\n"
+     "            if transaction.state in PREPARED:\n"
+     "                tag = self._barrier(transaction).tag\n"
+     "                effects += self._on_prepared(tag, now)\n", BY_MODEL),
+    ("loaded-decision-forgotten", "a new coordinator carries every decision through", SHARD,
+     "            if transaction.state in PREPARED\n        ]\n        return effects",
+     "            if transaction.state in PREPARED and False\n        ]\n        return effects",
+     BY_MODEL),
+    ("answered-before-it-is-replicated", "EndTxn is answered once it cannot be taken back", SHARD,
+     "        answer = Answer(token=request.token, response=outcome.reply)",
+     "        answer = Answer(token=request.token, response=outcome.reply, is_durable=False)",
+     BY_MODEL),
+    ("fenced-before-it-is-replicated", "a final error is told when it cannot be taken back", SHARD,
+     "    return Answer(token=token, response=response, is_durable=is_durable)",
+     "    return Answer(token=token, response=response, is_durable=False)", BY_RULES),
+    ("complete-at-the-first-news", "only the answer to the question completes", SHARD,
+     "if self._asked.get(fact.transactional_id) != fact.ask_id:",
+     "if fact.transactional_id not in self._asked:", BY_RULES),
+    ("decision-turned-round", "a decided transaction cannot be decided otherwise", MODEL,
+     "    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),",
+     "    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT}),", BY_RULES),
+    ("opposite-end-is-a-repeat", "the opposite of what was decided is refused", MACHINE,
+     "    if transaction.state == State.EMPTY or transaction.is_committed != request.is_commit:",
+     "    if transaction.state == State.EMPTY:", BY_MODEL),
+    ("opposite-repeat-after-a-bump", "a repeat with the other outcome is refused", MACHINE,
+     "        if transaction.is_committed != request.is_commit:\n"
+     "            return _refused(ErrorCode.INVALID_TXN_STATE)\n        identity",
+     "        identity", BY_MODEL),
+    ("repeat-not-known", "a repeated end is answered as the first", MACHINE,
+     "        and request.producer_epoch + 1 == transaction.producer_epoch\n",
+     "        and False\n", BY_RULES),
+    ("end-without-epoch-bump", "each end raises the epoch (KIP-890)", MACHINE,
+     "        producer_epoch=transaction.producer_epoch + 1,\n"
+     "        last_producer_epoch=transaction.producer_epoch,\n        next_producer_id",
+     "        last_producer_epoch=transaction.producer_epoch,\n        next_producer_id", BY_MODEL),
+    ("repeat-after-an-older-client", "who is fenced is not handed its successor's epoch", MACHINE,
+     "        and transaction.client_version >= EPOCH_BUMP_VERSION\n", "", BY_RULES),
+    # Fencing.
+    ("fence-in-the-same-epoch", "a fence raises the epoch", MACHINE,
+     "        producer_epoch=transaction.producer_epoch + 1,\n"
+     "        last_producer_epoch=NO_EPOCH,\n",
+     "        last_producer_epoch=NO_EPOCH,\n", BY_RULES),
+    ("init-without-raising", "a second instance gets a higher epoch", MACHINE,
+     "    epoch, last_epoch = transaction.producer_epoch + 1, NO_EPOCH\n",
+     "    epoch, last_epoch = transaction.producer_epoch, NO_EPOCH\n", BY_MODEL),
+    ("old-epoch-adds", "a fenced producer adds no partition", MACHINE,
+     "    if transaction.producer_epoch != request.producer_epoch:\n"
+     "        return _refused(ErrorCode.PRODUCER_FENCED)\n    held",
+     "    held", BY_MODEL),
+    ("old-epoch-ends", "a fenced producer ends no transaction", MACHINE,
+     "    if transaction.producer_epoch != request.producer_epoch:\n"
+     "        return _refused(ErrorCode.PRODUCER_FENCED)\n    identity",
+     "    identity", BY_MODEL),
+    ("epochs-run-out", "used-up epochs give a new producer id", MODEL,
+     "EPOCH_EXHAUSTED = EPOCH_MAX - 1", "EPOCH_EXHAUSTED = EPOCH_MAX", BY_MODEL),
+    ("repeat-of-init-fenced", "a repeated InitProducerId is known (KIP-360)", MACHINE,
+     "        elif request.producer_epoch == transaction.last_producer_epoch != NO_EPOCH:",
+     "        elif False:", BY_RULES),
+    # Partitions and time.
+    ("added-behind-the-decision", "nothing is added to a decided transaction", MACHINE,
+     "    if transaction.state in PREPARED:\n"
+     "        return _refused(_of_prepared(transaction, request.producer_id,"
+     " request.producer_epoch))\n    if transaction.producer_id != request.producer_id:",
+     "    if transaction.producer_id != request.producer_id:", BY_MODEL),
+    ("partitions-of-the-last-one", "verification looks at the open transaction only", MACHINE,
+     "held = transaction.partitions if transaction.state == State.ONGOING else frozenset()",
+     "held = transaction.partitions or request.partitions", BY_RULES),
+    ("no-time-out", "a transaction over its time is aborted", SHARD,
+     "if transaction.state == State.ONGOING and is_over:", "if False and is_over:", BY_RULES),
+    ("open-id-expires", "an id with an open transaction is kept", SHARD,
+     "            if transaction.state in AT_REST\n            and transaction.updated_ms",
+     "            if transaction.updated_ms", BY_RULES),
+    ("tags-forgotten", "the next producer id survives a fail-over", RECORDS,
+     "    if transaction.next_producer_id != NO_PRODUCER_ID:", "    if False:", BY_RECORDS),
+    # The partitions' side.
+    ("unverified-batch-let-in", "a batch comes in only with its coordinator's word", VERIFICATION,
+     "    if not is_verified and not producers.is_open(producer_id, epoch):",
+     "    if False:", BY_PARTITIONS),
+    ("marker-between-verdict-and-append", "a marker makes earlier verdicts void", VERIFICATION,
+     "                pending.is_void = True", "                pending.is_void = False",
+     BY_PARTITIONS),
+    ("next-transaction-made-void", "a raised epoch is of the next transaction", VERIFICATION,
+     "is_ended = epoch < producer_epoch or (epoch == producer_epoch and not is_epoch_raised)",
+     "is_ended = epoch <= producer_epoch", BY_PARTITIONS),
+    ("verdict-outlives-the-leader", "a verdict counts for one leader epoch", VERIFICATION,
+     "            if pending.leader_epoch != leader_epoch:", "            if False:", BY_PARTITIONS),
+    ("sequence-overtaken", "a later batch does not open a producer's sequence", VERIFICATION,
+     "        return sequence <= self._first_sequences.get((producer_id, producer_epoch), sequence)",
+     "        return True", BY_PARTITIONS),
+    ("sequence-overtaken-behind-a-marker", "the first batch of an epoch has sequence 0", PRODUCERS,
+     "            if first != 0:\n                raise _out_of_order(header, \"0 as the first",
+     "            if False:\n                raise _out_of_order(header, \"0 as the first",
+     BY_PARTITIONS),
+    ("overtaken-in-the-queue", "batches queue up behind one that waits", GATE,
+     "if not is_pending and not _needs_verification(replica, header):",
+     "if is_pending or not _needs_verification(replica, header):", BY_PARTITIONS),
+    ("older-coordinator-writes", "an older coordinator writes no marker", PRODUCERS,
+     "        if coordinator_epoch < entry.coordinator_epoch:", "        if False:", BY_PARTITIONS),
+    ("older-marker-appended", "a marker of an older epoch is refused", PRODUCERS,
+     "        if producer_epoch < entry.epoch or is_of_next:", "        if is_of_next:",
+     BY_PARTITIONS),
+    ("marker-ends-the-next", "a marker that comes twice ends nothing more", PRODUCERS,
+     "        is_of_next = is_epoch_raised and self.is_open(producer_id, producer_epoch)",
+     "        is_of_next = False", BY_PARTITIONS),
+    ("unknown-at-the-leader-is-gone", "only the own image says that a topic is gone", BOOK,
+     "        ErrorCode.NONE,\n", "        ErrorCode.NONE,\n"
+     "        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,\n", BY_PARTITIONS),
+    ("failed-marker-counts", "a marker that failed is sent again", BOOK,
+     "        if error in _DONE:\n", "        if error is not None:\n", BY_PARTITIONS),
+    ("older-client-adds", "older clients must have added the partition", COORDINATORS,
+     "            is_verify_only=not is_add,\n", "            is_verify_only=False,\n",
+     BY_PARTITIONS),
+)  # fmt: skip
+
+MUTANTS = tuple(
+    Mutant(
+        name, rule, path, old, new, tests=tests, has_simulator=False, world="transactions"
+    )
+    for name, rule, path, old, new, tests in _RULES
+)  # fmt: skip

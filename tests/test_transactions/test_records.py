@@ -1,0 +1,96 @@
+"""Keys and values of __transaction_state: Kafka's bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.transactions.model import State, TopicPartition, Transaction
+from broker.transactions.records import decode_key, decode_value, encode_key, encode_value
+from runtime.errors import CorruptData
+
+#: Read from the log of Apache Kafka 4.1.0.
+EMPTY = bytes.fromhex("000100000000000003e900000000ea600000000001a1fd30ebaaffffffffffffffff00")
+START = "000001a1fd30ebab"
+COMPLETE_ABORT = bytes.fromhex(
+    "000100000000000003e900010000ea600501000001a1fd30ebac" + START + "0102020002"
+)
+ONGOING = bytes.fromhex(
+    "000100000000000003e900000000ea600102"
+    + "13" + b"__consumer_offsets".hex() + "020000000200"
+    + "000001a1fd30ebab" + START + "00"
+)  # fmt: skip
+
+
+def test_the_records_are_those_of_kafka() -> None:
+    empty = decode_value("t", EMPTY)
+    assert empty == Transaction(
+        transactional_id="t", producer_id=1001, producer_epoch=0, timeout_ms=60_000,
+        state=State.EMPTY, updated_ms=0x1A1FD30EBAA,
+    )  # fmt: skip
+    aborted = decode_value("t", COMPLETE_ABORT)
+    assert (aborted.state, aborted.producer_epoch) == (State.COMPLETE_ABORT, 1)
+    assert aborted.client_version == 2
+    ongoing = decode_value("t", ONGOING)
+    assert ongoing.partitions == {TopicPartition("__consumer_offsets", 2)}
+    for held, value in ((empty, EMPTY), (aborted, COMPLETE_ABORT), (ongoing, ONGOING)):
+        assert encode_value(held, 1) == value
+
+
+def test_the_key_is_that_of_kafka() -> None:
+    assert encode_key("my-id") == bytes.fromhex("00000005") + b"my-id"
+    assert decode_key(bytes.fromhex("00000005") + b"my-id") == "my-id"
+
+
+def test_a_key_of_a_later_kind_is_passed_over() -> None:
+    assert decode_key(bytes.fromhex("00010005") + b"my-id") is None
+
+
+TRANSACTIONS = st.builds(
+    Transaction,
+    transactional_id=st.just("t"),
+    producer_id=st.integers(0, 1 << 62),
+    producer_epoch=st.integers(0, 32_767),
+    timeout_ms=st.integers(1, 1 << 30),
+    state=st.sampled_from([state for state in State if state != State.EMPTY]),
+    partitions=st.frozensets(
+        st.builds(TopicPartition, st.sampled_from(["a", "b", "ä" * 200]), st.integers(0, 300)),
+        max_size=9,
+    ),
+    updated_ms=st.integers(0, 1 << 50),
+    start_ms=st.integers(-1, 1 << 50),
+    previous_producer_id=st.integers(-1, 1 << 62),
+    next_producer_id=st.integers(-1, 1 << 62),
+    client_version=st.sampled_from([0, 2]),
+)
+
+
+@settings(deadline=None)
+@given(TRANSACTIONS)
+def test_what_is_written_is_read_again(transaction: Transaction) -> None:
+    assert decode_value("t", encode_value(transaction, 1)) == transaction
+
+
+@settings(deadline=None)
+@given(TRANSACTIONS)
+def test_the_first_version_of_the_value_lacks_only_the_tagged_fields(held: Transaction) -> None:
+    read = decode_value("t", encode_value(held, 0))
+    assert (read.previous_producer_id, read.next_producer_id, read.client_version) == (-1, -1, 0)
+    assert (read.partitions, read.state, read.start_ms) == (
+        held.partitions, held.state, held.start_ms,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"\x00", EMPTY[:-9], b"\x00\x02" + EMPTY[2:], EMPTY[:16] + b"\x09" + EMPTY[17:]],
+)
+def test_damaged_values_are_told_and_not_guessed(damage: bytes) -> None:
+    with pytest.raises(CorruptData):
+        decode_value("t", damage)
+
+
+def test_a_damaged_key_is_told() -> None:
+    with pytest.raises(CorruptData):
+        decode_key(b"\x00\x00\x00\x09abc")
