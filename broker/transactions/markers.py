@@ -78,6 +78,11 @@ class MarkerSender:
                 self._wake.clear()
                 self._drop_ended()
                 image = self._services.replicas.image
+                for broker_id in self._busy:
+                    broker = image.brokers.get(broker_id)
+                    if broker is None or broker.is_fenced:
+                        # Its partitions have other leaders, to whom the markers shall go at once.
+                        self._peers.lose(broker_id)
                 batches, done = self._book.due(image, frozenset(self._busy))
                 for key in done:
                     self._finish(key)

@@ -25,8 +25,9 @@ from wire.versions import Api
 
 _log = logging.getLogger(__name__)
 
-ANSWER_TIMEOUT_MS = 5_000
-"""Longer than the receiver waits for replication before it says that it has not happened."""
+ANSWER_TIMEOUT_MS = 6_000
+"""Longer than the receiver waits for replication before it says that it has not happened: five
+seconds for a coordinator's record, four for a marker."""
 IN_FLIGHT_MAX = 1_000
 """Requests to one peer without answer; above it a caller hears None at once."""
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
@@ -66,6 +67,12 @@ class Peers:
         except TimeoutError:
             connection.close(f"no answer to {api.name} in {ANSWER_TIMEOUT_MS} ms")
             return None
+
+    def lose(self, broker_id: int) -> None:
+        """That broker is not alive: whoever waits for it hears None now and not at the time-out."""
+        held = self._connections.get(broker_id)
+        if held is not None:
+            held.close("the broker is fenced")
 
     def close(self) -> None:
         """Whoever waits hears None."""

@@ -7,14 +7,15 @@ errors too where they are final: a client told that it is fenced stays fenced af
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, assert_never
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, assert_never
 
 from broker.coordinator.model import (
     Answer,
     Append,
     Ask,
     Barrier,
+    CancelTimer,
     CoordinatorRecord,
     Durable,
     Effect,
@@ -31,6 +32,8 @@ from broker.coordinator.model import (
 )
 from broker.transactions import machine
 from broker.transactions.config import (
+    PARK_MS,
+    PARKED_MAX,
     PARTITIONS_PER_TRANSACTION_MAX,
     TRANSACTIONAL_ID_BYTES_MAX,
     TransactionConfig,
@@ -52,6 +55,13 @@ from broker.transactions.requests import (
 )
 from runtime.errors import ErrorCode, invariant
 
+
+class _Patience(NamedTuple):
+    """The timer of those parked for one transactional id."""
+
+    transactional_id: str
+
+
 ABORT_TIMER = "abort-timed-out"
 EXPIRE_TIMER = "expire"
 
@@ -70,6 +80,7 @@ class TransactionShard:
         "_config",
         "_coordinator_epoch",
         "_next_ask_id",
+        "_parked",
         "_transaction_version",
         "_transactions",
         "_waiting",
@@ -88,6 +99,8 @@ class TransactionShard:
         self._transactions: dict[str, Transaction] = {}
         #: Requests that wait for a producer id, by transactional id: one each.
         self._waiting: dict[str, Request] = {}
+        #: Requests that wait for the markers of the last transaction, by transactional id.
+        self._parked: dict[str, list[Request]] = {}
         #: The question whose markers are on their way, by transactional id.
         self._asked: dict[str, int] = {}
         self._next_ask_id = 0
@@ -131,7 +144,7 @@ class TransactionShard:
             case Request():
                 return self._on_request(event, now)
             case TimerFired(name=name):
-                return self._on_timer(str(name), now)
+                return self._on_timer(name, now)
             case Durable(tag=tag):
                 return self._on_prepared(tag, now)
             case Told(fact=fact):
@@ -142,7 +155,10 @@ class TransactionShard:
             case _:
                 assert_never(event)
 
-    def _on_timer(self, name: str, now: Instant) -> list[Effect]:
+    def _on_timer(self, name: Hashable, now: Instant) -> list[Effect]:
+        if isinstance(name, _Patience):
+            parked = self._parked.pop(name.transactional_id)
+            return [_answer(request.token, ErrorCode.CONCURRENT_TRANSACTIONS) for request in parked]
         if name == ABORT_TIMER:
             next_ms = now.monotonic_ms + self._abort_interval_ms
             effects = self._abort_timed_out(now)
@@ -189,6 +205,8 @@ class TransactionShard:
             self._waiting[transactional_id] = request
             return [Ask(question=TakeProducerId(transactional_id=transactional_id))]
         if outcome.write is None:
+            if outcome.reply == ErrorCode.CONCURRENT_TRANSACTIONS and _may_park(body):
+                return self._park(request, now)
             return [_answer(request.token, outcome.reply)]
         if len(outcome.write.partitions) > PARTITIONS_PER_TRANSACTION_MAX:
             # As Kafka answers a record of the coordinator's that is too large for its topic.
@@ -196,6 +214,31 @@ class TransactionShard:
         # Durable whatever the code: what is told here was decided by this very append.
         answer = Answer(token=request.token, response=outcome.reply)
         return self._write(outcome.write, answer)
+
+    def _park(self, request: Request, now: Instant) -> list[Effect]:
+        """Decide again once the markers are written, if that is soon."""
+        transactional_id = request.body.transactional_id
+        parked = self._parked.setdefault(transactional_id, [])
+        if len(parked) >= PARKED_MAX:
+            return [_answer(request.token, ErrorCode.CONCURRENT_TRANSACTIONS)]
+        parked.append(request)
+        if len(parked) > 1:
+            return []
+        deadline_ms = now.monotonic_ms + PARK_MS
+        return [SetTimer(name=_Patience(transactional_id), deadline_ms=deadline_ms)]
+
+    def _unpark(self, transactional_id: str, now: Instant) -> list[Effect]:
+        parked = self._parked.pop(transactional_id, None)
+        if parked is None:
+            return []
+        effects: list[Effect] = [CancelTimer(name=_Patience(transactional_id))]
+        for request in parked:
+            if transactional_id in self._waiting:
+                # One before it needs a new producer id first.
+                effects.append(_answer(request.token, ErrorCode.CONCURRENT_TRANSACTIONS))
+            else:
+                effects += self._decide(request, now, None)
+        return effects
 
     def _write(self, transaction: Transaction, *answers: Answer) -> list[Effect]:
         """Make it the state of its id. Markers follow once a decision is replicated."""
@@ -243,7 +286,8 @@ class TransactionShard:
 
     def _complete(self, transaction: Transaction, now: Instant) -> list[Effect]:
         del self._asked[transaction.transactional_id]
-        return self._write(machine.complete(transaction, now.wall_ms))
+        effects = self._write(machine.complete(transaction, now.wall_ms))
+        return effects + self._unpark(transaction.transactional_id, now)
 
     def _on_told(self, fact: Any, now: Instant) -> list[Effect]:
         match fact:
@@ -330,6 +374,13 @@ class TransactionShard:
             counts[NAMES[transaction.state]] += 1
         states = " ".join(f"{name}={count}" for name, count in counts.items() if count)
         return f"transactional_ids={len(self._transactions)} {states}".rstrip()
+
+
+def _may_park(body: Any) -> bool:
+    """Of requests that hear CONCURRENT_TRANSACTIONS: those that go on once the last one is over."""
+    return isinstance(body, InitProducerId) or (
+        isinstance(body, AddPartitions) and not body.is_verify_only
+    )
 
 
 def _is_running(transaction: Transaction, running_ms_min: int, now: Instant) -> bool:

@@ -150,10 +150,11 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
         rows = [line.split("\t") for line in features("describe").splitlines() if "\t" in line]
         return {row[0].partition(": ")[2]: row[3].partition(": ")[2] for row in rows}
 
-    assert finalized() == {elr: "1", "metadata.version": "4.1-IV1"}
+    others = {"metadata.version": "4.1-IV1", "transaction.version": "2"}
+    assert finalized() == {elr: "1", **others}
     assert "can be downgraded" in features("downgrade", "--feature", f"{elr}=0", "--dry-run")
     assert "was downgraded to 0" in features("downgrade", "--feature", f"{elr}=0")
-    assert finalized() == {elr: "0", "metadata.version": "4.1-IV1"}
+    assert finalized() == {elr: "0", **others}
     assert "was upgraded to 1" in features("upgrade", "--feature", f"{elr}=1")
     assert finalized()[elr] == "1"
 

@@ -13,10 +13,15 @@ BOOK = "broker/transactions/marker_book.py"
 MARKING = "broker/transactions/marking.py"
 GATE = "broker/transactions/produce_gate.py"
 COORDINATORS = "broker/transactions/coordinators.py"
+OFFSETS = "broker/transactions/offsets_gate.py"
+TXN_OFFSET_COMMIT = "broker/api/txn_offset_commit.py"
+TERM = "broker/coordinator/term.py"
 PRODUCERS = "storage/producer_state.py"
 
 BY_MODEL = ("tests/test_transactions/test_model.py",)
 BY_RULES = ("tests/test_transactions/test_shard.py",)
+BY_OFFSETS = ("tests/test_transactions/test_offsets.py",)
+BY_SHARDS = ("tests/test_transactions/test_markers_in_shards.py",)
 BY_RECORDS = ("tests/test_transactions/test_records.py",)
 BY_PARTITIONS = (
     "tests/test_transactions/test_verification.py",
@@ -149,6 +154,30 @@ _RULES = (
      "        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,\n", BY_PARTITIONS),
     ("failed-marker-counts", "a marker that failed is sent again", BOOK,
      "        if error in _DONE:\n", "        if error is not None:\n", BY_PARTITIONS),
+    ("offsets-unverified", "offsets come in only with their coordinator's word", OFFSETS,
+     "    while not replica.log.producers.is_open(producer_id, producer_epoch):",
+     "    while False:", BY_OFFSETS),
+    ("offsets-of-a-refused-transaction", "a refusal keeps offsets out", TXN_OFFSET_COMMIT,
+     "    if refused != ErrorCode.NONE:\n", "    if False:\n", BY_OFFSETS),
+    ("new-clients-offsets-only-verified", "v5 adds the group's partition", TXN_OFFSET_COMMIT,
+     "        is_add=version >= FIRST_ADDING_VERSION,\n", "        is_add=False,\n", BY_OFFSETS),
+    ("marker-missed-while-loading", "a marker is heard while the log is read", TERM,
+     "            # It may lie behind the end that is being read. Heard twice, it ends nothing more.\n"
+     "            self._events.append(event)\n",
+     "            pass\n", BY_SHARDS),
+    ("told-before-the-marker-is-safe", "answers after a marker rest on it", TERM,
+     "            # What is answered from now on rests on the marker too.\n"
+     "            self._end_offset = self.replica.log.end_offset\n", "", BY_SHARDS),
+    ("groups-not-told", "a group's shard hears of the markers in its partition", MARKING,
+     "    if core.topic == OFFSETS_TOPIC:\n", "    if False:\n", BY_OFFSETS),
+    ("markers-not-waited-for", "a marker counts once it is replicated", MARKING,
+     "        await waiting.wait()\n", "", BY_PARTITIONS),
+    ("patience-without-end", "who waits for markers is answered in time", SHARD,
+     "        return [SetTimer(name=_Patience(transactional_id), deadline_ms=deadline_ms)]",
+     "        return []", BY_RULES),
+    ("parked-forgotten", "who waited goes on once the markers are written", SHARD,
+     "        return effects + self._unpark(transaction.transactional_id, now)",
+     "        return effects", BY_RULES),
     ("older-client-adds", "older clients must have added the partition", COORDINATORS,
      "            is_verify_only=not is_add,\n", "            is_verify_only=False,\n",
      BY_PARTITIONS),

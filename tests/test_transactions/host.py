@@ -26,7 +26,7 @@ from broker.coordinator.model import (
     TimerFired,
     Told,
 )
-from broker.transactions.config import TransactionConfig
+from broker.transactions.config import PARK_MS, TransactionConfig
 from broker.transactions.model import Transaction
 from broker.transactions.records import decode_key, decode_value
 from broker.transactions.requests import ProducerIdTaken, SendMarkers, TakeProducerId
@@ -79,10 +79,15 @@ class Host:
         return token
 
     def call(self, body: Any) -> Any:
-        """A request, replicated at once, a producer id given at once: its answer."""
+        """A request, replicated at once, a producer id given at once: its answer.
+
+        One that waits for markers, of which none come, waits to the end of the shard's patience.
+        """
         token = self.ask(body)
         self.give_producer_ids()
         self.replicate()
+        if token not in self.answers:
+            self.advance(PARK_MS)
         return self.answers[token]
 
     def give(self, event: Event) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.transactions import marking
 from runtime.errors import ErrorCode
 from storage.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
@@ -366,6 +367,16 @@ def test_an_older_coordinator_writes_no_marker(harness: Harness, old: Client) ->
     assert (
         old.mark(is_commit=False, coordinator_epoch=8) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     )
+
+
+def test_a_marker_counts_once_it_is_replicated(
+    harness: Harness, old: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marking, "REPLICATION_TIMEOUT_MS", 100)
+    old.add()
+    assert old.produce("a") == 0
+    harness.run(harness.cluster.brokers[2].manager.fetchers.stop())
+    assert old.mark(is_commit=True) == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_marker_of_an_older_epoch_is_refused(harness: Harness, old: Client) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.transactions.config import TransactionConfig
+from broker.transactions.config import PARK_MS, PARKED_MAX, TransactionConfig
 from broker.transactions.model import (
     EPOCH_EXHAUSTED,
     PREDECESSORS,
@@ -240,6 +240,49 @@ def test_until_the_markers_are_written_the_next_transaction_waits(
     assert host.call(add(who, A, is_verify_only=is_verify_only)) == ErrorCode.PRODUCER_FENCED
     finish(host)
     assert host.call(add(following, A)) == {A: ErrorCode.NONE}
+
+
+def test_who_wants_to_go_on_is_let_in_with_the_last_marker(host: Host) -> None:
+    who = started(host)
+    following = host.call(end(who))
+    token = host.ask(add(following, B))
+    assert token not in host.answers
+    finish(host)
+    assert host.answers[token] == {B: ErrorCode.NONE}
+    held = host.state("x")
+    assert held is not None and (held.state, held.partitions) == (State.ONGOING, {B})
+
+
+def test_a_second_instance_is_let_in_with_the_last_marker_of_the_first(host: Host) -> None:
+    started(host)
+    assert host.call(init()) == ErrorCode.CONCURRENT_TRANSACTIONS
+    token = host.ask(init())
+    finish(host)
+    assert host.answers[token] == ProducerIdentity(1000, 2)
+
+
+def test_patience_has_an_end_and_room_for_a_few(host: Host) -> None:
+    who = started(host)
+    following = host.call(end(who))
+    tokens = [host.ask(add(following, B)) for _ in range(PARKED_MAX)]
+    too_many = host.ask(add(following, B))
+    assert host.answers[too_many] == ErrorCode.CONCURRENT_TRANSACTIONS
+    host.advance(PARK_MS)
+    assert {host.answers[token] for token in tokens} == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    finish(host)
+    assert host.call(add(following, B)) == {B: ErrorCode.NONE}
+
+
+def test_those_that_waited_come_in_one_after_the_other() -> None:
+    host = with_epoch(EPOCH_EXHAUSTED)
+    old = ProducerIdentity(7, EPOCH_EXHAUSTED)
+    host.call(add(old, A))
+    new = host.call(end(old))
+    second, first = host.ask(init()), host.ask(add(new, B))
+    finish(host)
+    # The second instance has fenced the first before its partition came to be added.
+    assert host.answers[second] == ProducerIdentity(new.producer_id, 1)
+    assert host.answers[first] == ErrorCode.PRODUCER_FENCED
 
 
 # --- EndTxn ---------------------------------------------------------------------------------------

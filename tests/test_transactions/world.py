@@ -122,7 +122,7 @@ class World:
         if client.identity is None or client.is_dead:
             self.init(which, goes_on=False)
             self.settle()
-            if client.is_retriable:
+            if client.request is not None:
                 self.carry_through()
                 self.repeat(which)
                 self.settle()

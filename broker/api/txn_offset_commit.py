@@ -1,0 +1,124 @@
+"""TxnOffsetCommit (28). Served: v0-5 (v3 members of groups, KIP-447; v5 by KIP-890 part 2).
+
+The offsets are written into the group's partition as part of the producer's transaction and count
+once it commits. The transaction must have the partition: by AddOffsetsToTxn, or from v5 on this
+broker adds it. Errors stand in each partition: 3, 12 its own; 14, 15, 16, 22, 24, 25, 82 of the
+group; 42 for an empty transactional id; 47 for a fenced producer, 48 (120 from v4) if the partition
+is not in the transaction, 49, 51 (v5; 14 before) while the last one's markers are being written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask
+from broker.groups.requests import CommitTransactionOffsets, OffsetToCommit
+from broker.topic_names import OFFSETS_TOPIC
+from broker.transactions.coordinators import as_told_to_producer
+from broker.transactions.offsets_gate import admit_offsets
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=28, name="txn_offset_commit", min_version=0, max_version=5, first_flexible=3)
+
+FIRST_WITH_LEADER_EPOCH = 2
+FIRST_WITH_MEMBER = 3
+FIRST_ABORTABLE_VERSION = 4
+FIRST_ADDING_VERSION = 5
+
+_Row = tuple[str, int]
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    errors: dict[_Row, ErrorCode] = {}
+    offsets: dict[_Row, OffsetToCommit] = {}
+    image = context.services.replicas.image
+    for topic in request.topics:
+        found = image.topic(topic.name)
+        for row in topic.partitions:
+            key = (topic.name, row.partition_index)
+            if found is None or row.partition_index not in found.partitions:
+                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                offsets[key] = _offset(context.api_version, topic.name, row)
+    if offsets:
+        outcome = await _commit(context, request, tuple(offsets.values()))
+        if isinstance(outcome, ErrorCode):
+            errors |= dict.fromkeys(offsets, outcome)
+        else:
+            errors |= dict(zip(offsets, outcome.errors, strict=True))
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": row.partition_index,
+                        "error_code": errors[topic.name, row.partition_index],
+                    }
+                    for row in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _offset(version: int, topic: str, row: Any) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic,
+        row.partition_index,
+        row.committed_offset,
+        row.committed_leader_epoch if version >= FIRST_WITH_LEADER_EPOCH else -1,
+        row.committed_metadata or "",
+    )
+
+
+async def _commit(
+    context: RequestContext, request: Any, offsets: tuple[OffsetToCommit, ...]
+) -> Any:
+    """What the group says: OffsetsCommitted, or an ErrorCode for all."""
+    services, version = context.services, context.api_version
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    partition_id = services.groups.partition_of(request.group_id)
+    if partition_id is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    replica = services.replicas.find_by_name(OFFSETS_TOPIC, partition_id)
+    if replica is None or not replica.core.is_leader:
+        return ErrorCode.NOT_COORDINATOR
+    refused = await admit_offsets(
+        services,
+        replica,
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        is_add=version >= FIRST_ADDING_VERSION,
+    )
+    if refused != ErrorCode.NONE:
+        return _told(refused, version)
+    has_member = version >= FIRST_WITH_MEMBER
+    body = CommitTransactionOffsets(
+        group_id=request.group_id,
+        generation_id=request.generation_id if has_member else -1,
+        member_id=request.member_id if has_member else "",
+        group_instance_id=request.group_instance_id if has_member else None,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        offsets=offsets,
+    )
+    # Reaches the group's shard, and its log, before anything else runs (see admit_offsets).
+    return await ask(context, request.group_id, body)
+
+
+def _told(refused: ErrorCode, version: int) -> ErrorCode:
+    told = as_told_to_producer(
+        refused,
+        knows_concurrent=version >= FIRST_ADDING_VERSION,
+        knows_abortable=version >= FIRST_ABORTABLE_VERSION,
+    )
+    # This API's way to say "the same again, soon, and here".
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if told == ErrorCode.NOT_ENOUGH_REPLICAS else told

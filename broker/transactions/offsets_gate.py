@@ -1,0 +1,63 @@
+"""Lets offsets of a transaction into the group's partition once their coordinator knows it.
+
+The rules are those of transactional batches (`verification`): the first offsets of a transaction in
+a partition of `__consumer_offsets` wait for the word of the transaction's coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.replica import Replica
+from broker.transactions.model import TopicPartition
+from runtime.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.context import Services
+
+
+async def admit_offsets(
+    services: Services,
+    replica: Replica,
+    *,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    is_add: bool,
+) -> ErrorCode:
+    """NONE: the transaction is open here, or may be opened by the caller's very next append.
+
+    Nothing may be awaited between NONE and that append: a marker could come between. is_add: the
+    coordinator is to add the partition (KIP-890 part 2). Otherwise the coordinator's refusal.
+    """
+    core, verifications = replica.core, replica.verifications
+    while not replica.log.producers.is_open(producer_id, producer_epoch):
+        if not core.is_leader:
+            return ErrorCode.NOT_COORDINATOR
+        verdict: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        is_first = verifications.wait(
+            producer_id, producer_epoch, 0, leader_epoch=core.leader_epoch, item=verdict.set_result
+        )
+        if not is_first:
+            error = await verdict
+            if error != ErrorCode.NONE:
+                return error
+            # The first one has opened the transaction by now; or failed to, or it is over already.
+            continue
+        partition = TopicPartition(core.topic, core.partition_id)
+        errors = await services.transaction_driver.coordinators.join(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=(partition,),
+            is_add=is_add,
+        )
+        waiting, error = verifications.settle(
+            producer_id, producer_epoch, errors[partition], leader_epoch=core.leader_epoch
+        )
+        verifications.on_append(producer_id, producer_epoch)
+        for tell in waiting:
+            tell(error)
+        return error
+    return ErrorCode.NONE
