@@ -29,6 +29,7 @@ from wire.produce_codec import ProducedPartition
 
 if TYPE_CHECKING:
     from broker.fetch_sessions import Watched
+    from broker.log_directories import LogDirectory
     from broker.low_watermarks import PendingDeletion
 
 ZSTD_CODE = 4
@@ -53,18 +54,24 @@ class ProduceTerms(NamedTuple):
 
 
 class Replica:
-    """See the top of the file. `is_offline` after a disk error: answers 56 until reopened."""
+    """See the top of the file. `is_offline` after a disk error: answers 56 until reopened.
+
+    home: the directory that it lies in. on_failed: hears once of a disk call that failed, or of
+    damage, and what was being done.
+    """
 
     __slots__ = (
         "config",
         "core",
         "disk",
         "has_identity",
+        "home",
         "identity_unsynced",
         "is_closed",
         "is_offline",
         "log",
         "lower_recovery_point",
+        "on_failed",
         "on_first_file",
         "pending_acks",
         "pending_deletions",
@@ -84,8 +91,12 @@ class Replica:
         has_identity: bool,
         lower_recovery_point: Callable[[str, int, int], None],
         on_first_file: Callable[[Replica], None],
+        home: LogDirectory,
+        on_failed: Callable[[Replica, OSError | CorruptData, str], None],
     ) -> None:
         self.core = core
+        self.home = home
+        self.on_failed = on_failed
         self.log = log
         self.config = config
         self.disk = disk
@@ -190,7 +201,7 @@ class Replica:
                 0,
             )
         except (OSError, CorruptData) as failure:
-            self.go_offline()
+            self.fail(failure, "append")
             return (
                 ProducedPartition(
                     partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value, error_message=str(failure)
@@ -387,8 +398,15 @@ class Replica:
         """Make partition.metadata durable (runs in the flush thread)."""
         sync_identity(self.disk, self.log.directory)
 
+    def fail(self, failure: OSError | CorruptData, operation: str) -> None:
+        """A disk call failed, or stored bytes are damaged: the controller must hear of it, or this
+        broker would keep a leadership that it cannot use."""
+        if not self.is_offline and not self.is_closed:
+            self.go_offline()
+            self.on_failed(self, failure, operation)
+
     def go_offline(self) -> None:
-        """A disk error: serve nothing more from here, for the log's state is in doubt."""
+        """Serve nothing more from here, for the log's state is in doubt."""
         self.is_offline = True
         self.fail_pending(ErrorCode.KAFKA_STORAGE_ERROR)
         self.notify_state_change()

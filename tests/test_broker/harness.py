@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import itertools
 import random
 import threading
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 
 from broker.config import BrokerConfig
 from broker.controller_api import QuorumDescription, ReplicaState
+from broker.log_directories import Claim
 from broker.replica import Replica
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
@@ -30,11 +32,13 @@ from metadata.config_requests import (
 )
 from metadata.decide import Context
 from metadata.decide.configs import alter_configs
+from metadata.decide.directories import after_failure, assign_replicas
 from metadata.decide.electorate import electorate
 from metadata.decide.partitions import create_partitions
 from metadata.decide.quotas import alter_client_quotas
 from metadata.decide.reassignment import alter_reassignments, list_reassignments
 from metadata.delta import Delta
+from metadata.directory_requests import AssignedReplica, AssignReplicas
 from metadata.features import SUPPORTED
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import (
@@ -60,7 +64,7 @@ from metadata.requests import (
     ElectLeaders,
     ProducerIdBlock,
 )
-from runtime.disk import OsDisk
+from runtime.disk import Disk, OsDisk
 from runtime.errors import ErrorCode, Rejected
 from runtime.ids import new_uuid
 
@@ -90,6 +94,7 @@ class FakeController:
         self.is_answering = True
         self.refuse_alter_with: ErrorCode | None = None
         self.alter_requests: list[AlterPartition] = []
+        self.assignments: list[AssignReplicas] = []
         self.commit(*(FeatureLevel(f.name, f.max_level) for f in SUPPORTED))
 
     def commit(self, *records: Record) -> None:
@@ -259,6 +264,19 @@ class BrokerSide:
             partition_epoch=new.partition_epoch,
         )
 
+    async def assign_replicas(
+        self, request: AssignReplicas
+    ) -> tuple[AssignedReplica, ...] | Rejected:
+        await asyncio.sleep(0)
+        controller = self._controller
+        controller.assignments.append(request)
+        if refused := self._refused():
+            return refused
+        decision = assign_replicas(controller.image, request, electorate(controller.image))
+        if decision.records:
+            controller.commit(*decision.records)
+        return decision.reply
+
     async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
         await asyncio.sleep(0)
         if refused := self._refused():
@@ -320,8 +338,20 @@ class Broker:
 class Cluster:
     """Brokers on the running loop."""
 
-    def __init__(self, directory: Path, *, count: int, config: BrokerConfig | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        count: int,
+        config: BrokerConfig | None = None,
+        directory_count: int = 1,
+        disks: dict[int, Disk] | None = None,
+    ) -> None:
+        """directory_count: data directories of each broker. disks: others than the system's."""
         self.directory = directory
+        self.directory_count = directory_count
+        self.disks: dict[int, Disk] = disks or {}
+        self.unreadable: set[str] = set()
         self.config = config or BrokerConfig()
         self.controller = FakeController()
         self.brokers: dict[int, Broker] = {}
@@ -334,6 +364,30 @@ class Cluster:
         for broker_id in self._ids:
             await self.start_broker(broker_id)
 
+    def paths_of(self, broker_id: int) -> dict[str, bytes]:
+        """Paths of a broker's data directories, with their ids."""
+        path = str(self.directory / f"broker-{broker_id}")
+        if self.directory_count == 1:
+            return {path: bytes(16)}
+        return {
+            f"{path}-{n}": bytes([broker_id, n]) * 8 for n in range(1, self.directory_count + 1)
+        }
+
+    def claims_of(self, broker_id: int, is_clean: bool) -> dict[str, Claim]:
+        """What the start finds at each; one in `unreadable` fails."""
+        return {
+            path: (
+                Claim(directory_id=None, failure=OSError(errno.EIO, "input/output error", path))
+                if path in self.unreadable
+                else Claim(directory_id=directory_id, is_clean=is_clean)
+            )
+            for path, directory_id in self.paths_of(broker_id).items()
+        }
+
+    def disk_of(self, broker_id: int) -> Disk:
+        """Every process of a broker finds the same disk."""
+        return self.disks.setdefault(broker_id, OsDisk())
+
     async def start_broker(self, broker_id: int, *, is_clean: bool = False) -> Broker:
         """Start (or start again) a broker and register it with a new epoch, unfenced."""
 
@@ -345,14 +399,15 @@ class Cluster:
         side = BrokerSide(self.controller, broker_id)
         manager = ReplicaManager(
             broker_id=broker_id,
-            data_directory=str(self.directory / f"broker-{broker_id}"),
+            data_directories=list(self.paths_of(broker_id)),
             config=self.config,
             controller=side,
-            disk=OsDisk(),
+            disk=self.disk_of(broker_id),
             peer_address=peer_address,
             rng=random.Random(broker_id),
+            on_directory_failed=lambda: self._on_directory_failed(broker_id),
         )
-        manager.load(is_clean)
+        manager.load(is_clean, self.claims_of(broker_id, is_clean))
         server = KafkaServer(
             config=self.config,
             replicas=manager,
@@ -370,10 +425,25 @@ class Cluster:
         epoch = self.controller.image.end_offset + 1
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", port)
         rack = self.racks.get(broker_id)
-        self.controller.commit(RegisterBroker(broker_id, epoch, bytes(16), (endpoint,), rack))
+        log_dirs = tuple(sorted(d.id for d in manager.directories.online if any(d.id or b"")))
+        self.controller.commit(
+            RegisterBroker(
+                broker_id, epoch, bytes(16), (endpoint,), rack, features=SUPPORTED,
+                log_dirs=log_dirs,
+            )
+        )  # fmt: skip
         self.controller.commit(BrokerRegistrationChange(broker_id, epoch, is_fenced=False))
         manager.start()
         return broker
+
+    def _on_directory_failed(self, broker_id: int) -> None:
+        """What a heartbeat does; a broker that has none left goes on, deaf and dumb."""
+        manager, image = self.brokers[broker_id].manager, self.controller.image
+        failed = manager.directories.failed_ids()
+        records = after_failure(image, image.brokers[broker_id], failed)
+        if records:
+            # Not from within: this may be the middle of a publication.
+            asyncio.get_running_loop().call_soon(self.controller.commit, *records)
 
     async def _listen(self, server: KafkaServer) -> int:
         while True:
@@ -397,6 +467,7 @@ class Cluster:
         await broker.server.stop()
         await broker.manager.fetchers.stop()
         await broker.manager.isr.stop()
+        await broker.manager.directory_link.stop()
         await broker.manager.cleaner.stop()
         await broker.manager._maintenance.stop()
 
@@ -430,14 +501,15 @@ class Harness:
     """A Cluster on a loop in its own thread."""
 
     def __init__(
-        self, directory: Path, *, count: int = 1, config: BrokerConfig | None = None
+        self, directory: Path, *, count: int = 1, config: BrokerConfig | None = None, **more: Any
     ) -> None:
+        """more: see Cluster."""
         self.loop = asyncio.new_event_loop()
         self.failures: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.failures.append(context))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        self.cluster = Cluster(directory, count=count, config=config)
+        self.cluster = Cluster(directory, count=count, config=config, **more)
         self.run(self.cluster.start())
 
     def _run(self) -> None:
