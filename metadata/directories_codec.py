@@ -58,8 +58,6 @@ def encode_refused(replicas: Iterable[AssignedReplica]) -> list[pb.RefusedReplic
 def decode_assigned(reply: pb.AssignReplicasReply) -> tuple[AssignedReplica, ...]:
     """Those that were refused; all others of the request have been noted."""
     return tuple(
-        AssignedReplica(
-            topic_id=r.topic_id, partition_id=r.partition_id, error=ErrorCode(r.error)
-        )
+        AssignedReplica(topic_id=r.topic_id, partition_id=r.partition_id, error=ErrorCode(r.error))
         for r in reply.refused
     )
