@@ -168,14 +168,14 @@ class LogDirectories:
         if self.offline:
             paths = ", ".join(item.path for item in self.offline)
             return f"it may lie in {paths}, which is offline"
-        if wanted.is_in_sync and wanted.told != UNASSIGNED_DIRECTORY:
-            where = "it was given up as damaged or lost"
-            if wanted.told != LOST_DIRECTORY:
-                where = f"it lies in directory {uuid_text(wanted.told)}, which is not configured"
+        is_elsewhere = wanted.told not in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+        if wanted.is_in_sync and is_elsewhere:
             return (
-                f"{where}, and the cluster counts on what it holds; bring its directory back, or "
-                "see `kvorum partitions restore`"
+                f"it lies in directory {uuid_text(wanted.told)}, which log.dirs does not name, and "
+                "the cluster counts on what it holds; bring that directory back, or see "
+                "`kvorum partitions restore`"
             )
+        # Every directory can be read and none has it: it was never written to.
         return self.choose() or "no directory is online"
 
     def choose(self) -> LogDirectory | None:

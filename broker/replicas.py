@@ -142,8 +142,9 @@ class ReplicaManager:
         self.turn.run()
         self.deadlines.close()
         self.leader_throttle.close()
-        await self.failures.close_all(list(self._replicas.values()), self._broken.values())
+        replicas = list(self._replicas.values())
         self._replicas.clear()
+        await self.failures.close_all(replicas, self._broken.values())
 
     # --- look-up -----------------------------------------------------------------------------
 
