@@ -187,19 +187,20 @@ def _assigned(
     before = partition.directory_of(broker_id)
     if before == directory:
         return None
-    directories = tuple(
-        directory if replica == broker_id else partition.directory_of(replica)
-        for replica in partition.replicas
-    )
+
+    def of(replicas: tuple[int, ...]) -> tuple[bytes, ...]:
+        return tuple(directory if r == broker_id else partition.directory_of(r) for r in replicas)
+
     # A replica that turns up elsewhere, or again after it was lost, may have begun anew: it is an
     # eligible leader no more. What it was told first of all says nothing of the kind.
     is_lost = directory == LOST_DIRECTORY or before != UNASSIGNED_DIRECTORY
     wish = Wish(lost=frozenset((broker_id,)) if is_lost else frozenset())
     if not broker.has_online(directory):
         wish = without(partition, broker_id, is_lost=is_lost)
-    moved = dataclasses.replace(partition, directories=directories)
+    moved = dataclasses.replace(partition, directories=of(partition.replicas))
     record = change(key, moved, wish, terms) or PartitionChange(*key)
-    return dataclasses.replace(record, directories=directories)
+    # The same record may complete a reassignment, and then there are fewer replicas.
+    return dataclasses.replace(record, directories=of(record.replicas or partition.replicas))
 
 
 def _without_words(record: Record) -> Record | None:

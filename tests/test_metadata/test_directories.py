@@ -340,6 +340,17 @@ def test_at_the_lowest_level_a_damaged_replica_gives_up_its_lead_all_the_same():
     assert world.partition().directories == ()
 
 
+def test_a_replica_that_is_told_while_its_move_completes():
+    # Seed 23 of the world of partitions: the record named a directory too many.
+    world = world_with(replicas=(A, B))
+    world.fence(B)
+    assign(world, LOST_DIRECTORY)
+    world.reassign((A,))
+    assert world.partition().is_reassigning  # nobody could lead if B were taken out now
+    assert assign(world, X) is ErrorCode.NONE
+    assert (world.partition().replicas, world.partition().directories) == ((A,), (X,))
+
+
 # Replaying.
 
 
