@@ -1,6 +1,7 @@
 """DescribeLogDirs (35). Served: v1-4. One result a data directory; there are no future logs.
 
-A directory that is offline answers KAFKA_STORAGE_ERROR and names no partitions, as in Kafka.
+A directory that is offline answers KAFKA_STORAGE_ERROR and names no partitions, as in Kafka. To
+Kvorum's own command line each also tells its id and why it is offline, in tagged fields.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from broker.context import RequestContext
 from broker.log_directories import LogDirectory
 from broker.replica import Replica
 from runtime.errors import ErrorCode
+from wire.kio_codec import OWN_TAGS
+from wire.log_dirs_codec import DIRECTORY_ID_TAG, OWN_CLIENT_ID, REASON_TAG
 from wire.versions import Api
 
 API = Api(key=35, name="describe_log_dirs", min_version=1, max_version=4, first_flexible=2)
@@ -30,6 +33,9 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         if wanted is None or (core.topic, core.partition_id) in wanted:
             by_home[replica.home].setdefault(core.topic, []).append(_partition(replica))
     results = [_directory(home, topics) for home, topics in by_home.items()]
+    if context.client_id == OWN_CLIENT_ID:
+        for home, result in zip(by_home, results, strict=True):
+            result[OWN_TAGS] = _own_tags(home)
     return {"error_code": ErrorCode.NONE, "results": results}
 
 
@@ -51,6 +57,11 @@ def _directory(home: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -> d
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
     }
+
+
+def _own_tags(home: LogDirectory) -> list[tuple[int, bytes]]:
+    tags = [(REASON_TAG, home.reason.encode())]
+    return tags if home.id is None else [(DIRECTORY_ID_TAG, home.id), *tags]
 
 
 def _partition(replica: Replica) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import click
 from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
 
 _COLUMNS = [
-    "broker_id", "log_dir", "state", "replicas", "size_bytes", "total_bytes",
+    "broker_id", "log_dir", "state", "directory_id", "replicas", "size_bytes", "total_bytes",
     "usable_bytes", "reason",
 ]  # fmt: skip
 
@@ -50,29 +50,35 @@ def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[d
     from kvorum.cli.backends import check
     from kvorum.cli.kafka_client import KafkaConnection
     from runtime.errors import ErrorCode
+    from runtime.ids import uuid_text
+    from wire.log_dirs_codec import read_answer
 
     connection = KafkaConnection([address], timeout_s)
     try:
-        reply = connection.call("describe_log_dirs", 35, 4, {"topics": None}, flexible=True)
+        answer = connection.ask("describe_log_dirs", 35, 4, {"topics": None}, flexible=True)
     finally:
         connection.close()
-    check(reply.error_code, None, f"broker {broker_id}")
+    error, found = read_answer(answer[1:])  # behind the header's empty tagged section
+    check(error, None, f"broker {broker_id}")
     rows = []
-    for result in reply.results:
-        is_online = result.error_code == ErrorCode.NONE
-        partitions = [p for topic in result.topics for p in topic.partitions]
-        rows.append(
-            _row(
-                broker_id,
-                log_dir=result.log_dir,
-                state="online" if is_online else "offline",
-                replicas=len(partitions) if is_online else None,
-                size_bytes=sum(p.partition_size for p in partitions) if is_online else None,
-                total_bytes=result.total_bytes if is_online else None,
-                usable_bytes=result.usable_bytes if is_online else None,
-                reason="" if is_online else ErrorCode(result.error_code).name,
-            )
+    for directory in found:
+        row = _row(
+            broker_id,
+            log_dir=directory.path,
+            directory_id=directory.directory_id and uuid_text(directory.directory_id),
+            state="offline",
+            reason=directory.reason or ErrorCode(directory.error).name,
         )
+        if directory.error == ErrorCode.NONE:
+            row |= {
+                "state": "online",
+                "reason": "",
+                "replicas": directory.replicas,
+                "size_bytes": directory.size_bytes,
+                "total_bytes": directory.total_bytes,
+                "usable_bytes": directory.usable_bytes,
+            }
+        rows.append(row)
     return rows
 
 

@@ -89,7 +89,9 @@ def test_a_directory_fails_under_load_and_the_other_one_goes_on(made: HandMade) 
     aside = lost.with_name("aside")
     lost.rename(aside)
     lost.write_text("no directory\n")
-    eventually(lambda: in_sync(made, ALL - {101}) == gone, "101 is out of those in it, and of no other")
+    eventually(
+        lambda: in_sync(made, ALL - {101}) == gone, "101 is out of those in it, and of no other"
+    )
     assert all(p["leader"] != 101 for p in partitions(made) if p["partition"] in gone)
     assert in_sync(made, ALL) == set(range(PARTITIONS)) - gone
     load.wait_more()
@@ -101,6 +103,8 @@ def test_a_directory_fails_under_load_and_the_other_one_goes_on(made: HandMade) 
     assert shown.returncode == 1
     states = {Path(row["log_dir"]).name: row["state"] for row in json.loads(shown.stdout)}
     assert states == {kept.name: "online", lost.name: "offline"}
+    assert len({row["directory_id"] for row in json.loads(shown.stdout)} - {None}) == 2
+    assert "ENOTDIR" in "".join(row["reason"] for row in json.loads(shown.stdout))
 
     # A start without the directory serves what is in the other one, and makes nothing anew.
     made.stop("broker-101")

@@ -82,9 +82,7 @@ def test_the_watermark_does_not_wait_for_a_follower_whose_directory_is_offline()
     fetch(partition, 3, 0)
     partition.on_append(8, 0)
     fetch(partition, 2, 8)
-    gone = PartitionImage(
-        (1, 2, 3), (1, 2), 1, 5, 8, directories=(bytes(16), bytes(16), b"x" * 16)
-    )
+    gone = PartitionImage((1, 2, 3), (1, 2), 1, 5, 8, directories=(bytes(16), bytes(16), b"x" * 16))
     brokers = dict(partition.facts.brokers)
     brokers[3] = dataclasses.replace(brokers[3], log_dirs=(b"x" * 16, b"y" * 16))
     partition.facts.brokers = brokers
