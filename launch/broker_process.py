@@ -120,6 +120,7 @@ class BrokerProcess:
             await self._server.bind(host, port, listener_name=LISTENER_NAME)
         except OSError as error:
             raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        own.take_markers(self._disk)
         self._replicas.load(claims=own.claims)
         lost = self._replicas.directories.loss(config.directory)
         if lost is not None:

@@ -6,8 +6,9 @@ belongs to somebody else is a mistake of the configuration and stops the start.
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from broker.log_directories import Claim
 from launch.identity import DirectoryLock, check_owner, claim_directory
@@ -22,15 +23,38 @@ UNCLEAN = -1
 class OwnDirectories:
     """What the start found. claims: by path, of the data directories only.
 
-    metadata_id: id of the directory with the metadata log. epoch_before: broker epoch at the last
-    shutdown if that closed every log of every directory, else UNCLEAN.
+    metadata_id: id of the directory with the metadata log. epoch_before, once the markers are
+    taken: broker epoch at the last shutdown if that closed every log of every directory, else
+    UNCLEAN.
     """
 
     def __init__(self) -> None:
         self.claims: dict[str, Claim] = {}
         self.metadata_id = b""
         self.epoch_before = UNCLEAN
+        self._new: set[str] = set()
         self._locks: list[DirectoryLock] = []
+
+    def take_markers(self, disk: Disk) -> None:
+        """Take the clean-shutdown markers away: from now on this process answers for the logs.
+
+        Not before it is sure to start: a start that is refused must leave them to the next one.
+        """
+        epochs: set[int] = set()
+        for path, claim in self.claims.items():
+            epoch = None
+            if claim.failure is None:
+                try:
+                    epoch = take_clean_shutdown(disk, path)
+                except OSError as failure:
+                    self.claims[path] = dataclasses.replace(claim, failure=failure)
+                else:
+                    self.claims[path] = dataclasses.replace(claim, is_clean=epoch is not None)
+            # A directory that is used for the first time had no log to close.
+            if epoch is not None or path not in self._new:
+                epochs.add(UNCLEAN if epoch is None else epoch)
+        if len(epochs) == 1:
+            self.epoch_before = epochs.pop()
 
     def release(self) -> None:
         for lock in self._locks:
@@ -40,6 +64,30 @@ class OwnDirectories:
     def lock(self, path: str) -> None:
         """Raises ConfigError if another process has it, OSError."""
         self._locks.append(DirectoryLock(path))
+
+    def claim(self, disk: Disk, path: str, *, owner: tuple[int, str], rng: random.Random) -> None:
+        """Claim and lock a further directory; see `take_directories`."""
+        node_id, cluster_id = owner
+        try:
+            disk.make_dirs(path)
+            if check_owner(disk, path, node_id=node_id, cluster_id=cluster_id) is None:
+                self._new.add(path)
+            directory_id = claim_directory(
+                disk, path, node_id=node_id, cluster_id=cluster_id, rng=rng, has_log=False
+            )
+        except OSError as failure:
+            self.claims[path] = Claim(directory_id=None, failure=failure)
+            return
+        except ConfigError as refused:
+            if not isinstance(refused.__cause__, OSError):
+                raise
+            self.claims[path] = Claim(directory_id=None, failure=refused.__cause__)
+            return
+        self.claims[path] = Claim(directory_id=directory_id)
+        try:
+            self.lock(path)
+        except OSError as failure:
+            self.claims[path] = Claim(directory_id=directory_id, failure=failure)
 
 
 def take_directories(
@@ -62,67 +110,24 @@ def take_directories(
         disk, metadata_directory, node_id=node_id, cluster_id=cluster_id, rng=rng
     )
     own.lock(metadata_directory)
-    epochs: list[int] = []
     for path in data_directories:
-        claim, epoch = _claim(disk, path, own, metadata_directory, (node_id, cluster_id), rng)
-        own.claims[path] = claim
-        if epoch is not None:
-            epochs.append(epoch)
+        if path == metadata_directory:
+            own.claims[path] = Claim(directory_id=own.metadata_id)
+        else:
+            own.claim(disk, path, owner=(node_id, cluster_id), rng=rng)
     _check_copies(own, metadata_directory)
-    if epochs and len(set(epochs)) == 1:
-        own.epoch_before = epochs[0]
     return own
-
-
-def _claim(
-    disk: Disk,
-    path: str,
-    own: OwnDirectories,
-    metadata_directory: str,
-    owner: tuple[int, str],
-    rng: random.Random,
-) -> tuple[Claim, int | None]:
-    """The claim, and the epoch in the directory's marker; None for one that is used for the first
-    time, which had no log to close."""
-    node_id, cluster_id = owner
-    try:
-        is_new = False
-        directory_id = own.metadata_id
-        if path != metadata_directory:
-            disk.make_dirs(path)
-            is_new = check_owner(disk, path, node_id=node_id, cluster_id=cluster_id) is None
-            directory_id = claim_directory(
-                disk, path, node_id=node_id, cluster_id=cluster_id, rng=rng, has_log=False
-            )
-    except OSError as failure:
-        return Claim(directory_id=None, failure=failure), UNCLEAN
-    except ConfigError as refused:
-        if not isinstance(refused.__cause__, OSError):
-            raise
-        return Claim(directory_id=None, failure=refused.__cause__), UNCLEAN
-    try:
-        if path != metadata_directory:
-            own.lock(path)
-        epoch = take_clean_shutdown(disk, path)
-    except OSError as failure:
-        return Claim(directory_id=directory_id, failure=failure), UNCLEAN
-    claim = Claim(directory_id=directory_id, is_clean=epoch is not None)
-    if epoch is None:
-        return claim, None if is_new else UNCLEAN
-    return claim, epoch
 
 
 def _check_copies(own: OwnDirectories, metadata_directory: str) -> None:
     seen: dict[bytes, str] = {own.metadata_id: metadata_directory}
-    for path, claim in _readable(own.claims):
-        other = seen.setdefault(claim.directory_id or b"", path)
+    for path, claim in own.claims.items():
+        if claim.directory_id is None:
+            continue
+        other = seen.setdefault(claim.directory_id, path)
         if other != path:
             raise ConfigError(
                 f"{path} and {other} have the same directory.id "
-                f"{uuid_text(claim.directory_id or b'')}: one is a copy of the other; take one of "
-                "them out of log.dirs"
+                f"{uuid_text(claim.directory_id)}: one is a copy of the other; take one of them "
+                "out of log.dirs"
             )
-
-
-def _readable(claims: Mapping[str, Claim]) -> list[tuple[str, Claim]]:
-    return [(path, claim) for path, claim in claims.items() if claim.directory_id is not None]
