@@ -124,7 +124,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("cluster.id", _STRING, None, "The cluster's uuid."),
     ("listeners", _STRING, None, "Where the broker listens."),
     ("advertised.listeners", _STRING, "", "What clients are told instead of listeners."),
-    ("log.dirs", _STRING, None, "The node's data directories, with commas between them."),
+    ("log.dirs", _STRING, "", "The node's data directories, with commas between them."),
     ("log.dir", _STRING, "", "The data directory, if log.dirs is not given."),
     ("metadata.log.dir", _STRING, "", "Directory of the metadata log; else the first of log.dirs."),
     (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import errno
 import itertools
 import random
 import threading
@@ -20,7 +19,6 @@ from typing import Any, TypeVar
 
 from broker.config import BrokerConfig
 from broker.controller_api import QuorumDescription, ReplicaState
-from broker.log_directories import Claim
 from broker.replica import Replica
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
@@ -32,13 +30,12 @@ from metadata.config_requests import (
 )
 from metadata.decide import Context
 from metadata.decide.configs import alter_configs
-from metadata.decide.directories import after_failure, assign_replicas
 from metadata.decide.electorate import electorate
 from metadata.decide.partitions import create_partitions
 from metadata.decide.quotas import alter_client_quotas
 from metadata.decide.reassignment import alter_reassignments, list_reassignments
 from metadata.delta import Delta
-from metadata.directory_requests import AssignedReplica, AssignReplicas
+from metadata.directory_requests import AssignReplicas
 from metadata.features import SUPPORTED
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import (
@@ -64,9 +61,10 @@ from metadata.requests import (
     ElectLeaders,
     ProducerIdBlock,
 )
-from runtime.disk import Disk, OsDisk
+from runtime.disk import Disk
 from runtime.errors import ErrorCode, Rejected
 from runtime.ids import new_uuid
+from tests.test_broker.directories import DirectoriesSide, DirectoryHost
 
 CLUSTER_ID = "kvorum-test-cluster-01"
 DEADLINE_S = 15.0
@@ -153,7 +151,7 @@ class PartitionsSide:
         return decision.reply
 
 
-class BrokerSide:
+class BrokerSide(DirectoriesSide):
     """The Controller protocol as one broker sees it."""
 
     @property
@@ -264,19 +262,6 @@ class BrokerSide:
             partition_epoch=new.partition_epoch,
         )
 
-    async def assign_replicas(
-        self, request: AssignReplicas
-    ) -> tuple[AssignedReplica, ...] | Rejected:
-        await asyncio.sleep(0)
-        controller = self._controller
-        controller.assignments.append(request)
-        if refused := self._refused():
-            return refused
-        decision = assign_replicas(controller.image, request, electorate(controller.image))
-        if decision.records:
-            controller.commit(*decision.records)
-        return decision.reply
-
     async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
         await asyncio.sleep(0)
         if refused := self._refused():
@@ -335,7 +320,7 @@ class Broker:
     server: KafkaServer
 
 
-class Cluster:
+class Cluster(DirectoryHost):
     """Brokers on the running loop."""
 
     def __init__(
@@ -347,11 +332,7 @@ class Cluster:
         directory_count: int = 1,
         disks: dict[int, Disk] | None = None,
     ) -> None:
-        """directory_count: data directories of each broker. disks: others than the system's."""
-        self.directory = directory
-        self.directory_count = directory_count
-        self.disks: dict[int, Disk] = disks or {}
-        self.unreadable: set[str] = set()
+        super().__init__(directory, directory_count=directory_count, disks=disks)
         self.config = config or BrokerConfig()
         self.controller = FakeController()
         self.brokers: dict[int, Broker] = {}
@@ -363,30 +344,6 @@ class Cluster:
     async def start(self) -> None:
         for broker_id in self._ids:
             await self.start_broker(broker_id)
-
-    def paths_of(self, broker_id: int) -> dict[str, bytes]:
-        """Paths of a broker's data directories, with their ids."""
-        path = str(self.directory / f"broker-{broker_id}")
-        if self.directory_count == 1:
-            return {path: bytes(16)}
-        return {
-            f"{path}-{n}": bytes([broker_id, n]) * 8 for n in range(1, self.directory_count + 1)
-        }
-
-    def claims_of(self, broker_id: int, is_clean: bool) -> dict[str, Claim]:
-        """What the start finds at each; one in `unreadable` fails."""
-        return {
-            path: (
-                Claim(directory_id=None, failure=OSError(errno.EIO, "input/output error", path))
-                if path in self.unreadable
-                else Claim(directory_id=directory_id, is_clean=is_clean)
-            )
-            for path, directory_id in self.paths_of(broker_id).items()
-        }
-
-    def disk_of(self, broker_id: int) -> Disk:
-        """Every process of a broker finds the same disk."""
-        return self.disks.setdefault(broker_id, OsDisk())
 
     async def start_broker(self, broker_id: int, *, is_clean: bool = False) -> Broker:
         """Start (or start again) a broker and register it with a new epoch, unfenced."""
@@ -435,15 +392,6 @@ class Cluster:
         self.controller.commit(BrokerRegistrationChange(broker_id, epoch, is_fenced=False))
         manager.start()
         return broker
-
-    def _on_directory_failed(self, broker_id: int) -> None:
-        """What a heartbeat does; a broker that has none left goes on, deaf and dumb."""
-        manager, image = self.brokers[broker_id].manager, self.controller.image
-        failed = manager.directories.failed_ids()
-        records = after_failure(image, image.brokers[broker_id], failed)
-        if records:
-            # Not from within: this may be the middle of a publication.
-            asyncio.get_running_loop().call_soon(self.controller.commit, *records)
 
     async def _listen(self, server: KafkaServer) -> int:
         while True:
