@@ -21,7 +21,13 @@ from broker.fetcher import Connect, Fetchers, connect_tcp
 from broker.isr_link import IsrLink
 from broker.leader_throttle import LeaderThrottle
 from broker.listing import BrokerListing
-from broker.log_directories import Claim, LogDirectories, LogDirectory, Wanted
+from broker.log_directories import (
+    Claim,
+    LogDirectories,
+    LogDirectory,
+    Wanted,
+    is_disk_fault,
+)
 from broker.maintenance import Maintenance
 from broker.partition import BrokerFacts, Partition
 from broker.plan import Delete, Follow, Lead, plan
@@ -362,7 +368,7 @@ class ReplicaManager:
     def on_file_failed(self, path: str, failure: OSError) -> None:
         """A file of some log could not be read while it was sent."""
         home = self.directories.of_path(path)
-        if home is not None:
+        if home is not None and is_disk_fault(failure):  # and not a log that was cut or closed
             self.on_directory_error(home, failure, "read")
 
     def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import random
@@ -23,7 +24,7 @@ from storage.batch import build_batch
 from storage.checkpoints import write_partition_metadata
 from storage.log import Log, LogConfig
 from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient, produce_values
+from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
 
 X, Y = b"x" * 16, b"y" * 16
 TOPIC_ID = b"t" * 16
@@ -258,6 +259,11 @@ def test_every_error_of_a_disk_takes_its_directory_down(
     assert produce(harness, 1) is KioError.none
 
 
+def wait_committed(harness: Harness) -> None:
+    replica = harness.cluster.replica(1, "t", 0)
+    wait_until(lambda: replica.core.high_watermark == 1, "a consumer may read it")
+
+
 def flush(harness: Harness) -> None:
     harness.run(harness.cluster.brokers[1].manager._maintenance._flush_all())
 
@@ -268,15 +274,12 @@ def checkpoint(harness: Harness) -> None:
 
 
 def fetch(harness: Harness) -> None:
-    replica = harness.cluster.replica(1, "t", 0)
-
-    def read() -> None:
-        try:
-            replica.log.read(0, bytes_max=1, end_offset=1).read()
-        except OSError as failure:
-            harness.cluster.brokers[1].manager.on_file_failed(f"{replica.log.directory}/x", failure)
-
-    harness.call(read)
+    client = RawClient(harness.cluster.ports[1])
+    client.send("fetch", 11, fetch_values("t", 0))
+    # The answer was begun when the file failed: the connection ends, and the client asks anew.
+    with contextlib.suppress(EOFError, ConnectionError):
+        client.receive()
+    client.close()
 
 
 def delete(harness: Harness) -> None:
@@ -308,6 +311,7 @@ def test_every_kind_of_call_that_fails_takes_the_directory_down_once(
     create(harness)
     assert produce(harness, 0) is KioError.none
     assert produce(harness, 1) is KioError.none
+    wait_committed(harness)
     disk.fail(operation, "broker-1-1/", errno.EIO)
     with caplog.at_level(logging.ERROR):
         act(harness)
@@ -318,6 +322,25 @@ def test_every_kind_of_call_that_fails_takes_the_directory_down_once(
     assert leader(harness, 1) == 1
     assert produce(harness, 1) is KioError.none
     assert harness.cluster.brokers[1].manager.directories.offline_count == 1
+
+
+def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What goes from the file to the socket never comes through us; EIO is the disk's word.
+    create(harness)
+    assert produce(harness, 0) is KioError.none
+    wait_committed(harness)
+    monkeypatch.setattr(FaultyFile, "fileno", OsDiskFile.fileno)
+    monkeypatch.setattr("wire.fetch_codec.INLINE_BYTES_MAX", 0)
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr("os.sendfile", refuse)
+    fetch(harness)
+    wait_moved(harness, 0)
+    assert leader(harness, 1) == 1
 
 
 def test_a_follower_s_directory_that_fails_leaves_the_isr_and_fetches_no_more(
@@ -413,6 +436,28 @@ def test_a_log_that_cannot_be_opened_is_told_as_lost(harness: Harness) -> None:
     harness.run(harness.cluster.start_broker(1))
     wait_until(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "it is told")
     assert leader(harness, 0) == 2
+
+
+def test_a_leader_whose_disk_failed_drops_no_follower(harness: Harness, disk: FaultyDisk) -> None:
+    # They hear only errors from it and fall behind: dropped, nobody were left to be elected.
+    create(harness)
+    controller = harness.cluster.controller
+    harness.call(lambda: setattr(controller, "is_answering", False))
+    manager = harness.cluster.brokers[1].manager
+    replica = harness.cluster.replica(1, "t", 0)
+    harness.call(replica.go_offline)
+    before = len(controller.alter_requests)
+
+    def look_much_later() -> None:
+        now_ms = manager.now_ms()
+        manager.isr._now_ms = lambda: now_ms + 10 * QUIET.replica_lag_time_max_ms
+        manager.isr.check([replica])
+        manager.isr.reconsider(replica)
+
+    harness.call(look_much_later)
+    checkpoint(harness)  # some turns of the loop
+    assert len(controller.alter_requests) == before
+    assert replica.core.proposal_in_flight() is None
 
 
 def test_a_process_out_of_descriptors_blames_the_replica_and_not_the_disk(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import random
 import subprocess
 import sys
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig
+from broker.log_directories import DirectoriesLost
+from launch.broker_process import BrokerProcess
 from launch.identity import DirectoryLock
 from launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from launch.properties import broker_config, controller_config
@@ -321,3 +325,49 @@ def test_a_lock_is_released_after_all(paths: tuple[Path, Path]) -> None:
     begin_anew(*paths)
     for path in paths:
         DirectoryLock(str(path)).release()
+
+
+# A failure that nobody hears of.
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_broker_ends_if_no_controller_hears_of_a_failed_directory_in_time(
+    paths: tuple[Path, Path], is_told: bool
+) -> None:
+    async def fail() -> list[BaseException]:
+        given = {**BROKER, "log.dirs": f"{paths[0]},{paths[1]}", "log.dir.failure.timeout.ms": 50}
+        ended: list[BaseException] = []
+        process = BrokerProcess(*broker_config(given), on_failure=ended.append)
+        own = take(*paths)
+        process._replicas.load(claims=own.claims)
+        own.release()
+        lost = process._replicas.directories.items[1]
+        process._replicas.on_directory_error(lost, OSError(errno.EIO, "i/o error"), "test")
+        assert process._link._wake.is_set()
+        if is_told:
+            process._link.told_offline = frozenset(process._link._offline_directories())
+        await process._ended_untold()
+        await process._tasks.stop()
+        await process._link.close()
+        return ended
+
+    ended = asyncio.run(fail())
+    assert [type(error) for error in ended] == ([] if is_told else [DirectoriesLost] * len(ended))
+    assert is_told == (not ended)
+
+
+def test_a_broker_whose_last_directory_fails_ends_at_once(paths: tuple[Path, Path]) -> None:
+    async def fail() -> list[BaseException]:
+        ended: list[BaseException] = []
+        given = {**BROKER, "log.dirs": str(paths[0]), "metadata.log.dir": str(paths[1])}
+        process = BrokerProcess(*broker_config(given), on_failure=ended.append)
+        own = take(paths[0], metadata=paths[1])
+        process._replicas.load(claims=own.claims)
+        own.release()
+        (only,) = process._replicas.directories.items
+        process._replicas.on_directory_error(only, OSError(errno.EIO, "i/o error"), "test")
+        await process._link.close()
+        return ended
+
+    (ended,) = asyncio.run(fail())
+    assert "no data directory is left" in str(ended) and str(paths[0]) in str(ended)
