@@ -198,7 +198,11 @@ def _assigned(
         if item.error is ErrorCode.NONE:
             yield (
                 partition is not None
-                and partition.directory_of(request.broker_id) == asked.directory_id,
+                # What is told may complete a move, and the broker be out with it (seed 851).
+                and (
+                    request.broker_id not in partition.replicas
+                    or partition.directory_of(request.broker_id) == asked.directory_id
+                ),
                 SURVIVES,
                 f"{asked} is where broker {request.broker_id} says",
             )
