@@ -232,8 +232,10 @@ def _data_directories(node: NodeProperties) -> tuple[str, ...]:
             "directories, with commas between them"
         )
     paths = [os.path.abspath(path) for path in given]
-    for path in paths:
-        within = next((p for p in paths if p != path and path.startswith(f"{p}/")), None)
+    # The metadata log may have one of them, or a place outside all of them.
+    own = [os.path.abspath(node.metadata_log_dir)] if node.metadata_log_dir else []
+    for path in [*paths, *own]:
+        within = next((p for p in paths + own if p != path and path.startswith(f"{p}/")), None)
         if paths.count(path) > 1 or within is not None:
             raise ConfigError(
                 f"log.dirs={text!r} names {path} twice"

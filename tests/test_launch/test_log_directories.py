@@ -100,6 +100,12 @@ def test_a_list_that_cannot_be_is_refused(log_dirs: str, said: str) -> None:
         broker_config({**BROKER, "log.dirs": log_dirs})
 
 
+def test_the_metadata_logs_own_directory_lies_in_no_other() -> None:
+    given = {**BROKER, "log.dirs": "/x,/y", "metadata.log.dir": "/y/m"}
+    with pytest.raises(ConfigError, match="/y/m lies in /y"):
+        broker_config(given)
+
+
 def test_a_controller_has_one_directory() -> None:
     given = {
         **BROKER,
