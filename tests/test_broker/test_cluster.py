@@ -375,7 +375,12 @@ def test_a_damaged_log_is_refused_at_every_start_and_the_others_serve(harness: H
     assert log_file.read_bytes() == data, "damage is not repaired by guessing"
 
 
-def test_a_failing_disk_takes_one_partition_down_and_says_so(
+def replica_is_whole_after_an_unclean_start(harness: Harness) -> bool:
+    harness.run(harness.cluster.start_broker(1))
+    return replica(harness, 1).log.end_offset == 1
+
+
+def test_a_failing_disk_takes_its_directory_down_and_is_not_written_to_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(harness, (1,))
@@ -390,8 +395,8 @@ def test_a_failing_disk_takes_one_partition_down_and_says_so(
     assert replica(harness, 1).is_offline
     assert produce(harness, 1, b"z") is KioError.kafka_storage_error
     harness.run(harness.cluster.stop_broker(1, fence=False))
-    unclean = harness.cluster.directory / "broker-1" / "unclean-logs"
-    assert unclean.read_text() == "t-0\n"
+    assert not (harness.cluster.directory / "broker-1" / "unclean-logs").exists()
+    assert replica_is_whole_after_an_unclean_start(harness)
 
 
 def test_an_idle_follower_that_caught_up_is_proposed_when_the_metadata_settles_the_isr(
