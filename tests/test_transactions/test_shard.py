@@ -498,6 +498,18 @@ def test_the_value_is_flexible_from_level_1_on() -> None:
         assert value is not None and value[:2] == bytes([0, version])
 
 
+def test_what_a_client_was_promised_survives_also_below_level_1() -> None:
+    host = with_epoch(EPOCH_EXHAUSTED)
+    host.level = 0
+    old = ProducerIdentity(7, EPOCH_EXHAUSTED)
+    host.call(add(old, A))
+    new = host.call(end(old))
+    host.fail_over()
+    host.replicate()
+    finish(host)
+    assert host.call(add(new, A)) == {A: ErrorCode.NONE}
+
+
 def test_the_table_of_states_is_that_of_the_documents() -> None:
     """docs/protocol/transactions.md; Kafka's TransactionState.java without its state 7."""
     at_rest = {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
