@@ -73,6 +73,8 @@ _RULES = (
      "        if transaction.is_committed != request.is_commit:\n"
      "            return _refused(ErrorCode.INVALID_TXN_STATE)\n        identity",
      "        identity", BY_MODEL),
+    ("last-epoch-handed-out", "no producer works with the epoch kept for fences", MACHINE,
+     "        if transaction.producer_epoch > EPOCH_EXHAUSTED:\n", "        if False:\n", BY_MODEL),
     ("repeat-not-known", "a repeated end is answered as the first", MACHINE,
      "        and request.producer_epoch + 1 == transaction.producer_epoch\n",
      "        and False\n", BY_RULES),

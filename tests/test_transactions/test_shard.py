@@ -367,6 +367,17 @@ def test_an_older_client_may_not_abort_nothing(host: Host) -> None:
     assert host.call(end(who, is_commit=False, version=OLD)) == ErrorCode.INVALID_TXN_STATE
 
 
+def test_a_producer_timed_out_in_its_last_epoch_does_not_get_the_one_kept_for_fences() -> None:
+    host = with_epoch(EPOCH_EXHAUSTED)
+    last = ProducerIdentity(7, EPOCH_EXHAUSTED)
+    host.call(add(last, A))
+    host.advance(80_000)
+    host.replicate()
+    finish(host)
+    assert host.call(end(last, is_commit=False)) == ErrorCode.PRODUCER_FENCED
+    assert host.call(init()) == ProducerIdentity(1000, 0)
+
+
 def test_an_end_with_used_up_epochs_goes_on_with_a_new_producer_id() -> None:
     host = with_epoch(EPOCH_EXHAUSTED)
     old = ProducerIdentity(7, EPOCH_EXHAUSTED)
