@@ -70,9 +70,8 @@ _RULES = (
      "    if transaction.state == State.EMPTY or transaction.is_committed != request.is_commit:",
      "    if transaction.state == State.EMPTY:", BY_MODEL),
     ("opposite-repeat-after-a-bump", "a repeat with the other outcome is refused", MACHINE,
-     "        if transaction.is_committed != request.is_commit:\n"
-     "            return _refused(ErrorCode.INVALID_TXN_STATE)\n        identity",
-     "        identity", BY_MODEL),
+     "            return _refused(ErrorCode.INVALID_TXN_STATE)\n        if transaction.producer_epoch >",
+     "            pass\n        if transaction.producer_epoch >", BY_MODEL),
     ("last-epoch-handed-out", "no producer works with the epoch kept for fences", MACHINE,
      "        if transaction.producer_epoch > EPOCH_EXHAUSTED:\n", "        if False:\n", BY_MODEL),
     ("repeat-not-known", "a repeated end is answered as the first", MACHINE,
