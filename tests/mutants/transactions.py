@@ -19,7 +19,7 @@ TERM = "broker/coordinator/term.py"
 PRODUCERS = "storage/producer_state.py"
 
 BY_MODEL = ("tests/test_transactions/test_model.py",)
-BY_RULES = ("tests/test_transactions/test_shard.py",)
+BY_RULES = ("tests/test_transactions/test_shard.py", "tests/test_transactions/test_ends.py")
 BY_OFFSETS = ("tests/test_transactions/test_offsets.py",)
 BY_SHARDS = ("tests/test_transactions/test_markers_in_shards.py",)
 BY_RECORDS = ("tests/test_transactions/test_records.py",)
