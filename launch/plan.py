@@ -137,6 +137,7 @@ def plan_cluster(
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,
         **internal_topic_factors(brokers),
+        **DEV_SETTINGS,
         **settings,
     }
     nodes = tuple(_plan_node(name, layout, common) for name in layout.ids)
@@ -154,6 +155,11 @@ def internal_topic_factors(brokers: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": factor,
         "transaction.state.log.min.isr": str(min(brokers, 2)),
     }
+
+
+#: A cluster to try things on: nobody wants to wait three seconds for the second consumer of a group
+#: that has none yet (Kafka's quickstart has it so too).
+DEV_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def read_links(path: str) -> Links:
