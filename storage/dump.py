@@ -44,6 +44,9 @@ class DumpError(KvorumError):
 ControlText = Callable[[bytes, bytes], str | None]
 """What to print for a control record, given its key and value; None if it does not know it."""
 
+RecordText = Callable[[bytes, bytes | None], tuple[str, str]]
+"""What to print for the key and the value of a record of an internal topic. Raises CorruptData."""
+
 
 def dump_lines(
     disk: Disk,
@@ -54,8 +57,11 @@ def dump_lines(
     index_options: IndexOptions = IndexOptions(),  # noqa: B008 frozen
     complaints: Complaints | None = None,
     control_text: ControlText = lambda key, value: None,
+    record_text: RecordText | None = None,
 ) -> Iterator[str]:
     """Lines of text without newline. `print_data_log` adds keys and values to `deep_iteration`.
+
+    record_text: prints them in another way than as UTF-8, and implies print_data_log.
 
     complaints: gathers what does not fit together. control_text: names control records that mean
     nothing to storage, those of the quorum. Raises DumpError on a missing file or another kind of
@@ -85,11 +91,12 @@ def dump_lines(
             yield from dump_snapshot(disk, path)
         case _:
             yield f"Log starting offset: {int(base)}"
-            is_deep = deep_iteration or print_data_log
+            is_deep = deep_iteration or print_data_log or record_text is not None
+            text = record_text or (_as_utf8 if print_data_log else None)
             jumps: list[tuple[int, int]] = []
             file = disk.open(path)
             try:
-                for line, control in _log_lines(file, is_deep, print_data_log, jumps):
+                for line, control in _log_lines(file, is_deep, text, jumps):
                     yield line if control is None else line + _control_text(control, control_text)
             finally:
                 file.close()
@@ -98,7 +105,7 @@ def dump_lines(
 
 
 def _log_lines(
-    file: DiskFile, deep_iteration: bool, print_data_log: bool, jumps: list[tuple[int, int]]
+    file: DiskFile, deep_iteration: bool, text: RecordText | None, jumps: list[tuple[int, int]]
 ) -> Iterator[tuple[str, Record | None]]:
     """Lines, each with the control record whose meaning is to follow.
 
@@ -122,7 +129,7 @@ def _log_lines(
                     if last_offset >= 0 and record.offset != last_offset + 1:
                         jumps.append((last_offset, record.offset))
                     last_offset = record.offset
-                    line = _record_line(header, record, print_data_log)
+                    line = _record_line(header, record, text)
                     yield line, record if header.is_control else None
             except BatchError as error:
                 yield f"| not readable: {error.reason}", None
@@ -156,7 +163,11 @@ def _batch_line(header: BatchHeader, position: int, is_valid: bool) -> str:
     )
 
 
-def _record_line(header: BatchHeader, record: Record, print_data_log: bool) -> str:
+def _as_utf8(key: bytes, value: bytes | None) -> tuple[str, str]:
+    return key.decode("utf-8", "replace"), (value or b"").decode("utf-8", "replace")
+
+
+def _record_line(header: BatchHeader, record: Record, text: RecordText | None) -> str:
     key_size = -1 if record.key is None else len(record.key)
     value_size = -1 if record.value is None else len(record.value)
     sequence = -1
@@ -168,11 +179,12 @@ def _record_line(header: BatchHeader, record: Record, print_data_log: bool) -> s
         f" keySize: {key_size} valueSize: {value_size} sequence: {sequence}"
         f" headerKeys: [{header_keys}]"
     )
-    if print_data_log and not header.is_control:
+    if text is not None and not header.is_control:
+        key, payload = text(record.key or b"", record.value)
         if record.key is not None:
-            line += f" key: {record.key.decode('utf-8', 'replace')}"
-        if record.value is not None:
-            line += f" payload: {record.value.decode('utf-8', 'replace')}"
+            line += f" key: {key}"
+        if record.value is not None or (text is not _as_utf8 and payload):
+            line += f" payload: {payload}"
     return line
 
 

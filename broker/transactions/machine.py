@@ -273,6 +273,10 @@ def _end_with_epoch_bump(
     if is_repeat and transaction.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
         if transaction.is_committed != request.is_commit:
             return _refused(ErrorCode.INVALID_TXN_STATE)
+        if transaction.producer_epoch > EPOCH_EXHAUSTED:
+            # The coordinator's own fence looks like a repeat of the client's abort, and is as good;
+            # but this epoch has none above it, and nobody could be fenced who worked with it.
+            return _refused(ErrorCode.PRODUCER_FENCED)
         identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
         return Decision(reply=identity)
     if request.producer_epoch != transaction.producer_epoch:

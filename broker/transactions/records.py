@@ -9,6 +9,7 @@ v1 is written from transaction.version 1 on.
 
 from __future__ import annotations
 
+import json
 import struct
 from itertools import groupby
 
@@ -102,6 +103,61 @@ def decode_value(transactional_id: str, value: bytes) -> Transaction:
         ) from error
 
 
+def key_text(key: bytes) -> str:
+    """A key as kafka-dump-log prints it. Raises CorruptData."""
+    transactional_id = decode_key(key)
+    if transactional_id is None:
+        return f"Unknown record type {int.from_bytes(key[:2], signed=True)}, skipping..."
+    return _json({"type": str(KEY_VERSION), "data": {"transactionalId": transactional_id}})
+
+
+def value_text(value: bytes) -> str:
+    """A value as kafka-dump-log prints it, partitions in the order of the bytes.
+
+    Raises CorruptData.
+    """
+    held = decode_value("", value)
+    version = int.from_bytes(value[:2], signed=True)
+    reader = Reader(value, _FIXED.size, len(value))
+    partitions = _partitions(reader, is_flexible=version >= FIRST_FLEXIBLE)
+    data: dict[str, object] = {"producerId": held.producer_id}
+    if held.previous_producer_id != NO_PRODUCER_ID:
+        data["previousProducerId"] = held.previous_producer_id
+    if held.next_producer_id != NO_PRODUCER_ID:
+        data["nextProducerId"] = held.next_producer_id
+    data |= {
+        "producerEpoch": held.producer_epoch,
+        "transactionTimeoutMs": held.timeout_ms,
+        "transactionStatus": int(held.state),
+        "transactionPartitions": partitions
+        if partitions is None
+        else [{"topic": topic, "partitionIds": ids} for topic, ids in partitions],
+        "transactionLastUpdateTimestampMs": held.updated_ms,
+        "transactionStartTimestampMs": held.start_ms,
+    }
+    if held.client_version:
+        data["clientTransactionVersion"] = held.client_version
+    return _json({"version": str(version), "data": data})
+
+
+def _json(tree: object) -> str:
+    return json.dumps(tree, separators=(",", ":"), ensure_ascii=False)
+
+
+def _partitions(reader: Reader, *, is_flexible: bool) -> list[tuple[str, list[int]]] | None:
+    """Topics and partition ids as they lie; None is the null array."""
+    count = reader.array_count(is_flexible)
+    if count < 0:
+        return None
+    found = []
+    for _ in range(count):
+        topic = reader.string(is_flexible)
+        found.append((topic, [reader.int32() for _ in range(reader.array_count(is_flexible))]))
+        if is_flexible:
+            reader.skip_tags()
+    return found
+
+
 def _decode(transactional_id: str, value: bytes) -> Transaction:
     reader = Reader(value, 0, len(value))
     version, producer_id, epoch, timeout_ms, state = _FIXED.unpack_from(
@@ -110,13 +166,11 @@ def _decode(transactional_id: str, value: bytes) -> Transaction:
     if not 0 <= version <= VALUE_VERSION_MAX:
         raise WireError(f"value version {version}, known are 0 to {VALUE_VERSION_MAX}")
     is_flexible = version >= FIRST_FLEXIBLE
-    partitions = set()
-    for _ in range(reader.array_count(is_flexible)):
-        topic = reader.string(is_flexible)
-        for _ in range(reader.array_count(is_flexible)):
-            partitions.add(TopicPartition(topic, reader.int32()))
-        if is_flexible:
-            reader.skip_tags()
+    partitions = {
+        TopicPartition(topic, partition_id)
+        for topic, partition_ids in _partitions(reader, is_flexible=is_flexible) or ()
+        for partition_id in partition_ids
+    }
     updated_ms, start_ms = _TIMES.unpack_from(value, reader.skip(_TIMES.size))
     tags = {}
     if is_flexible:

@@ -243,9 +243,12 @@ class TransactionShard:
     def _write(self, transaction: Transaction, *answers: Answer) -> list[Effect]:
         """Make it the state of its id. Markers follow once a decision is replicated."""
         self._transactions[transaction.transactional_id] = transaction
+        # Also below level 1 if the client works by KIP-890 already, or still, when the level is
+        # changed under it: a fail-over must not forget the producer id that it was promised.
+        is_flexible = self._transaction_version() >= 1 or transaction.client_version > 0
         record = CoordinatorRecord(
             encode_key(transaction.transactional_id),
-            encode_value(transaction, 1 if self._transaction_version() >= 1 else 0),
+            encode_value(transaction, 1 if is_flexible else 0),
         )
         effects: list[Effect] = [Append(records=(record,)), *answers]
         if transaction.state in PREPARED:

@@ -19,7 +19,9 @@ def log() -> None:
 @click.option("--index-sanity-check", is_flag=True, help="Of indexes: would a start take them?")
 @click.option("--verify-index-only", is_flag=True, help="Of indexes: do they agree with the log?")
 @click.option("--offsets-decoder", is_flag=True, hidden=True)
-@click.option("--transaction-log-decoder", is_flag=True, hidden=True)
+@click.option(
+    "--transaction-log-decoder", is_flag=True, help="Print records of __transaction_state."
+)
 def dump(
     paths: tuple[str, ...],
     deep_iteration: bool,
@@ -40,10 +42,10 @@ def dump(
     from storage.dump import dump_lines
     from storage.dump_indexes import Complaints, IndexOptions
 
-    if offsets_decoder or transaction_log_decoder:
+    if offsets_decoder:
         raise CommandFailed(
-            "--offsets-decoder and --transaction-log-decoder are not served: this build has no"
-            " such topics yet; use --print-data-log for the bytes"
+            "--offsets-decoder is not served; kafka-dump-log reads the same files, and"
+            " --print-data-log prints the bytes"
         )
     complaints = Complaints()
     for path in paths:
@@ -58,6 +60,7 @@ def dump(
                 ),
                 complaints=complaints,
                 control_text=control_text,
+                record_text=_transaction_text if transaction_log_decoder else None,
             )
             for line in lines:
                 click.echo(line)
@@ -67,6 +70,12 @@ def dump(
         click.echo(line, err=True)
     if complaints.are_faults:
         raise CommandFailed("an index and its log do not agree")
+
+
+def _transaction_text(key: bytes, value: bytes | None) -> tuple[str, str]:
+    from broker.transactions.records import key_text, value_text
+
+    return key_text(key), "<DELETE>" if value is None else value_text(value)
 
 
 @log.command()

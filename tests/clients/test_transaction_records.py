@@ -13,8 +13,9 @@ import pytest
 from broker.transactions.model import EPOCH_EXHAUSTED, State
 from broker.transactions.requests import ProducerIdentity
 from storage.batch import build_batch, stamp
+from tests.test_storage.command import kvorum
+from tests.test_transactions.calls import A, B, add, end, finish, init, with_epoch
 from tests.test_transactions.host import Host
-from tests.test_transactions.test_shard import A, B, add, end, finish, init, with_epoch
 
 LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
 
@@ -44,6 +45,8 @@ def dumped(host: Host, folder: Path) -> list[dict]:
         [*command, "--transaction-log-decoder"],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
+    ours = kvorum("log", "dump", str(segment), "--transaction-log-decoder")
+    assert ours[:2] == (0, done.stdout)
     assert '"transactionalId":"x"' in done.stdout
     return [json.loads(text) for text in re.findall(r"payload: (\{.*\})", done.stdout)]
 
@@ -72,6 +75,14 @@ def test_kafkas_tool_reads_the_change_of_producer_ids(tmp_path: Path) -> None:
     prepared, complete = (row["data"] for row in dumped(host, tmp_path)[-2:])
     assert (prepared["producerId"], prepared["nextProducerId"]) == (7, 1000)
     assert (complete["producerId"], complete["previousProducerId"]) == (1000, 7)
+
+
+def test_kafkas_tool_reads_tombstones(tmp_path: Path) -> None:
+    host = Host()
+    host.call(init())
+    host.advance(9 * 24 * 3_600_000)
+    assert host.state("x") is None
+    assert len(dumped(host, tmp_path)) == 1
 
 
 def test_kafkas_tool_reads_the_first_version(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ TERM = "broker/coordinator/term.py"
 PRODUCERS = "storage/producer_state.py"
 
 BY_MODEL = ("tests/test_transactions/test_model.py",)
-BY_RULES = ("tests/test_transactions/test_shard.py",)
+BY_RULES = ("tests/test_transactions/test_shard.py", "tests/test_transactions/test_ends.py")
 BY_OFFSETS = ("tests/test_transactions/test_offsets.py",)
 BY_SHARDS = ("tests/test_transactions/test_markers_in_shards.py",)
 BY_RECORDS = ("tests/test_transactions/test_records.py",)
@@ -70,9 +70,10 @@ _RULES = (
      "    if transaction.state == State.EMPTY or transaction.is_committed != request.is_commit:",
      "    if transaction.state == State.EMPTY:", BY_MODEL),
     ("opposite-repeat-after-a-bump", "a repeat with the other outcome is refused", MACHINE,
-     "        if transaction.is_committed != request.is_commit:\n"
-     "            return _refused(ErrorCode.INVALID_TXN_STATE)\n        identity",
-     "        identity", BY_MODEL),
+     "            return _refused(ErrorCode.INVALID_TXN_STATE)\n        if transaction.producer_epoch >",
+     "            pass\n        if transaction.producer_epoch >", BY_MODEL),
+    ("last-epoch-handed-out", "no producer works with the epoch kept for fences", MACHINE,
+     "        if transaction.producer_epoch > EPOCH_EXHAUSTED:\n", "        if False:\n", BY_MODEL),
     ("repeat-not-known", "a repeated end is answered as the first", MACHINE,
      "        and request.producer_epoch + 1 == transaction.producer_epoch\n",
      "        and False\n", BY_RULES),

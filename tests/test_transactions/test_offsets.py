@@ -11,8 +11,8 @@ import pytest
 from runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
+from tests.test_transactions.raw_producer import NEW, OLD, Client
 from tests.test_transactions.test_clients import CONFIG
-from tests.test_transactions.test_partition_side import NEW, OLD, Client
 
 GROUP = "g"
 

@@ -1,0 +1,116 @@
+"""The coordinator's APIs, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.errors import ErrorCode
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_transactions.raw_producer import (
+    Client,
+    describe,
+    state_of,
+)
+
+# --- the coordinator's APIs -----------------------------------------------------------------------
+
+
+def test_a_partition_that_does_not_exist_spoils_the_whole_request(
+    harness: Harness, old: Client
+) -> None:
+    values = {
+        "v3_and_below_transactional_id": "x", "v3_and_below_producer_id": old.producer_id,
+        "v3_and_below_producer_epoch": old.epoch,
+        "v3_and_below_topics": [{"name": "t", "partitions": [0, 7]}],
+    }  # fmt: skip
+    answer = old.coordinator.call("add_partitions_to_txn", 1, values)
+    rows = answer.results_by_topic_v3_and_below[0].results_by_partition
+    assert [(row.partition_index, row.partition_error_code) for row in rows] == [
+        (0, ErrorCode.OPERATION_NOT_ATTEMPTED), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]  # fmt: skip
+    values = {"state_filters": [], "producer_id_filters": []}
+    listed = old.coordinator.call("list_transactions", 0, values)
+    assert [row.transaction_state for row in listed.transaction_states] == ["Empty"]
+
+
+@pytest.mark.parametrize(("version", "code"), [(1, 47), (2, 90)])
+def test_a_fenced_producer_hears_so_in_words_of_its_version(
+    harness: Harness, old: Client, version: int, code: int
+) -> None:
+    values = {
+        "transactional_id": "x", "producer_id": old.producer_id,
+        "producer_epoch": old.epoch + 1, "committed": True,
+    }  # fmt: skip
+    assert old.coordinator.call("end_txn", version, values).error_code == code
+    values = {
+        "v3_and_below_transactional_id": "x", "v3_and_below_producer_id": old.producer_id,
+        "v3_and_below_producer_epoch": old.epoch + 1,
+        "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+    }  # fmt: skip
+    answer = old.coordinator.call("add_partitions_to_txn", version, values)
+    (row,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+    assert row.partition_error_code == code
+
+
+def test_who_does_not_coordinate_says_so(harness: Harness, old: Client) -> None:
+    values = {
+        "transactional_id": "x", "producer_id": old.producer_id, "producer_epoch": old.epoch,
+        "committed": True,
+    }  # fmt: skip
+    assert old.leader.call("end_txn", 3, values).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_transactions_are_listed_with_filters(harness: Harness, new: Client) -> None:
+    new.produce("a")
+
+    def listed(**filters: Any) -> tuple[list[str], list[str]]:
+        values = {
+            "state_filters": [], "producer_id_filters": [], "duration_filter": -1, **filters,
+        }  # fmt: skip
+        answer = new.coordinator.call("list_transactions", 1, values)
+        assert answer.error_code == 0
+        return (
+            [row.transaction_state for row in answer.transaction_states],
+            list(answer.unknown_state_filters),
+        )
+
+    assert listed() == (["Ongoing"], [])
+    assert listed(state_filters=["Ongoing", "Sleeping"]) == (["Ongoing"], ["Sleeping"])
+    assert listed(state_filters=["Sleeping"]) == ([], ["Sleeping"])
+    assert listed(producer_id_filters=[new.producer_id + 1]) == ([], [])
+    assert listed(duration_filter=3_600_000) == ([], [])
+
+
+def test_an_unknown_id_is_not_described(harness: Harness, old: Client) -> None:
+    answer = old.coordinator.call("describe_transactions", 0, {"transactional_ids": ["y", ""]})
+    assert [row.error_code for row in answer.transaction_states] == [
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST,
+    ]  # fmt: skip
+
+
+def test_producers_are_described_by_the_leader_alone(harness: Harness, new: Client) -> None:
+    new.produce("a")
+    topics = {"topics": [{"name": "t", "partition_indexes": [0, 9]}]}
+    known, unknown = new.leader.call("describe_producers", 0, topics).topics[0].partitions
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (row,) = known.active_producers
+    assert (row.producer_id, row.producer_epoch, row.last_sequence) == (new.producer_id, 0, 0)
+    assert row.current_txn_start_offset == 0
+    follower, _ = new.coordinator.call("describe_producers", 0, topics).topics[0].partitions
+    assert follower.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_offsets_need_the_group_s_partition(harness: Harness, old: Client) -> None:
+    values = {
+        "transactional_id": "x", "producer_id": old.producer_id, "producer_epoch": old.epoch,
+        "group_id": "g",
+    }  # fmt: skip
+    wait_until(
+        lambda: old.coordinator.call("add_offsets_to_txn", 3, values).error_code == 0,
+        "__consumer_offsets is made, and the group's partition is in the transaction",
+    )
+    (topic,) = describe(old).topics
+    assert topic.topic == "__consumer_offsets"
+    assert state_of(old) == "Ongoing"
