@@ -55,6 +55,9 @@ class Maintenance:
         ]
         for interval_ms, job in jobs:
             self._tasks.spawn(_every(interval_ms, job), job.__name__)
+        # What the start had to check batch by batch it has fsynced too. Not told, the next start
+        # would check it again, and a broker that is killed every minute ever more.
+        self._tasks.spawn(self._checkpoint_log_offsets(), "checkpoint after the start")
 
     async def stop(self) -> None:
         await self._tasks.stop()
@@ -82,6 +85,9 @@ class Maintenance:
         for replica in self._manager.with_files():
             if replica.log.durable_end_offset < replica.log.end_offset:
                 await self._flush(replica)
+        await self._checkpoint_log_offsets()
+
+    async def _checkpoint_log_offsets(self) -> None:
         for home, replicas in self._by_home():
             home.store.collect_log_offsets(replicas)
             await self._write(home, home.store.write_log_offsets)

@@ -414,3 +414,16 @@ def test_an_idle_follower_that_caught_up_is_proposed_when_the_metadata_settles_t
         wait_isr(harness, topic_id, 1, 2, 3)
     finally:
         harness.close()
+
+
+def test_what_a_start_has_checked_the_next_start_need_not_check_again(harness: Harness) -> None:
+    create(harness)
+    for value in (b"a", b"b", b"c"):
+        assert produce(harness, 1, value) is KioError.none
+    wait_equal(harness, 1, 2, 3)
+    directory = harness.cluster.directory / "broker-3"
+    checkpoint = directory / "recovery-point-offset-checkpoint"
+    assert not checkpoint.exists() or "t 0" not in checkpoint.read_text()
+    harness.run(harness.cluster.crash_broker(3))
+    harness.run(harness.cluster.start_broker(3))
+    wait_until(lambda: checkpoint.exists() and "t 0 3\n" in checkpoint.read_text(), "it is noted")
