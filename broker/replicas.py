@@ -165,6 +165,11 @@ class ReplicaManager:
     def all(self) -> list[Replica]:
         return list(self._replicas.values())
 
+    @property
+    def broken_count(self) -> int:
+        """Replicas whose logs could not be opened."""
+        return len(self._broken)
+
     def with_files(self) -> list[Replica]:
         """Those that have a log on disk. A partition that was never written to has none, and
         costs the timers nothing."""

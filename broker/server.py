@@ -86,6 +86,10 @@ class KafkaServer:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._idle_task: asyncio.Task[None] | None = None
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
     async def start(self, host: str, port: int, *, listener_name: str | None = None) -> int:
         """Bind and serve; returns the port. May be called again for more listeners."""
         bound_port = await self.bind(host, port, listener_name=listener_name)

@@ -15,6 +15,8 @@ from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
 from launch.log_directories import OwnDirectories, take_directories
 from launch.metadata_log import open_log
+from launch.metrics import serve_broker_metrics
+from launch.metrics_server import MetricsServer
 from launch.process import ended
 from launch.properties import Address, NodeConfig, static_values
 from metadata.delta import Delta
@@ -97,6 +99,7 @@ class BrokerProcess:
             properties=static_values(config.given),
             supported_features=self._features,
         )
+        self._metrics: MetricsServer | None = None
         self._raft: RaftNode | None = None
         self._own: OwnDirectories | None = None
         self._failure_timeout_ms = broker_config.log_dir_failure_timeout_ms
@@ -136,6 +139,13 @@ class BrokerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
         )
+        self._metrics = await serve_broker_metrics(
+            config.metrics,
+            raft.core,
+            lambda: self._publisher.image,
+            self._replicas,
+            self._server,
+        )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)
         raft.start()
@@ -174,6 +184,8 @@ class BrokerProcess:
                     self._config.node.controlled_shutdown_timeout_ms,
                 )
         await self._tasks.stop()
+        if self._metrics is not None:
+            await self._metrics.stop()
         await self._server.stop()
         await self._close_replicas()
         if self._raft is not None:

@@ -20,6 +20,8 @@ from launch.identity import (
     require_formatted,
 )
 from launch.metadata_log import open_log
+from launch.metrics import serve_controller_metrics
+from launch.metrics_server import MetricsServer
 from launch.properties import CONTROLLER, NodeConfig
 from metadata.configs_service import ConfigsServicer
 from metadata.controller import Controller, ControllerConfig
@@ -60,6 +62,7 @@ class ControllerProcess:
         self._rng = random.Random()
         self._server: RpcServer | None = None
         self._node: RaftNode | None = None
+        self._metrics: MetricsServer | None = None
         self._lock: DirectoryLock | None = None
         self._features = limited(config.node.metadata_version_max)
         self._tasks = TaskGroup(on_failure)
@@ -97,6 +100,9 @@ class ControllerProcess:
         loop.attach(node)
         await loop.load(metadata_log.newest)
         await self._serve(loop, node)
+        self._metrics = await serve_controller_metrics(
+            config.metrics, node.core, lambda: loop.controller.committed
+        )
         node.start()
         registrar = Registrar(loop, self._registration(), on_refused=self._on_failure)
         self._tasks.spawn(registrar.run(), "registration")
@@ -115,6 +121,8 @@ class ControllerProcess:
 
     async def stop(self) -> None:
         await self._tasks.stop()
+        if self._metrics is not None:
+            await self._metrics.stop()
         if self._node is not None:
             await self._node.stop()
         if self._server is not None:

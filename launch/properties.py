@@ -44,6 +44,7 @@ class NodeProperties:
     node finds a peer, if not where the peer says it is: a proxy, a tunnel, an address behind NAT.
     metadata_version_max: the highest metadata.version that the node claims to support; below the
     default it plays an older build, to rehearse a rolling upgrade.
+    metrics_listener: `HTTP://host:port` where Prometheus may read; empty: nowhere.
     """
 
     node_id: int
@@ -60,6 +61,7 @@ class NodeProperties:
     broker_heartbeat_interval_ms: int = 500
     controlled_shutdown_timeout_ms: int = 3_000
     metadata_version_max: int = max(RELEASES)
+    metrics_listener: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ class NodeConfig:
     the configuration says they are, for others to use. Both are empty if the voters are dynamic.
     bootstrap_servers: then, where to ask first. given: the properties as they came.
     directory: that of the metadata log. data_directories: those of partitions; of a controller
-    the same one.
+    the same one. metrics: where to serve metrics, None for nowhere.
     """
 
     node_id: int
@@ -105,6 +107,7 @@ class NodeConfig:
     raft: RaftConfig
     snapshots: SnapshotPolicy
     node: NodeProperties
+    metrics: Address | None
     given: Mapping[str, Any]
 
     def address_of(self, node_id: int) -> Address | None:
@@ -223,6 +226,11 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         ),
         snapshots=_snapshot_policy(properties),
         node=node,
+        metrics=(
+            _listener("metrics.listener", node.metrics_listener, "HTTP")
+            if node.metrics_listener
+            else None
+        ),
         given=dict(properties),
     )
 

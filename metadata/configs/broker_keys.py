@@ -135,6 +135,12 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "Patience for the controller to hear of a failed directory, before the broker ends.",
     ),
     ("broker.rack", _STRING, "", "The rack that placement spreads replicas over."),
+    (
+        "metrics.listener",
+        _STRING,
+        "",
+        "Where Prometheus reads, HTTP://host:port, or nowhere.",
+    ),
     ("peer.address.overrides", _STRING, "", "Where this node finds peers, id=host:port,..."),
     ("broker.heartbeat.interval.ms", _INT, "500", "Time between two heartbeats."),
     ("controlled.shutdown.timeout.ms", _INT, "3000", "Patience for leaders to move at shutdown."),

@@ -1,0 +1,74 @@
+"""Puts a node's metrics together, if its configuration asks for them.
+
+prometheus-client, and what uses it, is imported here and late: a node without metrics does not pay
+for it at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from launch.metrics_server import MetricsServer
+from launch.properties import Address
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from broker.replicas import ReplicaManager
+    from broker.server import KafkaServer
+    from metadata.image import ClusterImage
+    from raft.core import RaftCore
+
+Collect = Callable[[], "Iterable[Metric]"]
+
+
+class _Collector:
+    def __init__(self, *sources: Collect) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        for source in self._sources:
+            yield from source()
+
+
+async def serve_controller_metrics(
+    listener: Address | None, core: RaftCore, image: Callable[[], ClusterImage]
+) -> MetricsServer | None:
+    """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
+    if listener is None:
+        return None
+    from metadata.metrics import image_metrics, quorum_metrics
+
+    return await _serve(listener, lambda: quorum_metrics(core), lambda: image_metrics(image()))
+
+
+async def serve_broker_metrics(
+    listener: Address | None,
+    core: RaftCore,
+    image: Callable[[], ClusterImage],
+    replicas: ReplicaManager,
+    server: KafkaServer,
+) -> MetricsServer | None:
+    """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
+    if listener is None:
+        return None
+    from broker.metrics import broker_metrics
+    from metadata.metrics import image_metrics, quorum_metrics
+
+    return await _serve(
+        listener,
+        lambda: quorum_metrics(core),
+        lambda: image_metrics(image()),
+        lambda: broker_metrics(replicas, server),
+    )
+
+
+async def _serve(listener: Address, *sources: Collect) -> MetricsServer:
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(*sources))
+    server = MetricsServer(lambda: generate_latest(registry), CONTENT_TYPE_LATEST)
+    await server.start(*listener)
+    return server

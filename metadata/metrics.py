@@ -1,0 +1,46 @@
+"""What a node tells Prometheus of the quorum and of the metadata that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from metadata.image import ClusterImage
+from metadata.records import NO_LEADER
+from raft.core import RaftCore
+
+
+def quorum_metrics(core: RaftCore) -> Iterator[Metric]:
+    """Of the node's own place in the quorum."""
+    yield GaugeMetricFamily(
+        "kvorum_raft_is_leader", "1: this node leads the quorum.", value=int(core.is_leader)
+    )
+    yield GaugeMetricFamily(
+        "kvorum_raft_leader_id", "Who leads, as far as known; -1: nobody.", value=core.leader_id
+    )
+    yield GaugeMetricFamily("kvorum_raft_epoch", "The quorum's epoch.", value=core.epoch)
+    yield GaugeMetricFamily(
+        "kvorum_raft_high_watermark_offset",
+        "End of what is committed, as far as this node knows.",
+        value=core.high_watermark,
+    )
+
+
+def image_metrics(image: ClusterImage) -> Iterator[Metric]:
+    """Of the cluster, by the image of this node."""
+    partitions = [p for topic in image.topics.values() for p in topic.partitions.values()]
+    brokers = image.brokers.values()
+    for name, text, value in (
+        ("applied_offset", "End of the metadata log that is applied here.", image.end_offset),
+        ("topics", "Topics.", len(image.topics)),
+        ("partitions", "Partitions.", len(partitions)),
+        (
+            "partitions_offline",
+            "Partitions without a leader.",
+            sum(partition.leader == NO_LEADER for partition in partitions),
+        ),
+        ("brokers_active", "Brokers in service.", sum(broker.is_active for broker in brokers)),
+        ("brokers_fenced", "Brokers out of service.", sum(broker.is_fenced for broker in brokers)),
+    ):
+        yield GaugeMetricFamily(f"kvorum_metadata_{name}", text, value=value)

@@ -1,0 +1,163 @@
+"""`metrics.listener`: what Prometheus reads of a node, and what the endpoint refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from prometheus_client.parser import text_string_to_metric_families
+
+from launch.metrics_server import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsServer
+from launch.properties import broker_config
+from runtime.errors import ConfigError
+from tests.live.by_hand import HandMade
+from tests.live.clients import Topics
+from tests.live.cluster import DEADLINE_S, eventually
+
+BROKER = "broker-101"
+
+
+def ask(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as sock:
+        sock.sendall(request)
+        sock.shutdown(socket.SHUT_WR)
+        answer = b""
+        while data := sock.recv(1 << 16):
+            answer += data
+        return answer
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Values by name, or name{labels}."""
+    head, _, body = ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain")
+    assert f"Content-Length: {len(body)}".encode() in head
+    values = {}
+    for family in text_string_to_metric_families(body.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()))
+            values[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return values
+
+
+def is_served(port: int) -> bool:
+    try:
+        return scrape(port).get("kvorum_metadata_brokers_active") == 1
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", b"404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"405 Method Not Allowed"),
+        (b"\x00\x00\x00\x12garbage\r\n\r\n", b"400 Bad Request"),
+        (b"GET /metrics HTTP/1.1\r\n", b""),
+        (b"GET /metrics HTTP/1.1\r\nA: " + b"b" * 2 * HEAD_BYTES_MAX + b"\r\n\r\n", b""),
+        (b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n", b"200 OK"),
+    ],
+)
+def test_what_is_no_scrape_is_answered_in_words_or_closed(
+    request_bytes: bytes, status: bytes
+) -> None:
+    async def run() -> bytes:
+        server = MetricsServer(lambda: b"page\n", "text/plain")
+        port = await server.start("127.0.0.1", 0)
+        try:
+            return await asyncio.to_thread(ask, port, request_bytes)
+        except ConnectionResetError:
+            return b""
+        finally:
+            await server.stop()
+
+    answer = asyncio.run(run())
+    assert answer.split(b"\r\n")[0] == (b"HTTP/1.1 " + status if status else b"")
+    assert b"page" not in answer
+
+
+def test_only_so_many_may_scrape_at_a_time() -> None:
+    async def run() -> int:
+        server = MetricsServer(lambda: b"page\n", "text/plain")
+        port = await server.start("127.0.0.1", 0)
+        pairs = [
+            await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 1)
+        ]
+        closed = await asyncio.wait_for(pairs[-1][0].read(), DEADLINE_S)
+        for _, writer in pairs:
+            writer.close()
+        await server.stop()
+        return len(closed)
+
+    assert asyncio.run(run()) == 0
+
+
+@pytest.mark.parametrize("text", ["9100", "HTTP://nowhere", "PLAINTEXT://127.0.0.1:1"])
+def test_a_listener_that_is_none_is_refused(text: str, tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"metrics\.listener"):
+        broker_config(
+            {
+                "node.id": 101, "cluster.id": "AAAAAAAAAAAAAAAAAAAAAQ",
+                "listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": str(tmp_path),
+                "controller.quorum.voters": "1@127.0.0.1:9093", "metrics.listener": text,
+            }
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandMade, dict[str, int]]]:
+    """A controller and a broker with two data directories; where each is scraped."""
+    folder = tmp_path_factory.mktemp("metrics")
+    made = HandMade(folder, controllers=1, brokers=1)
+    names = ("controller-1", BROKER)
+    ports = {name: made.ports.broker + 15 + at for at, name in enumerate(names)}
+    for name, port in ports.items():
+        made.change(name, metrics_listener=f"HTTP://127.0.0.1:{port}")
+    made.change(BROKER, log_dirs=f"{folder}/a,{folder}/b")
+    made.start(*ports)
+    yield made, ports
+    made.close()
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_a_cluster_is_scraped_and_tells_of_a_directory_that_fails(
+    nodes: tuple[HandMade, dict[str, int]],
+) -> None:
+    made, ports = nodes
+    eventually(lambda: is_served(ports[BROKER]), "the broker is scraped")
+    Topics(made.bootstrap).create("seen", replicas=1, partitions=4)
+    controller = scrape(ports["controller-1"])
+    assert controller["kvorum_raft_is_leader"] == 1
+    assert controller["kvorum_metadata_topics"] == 1
+    assert controller["kvorum_metadata_brokers_active"] == 1
+    broker = scrape(ports[BROKER])
+    assert broker["kvorum_broker_replicas_led"] == 4
+    assert broker["kvorum_broker_log_directories_offline"] == 0
+    first, second = f"{made.folder}/a", f"{made.folder}/b"
+    assert broker[f"kvorum_broker_log_directory_online{{directory={second}}}"] == 1
+    # The second directory is taken away under the broker's feet.
+    shutil.move(second, f"{second}.gone")
+    Path(second).write_text("no directory\n")
+
+    def has_failed() -> bool:
+        _produce_anything(made.bootstrap, "seen", partitions=4)
+        return scrape(ports[BROKER])["kvorum_broker_log_directories_offline"] == 1
+
+    eventually(has_failed, "the failed directory is counted")
+    broker = scrape(ports[BROKER])
+    assert broker[f"kvorum_broker_log_directory_online{{directory={second}}}"] == 0
+    assert broker[f"kvorum_broker_log_directory_online{{directory={first}}}"] == 1
+    assert broker["kvorum_broker_replicas_offline"] >= 1
+
+
+def _produce_anything(bootstrap: str, topic: str, partitions: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 1_000})
+    for partition in range(partitions):
+        producer.produce(topic, b"v", partition=partition)
+    producer.flush(3)
