@@ -8,6 +8,7 @@ the broker and the other logs go on.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,9 @@ class LogCleaner:
                 self.failures += 1
                 self._retry_at_ms[replica] = self._manager.clock.monotonic_ms() + RETRY_MS
                 _log.error("compaction of %s failed: %s", replica.log.directory, failure)
+                if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    # A clean needs room for what it writes beside the log; the log does not.
+                    replica.fail(failure, "compaction")
         return True
 
     async def _dirtiest(self) -> tuple[Replica, CleaningPlan] | None:
@@ -107,7 +111,7 @@ class LogCleaner:
         core = replica.core
         try:
             return replica.log.plan_cleaning(
-                checkpoint=self._manager.store.cleaner_offset(core.topic, core.partition_id),
+                checkpoint=replica.home.store.cleaner_offset(core.topic, core.partition_id),
                 high_watermark=core.high_watermark,
                 now_ms=self._manager.clock.wall_ms(),
             )
@@ -147,7 +151,7 @@ class LogCleaner:
             stats.segments_before,
             stats.segments_after,
         )
-        core, store = replica.core, self._manager.store
+        core, store = replica.core, replica.home.store
         store.set_cleaner_offset(core.topic, core.partition_id, job.end_offset)
         await in_thread(store.write_cleaner_offsets)
 
@@ -171,9 +175,8 @@ class LogCleaner:
     async def _swap(self, replica: Replica, job: CleaningJob) -> None:
         try:
             await in_thread(job.swap)
-        except OSError:
-            if not replica.is_closed:
-                # The folder is between two states, which the next start puts in order.
-                replica.go_offline()
+        except OSError as failure:
+            # The folder is between two states, which the next start puts in order.
+            replica.fail(failure, "compaction")
             raise
         replica.log.apply_swap(self._manager.clock.wall_ms())

@@ -48,6 +48,7 @@ class BrokerConfig:
     log_flush_interval_messages: int = INT64_MAX
     log_flush_interval_ms: int = INT64_MAX
     log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_dir_failure_timeout_ms: int = 30_000
     log_cleanup_policy: str = "delete"
     log_cleaner_enable: bool = True
     log_cleaner_threads: int = 1

@@ -8,6 +8,7 @@ unread (limits in BrokerConfig), so a slow reader costs bounded memory and hurts
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections import deque
@@ -299,12 +300,17 @@ class Connection:
         # Asked at the moment of sending: a closed file says -1, an old number may by now be
         # another file's.
         fd = send.source.file.fileno()
-        if fd < 0:
-            # A disk without descriptors (a closed file raises OSError here).
-            self._output[0] = send.read()
-            return True
         want = min(send.left, SENDFILE_CHUNK_BYTES)
-        sent = os.sendfile(self._fd, fd, send.position, want)
+        try:
+            if fd < 0:
+                # A disk without descriptors (a closed file raises OSError here).
+                self._output[0] = send.read()
+                return True
+            sent = os.sendfile(self._fd, fd, send.position, want)
+        except OSError as failure:
+            if failure.errno == errno.EIO:  # which no socket says
+                self.server.services.replicas.on_file_failed(send.source.file.path, failure)
+            raise
         if sent == 0:
             raise ConnectionAbortedError("the log segment was cut under the answer")
         send.position += sent

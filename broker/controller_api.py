@@ -15,6 +15,7 @@ from metadata.config_requests import (
     AlteredConfigs,
     AlteredQuota,
 )
+from metadata.directory_requests import AssignedReplica, AssignReplicas
 from metadata.requests import (
     AlteredPartition,
     AlterPartition,
@@ -115,6 +116,10 @@ class Controller(Protocol):
     async def alter_partition(
         self, request: AlterPartition
     ) -> tuple[AlteredPartition, ...] | Rejected: ...
+
+    async def assign_replicas(
+        self, request: AssignReplicas
+    ) -> tuple[AssignedReplica, ...] | Rejected: ...
 
     async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected: ...
 

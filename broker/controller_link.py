@@ -62,21 +62,27 @@ class ControllerLink(Forwarding):
         publisher: MetadataPublisher,
         heartbeat_interval_ms: int,
         on_unfenced: Callable[[], None],
+        offline_directories: Callable[[], tuple[bytes, ...]] = tuple,
     ) -> None:
+        """offline_directories: ids of the data directories that have failed."""
         super().__init__(ControllerClient(addresses), publisher, registration.broker_id)
         self._registration = registration
         self.partitions = PartitionsLink(self)
         self._interval_s = heartbeat_interval_ms / 1000
         self._on_unfenced = on_unfenced
+        self._offline_directories = offline_directories
+        self.told_offline: frozenset[bytes] = frozenset()
+        """Failed directories that an active controller has heard of."""
         self._wake = asyncio.Event()
         self._want_shutdown = False
         self._shut_down = asyncio.Event()
         self.is_fenced = True
 
-    def note_epoch_before(self, broker_epoch: int) -> None:
-        """The process before this one closed its logs in good order, under this epoch."""
+    def note_directories(self, log_dirs: tuple[bytes, ...], broker_epoch_before: int) -> None:
+        """The data directories that are online at the start, and the epoch under which the process
+        before this one closed all logs in good order; -1 if it did not."""
         self._registration = dataclasses.replace(
-            self._registration, broker_epoch_before=broker_epoch
+            self._registration, log_dirs=log_dirs, broker_epoch_before=broker_epoch_before
         )
 
     # Life.
@@ -173,6 +179,7 @@ class ControllerLink(Forwarding):
                 broker_epoch=self._broker_epoch,
                 metadata_offset=self._publisher.image.end_offset,
                 want_shutdown=self._want_shutdown,
+                offline_log_dirs=self._offline_directories(),
             )
             async with asyncio.timeout(HEARTBEAT_TIMEOUT_MS / 1000):
                 await stream.write(codec.encode_heartbeat(heartbeat))
@@ -181,6 +188,8 @@ class ControllerLink(Forwarding):
                 raise grpc.aio.UsageError("the controller closed the stream")
             if not await self._take(reply, target):
                 return
+            if reply.status.code == ErrorCode.NONE:
+                self.told_offline = frozenset(heartbeat.offline_log_dirs)
             try:
                 async with asyncio.timeout(self._interval_s):
                     await self._wake.wait()

@@ -241,8 +241,8 @@ def _answer(
                 aborted = log.aborted_in(records, end_offset=end_offset)
         except OffsetOutOfRange:
             return _out_of_range(replica, watched)
-        except (OSError, CorruptData):
-            replica.go_offline()
+        except (OSError, CorruptData) as failure:
+            replica.fail(failure, "read")
             return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
         if not records.length:
             records = None

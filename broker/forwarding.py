@@ -12,7 +12,7 @@ from typing import Any
 from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import controller_pb2 as pb
-from metadata import codec, configs_codec, features_codec, quorum_report
+from metadata import codec, configs_codec, directories_codec, features_codec, quorum_report
 from metadata.client import ControllerClient
 from metadata.config_requests import (
     AlterClientQuotas,
@@ -20,6 +20,7 @@ from metadata.config_requests import (
     AlteredConfigs,
     AlteredQuota,
 )
+from metadata.directory_requests import AssignedReplica, AssignReplicas
 from metadata.publisher import MetadataPublisher
 from metadata.requests import (
     AlteredPartition,
@@ -144,6 +145,19 @@ class Forwarding:
         )
         rejected = _rejected(reply)
         return rejected if rejected is not None else codec.decode_altered(reply.partitions)
+
+    async def assign_replicas(
+        self, request: AssignReplicas
+    ) -> tuple[AssignedReplica, ...] | Rejected:
+        message = directories_codec.encode_assign(request)
+        reply = await self._client.call(
+            lambda client, target, timeout: client.directories_stub(target).AssignReplicas(
+                message, timeout=timeout
+            ),
+            REQUEST_TIMEOUT_MS,
+        )
+        rejected = _rejected(reply)
+        return rejected if rejected is not None else directories_codec.decode_assigned(reply)
 
     async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
         message = pb.AllocateProducerIdsRequest(

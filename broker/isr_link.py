@@ -52,6 +52,8 @@ class IsrLink:
         self._propose(replica, self._now_ms())
 
     def _propose(self, replica: Replica, now_ms: int | None) -> None:
+        if replica.is_offline:
+            return
         key = (replica.core.topic_id, replica.core.partition_id)
         if self._not_before_ms and self._now_ms() < self._not_before_ms.get(key, 0):
             return
@@ -65,7 +67,9 @@ class IsrLink:
         self._not_before_ms = {k: t for k, t in self._not_before_ms.items() if t > now_ms}
         for replica in replicas:
             core = replica.core
-            if not core.is_leader:
+            if not core.is_leader or replica.is_offline:
+                # 1. The disk of a leader fails, 2. its followers hear only errors and fall behind,
+                # 3. it would drop them all: nobody were left whom the controller could elect.
                 continue
             key = (core.topic_id, core.partition_id)
             proposal = core.propose_shrink(now_ms) or core.propose_expand(now_ms)

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.blocking import in_thread
 from broker.failures import report_failure
+from broker.log_directories import LogDirectory
 from broker.replica import Replica
+from runtime.errors import CorruptData
 from runtime.tasks import TaskGroup
 
 if TYPE_CHECKING:
@@ -52,6 +55,9 @@ class Maintenance:
         ]
         for interval_ms, job in jobs:
             self._tasks.spawn(_every(interval_ms, job), job.__name__)
+        # What the start had to check batch by batch it has fsynced too. Not told, the next start
+        # would check it again, and a broker that is killed every minute ever more.
+        self._tasks.spawn(self._checkpoint_log_offsets(), "checkpoint after the start")
 
     async def stop(self) -> None:
         await self._tasks.stop()
@@ -63,9 +69,9 @@ class Maintenance:
             replica.drop_expired_acks()
 
     async def _checkpoint_high_watermarks(self) -> None:
-        store = self._manager.store
-        store.collect_high_watermarks(self._manager.with_files())
-        await in_thread(store.write_high_watermarks)
+        for home, replicas in self._by_home():
+            home.store.collect_high_watermarks(replicas)
+            await self._write(home, home.store.write_high_watermarks)
 
     async def _flush_sealed(self) -> None:
         now_ms = self._manager.clock.wall_ms()
@@ -79,9 +85,29 @@ class Maintenance:
         for replica in self._manager.with_files():
             if replica.log.durable_end_offset < replica.log.end_offset:
                 await self._flush(replica)
-        manager = self._manager
-        manager.store.collect_log_offsets(manager.with_files())
-        await in_thread(manager.store.write_log_offsets)
+        await self._checkpoint_log_offsets()
+
+    async def _checkpoint_log_offsets(self) -> None:
+        for home, replicas in self._by_home():
+            home.store.collect_log_offsets(replicas)
+            await self._write(home, home.store.write_log_offsets)
+
+    def _by_home(self) -> list[tuple[LogDirectory, list[Replica]]]:
+        """The directories that are online, each with what has a log in it."""
+        by_home: dict[LogDirectory, list[Replica]] = {
+            home: [] for home in self._manager.directories.online
+        }
+        for replica in self._manager.with_files():
+            if replica.home in by_home:
+                by_home[replica.home].append(replica)
+        return list(by_home.items())
+
+    async def _write(self, home: LogDirectory, work: Callable[[], None]) -> None:
+        """What belongs to one directory; its failure is no other's."""
+        try:
+            await in_thread(work)
+        except OSError as failure:
+            self._manager.on_directory_error(home, failure, "checkpoint")
 
     async def _flush(self, replica: Replica) -> None:
         async with self._flushing:
@@ -104,7 +130,7 @@ class Maintenance:
             if not replica.is_closed:
                 # After a failed fsync nobody knows what is on disk: trying again proves nothing.
                 _log.error("flush of %s failed: %s", replica.log.directory, failure)
-                replica.go_offline()
+                replica.fail(failure, "flush")
         finally:
             # Also when cancelled: `stop` closes the log next, and a log has one flush at a time.
             if ticket.is_done and not replica.is_closed:
@@ -112,21 +138,21 @@ class Maintenance:
 
     async def _apply_retention(self) -> None:
         for replica in self._manager.with_files():
-            if not replica.is_offline:
-                replica.apply_retention(self._manager.clock.wall_ms())
+            if not replica.is_offline and not replica.is_closed:
+                try:
+                    replica.apply_retention(self._manager.clock.wall_ms())
+                except (OSError, CorruptData) as failure:
+                    _log.error("retention of %s failed: %s", replica.log.directory, failure)
+                    replica.fail(failure, "retention")
                 await asyncio.sleep(0)
 
     async def _remove_deleted(self) -> None:
-        store = self._manager.store
-        directories = store.take_removals()
         now_ms = self._manager.clock.wall_ms()
-        files = [
-            path
-            for replica in self._manager.with_files()
-            for path in replica.log.take_deleted(now_ms)
-        ]
-        if directories or files:
-            await in_thread(lambda: store.remove(directories, files))
+        for home, replicas in self._by_home():
+            directories = home.store.take_removals()
+            files = [path for replica in replicas for path in replica.log.take_deleted(now_ms)]
+            if directories or files:
+                await self._write(home, partial(home.store.remove, directories, files))
 
     async def _expire_producers(self) -> None:
         for replica in self._manager.with_files():

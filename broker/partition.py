@@ -112,6 +112,7 @@ class Partition:
         self.partition_epoch = -1
         self.epoch_start_offset = UNKNOWN_OFFSET
         self.replicas: tuple[int, ...] = ()
+        self.directories: tuple[bytes, ...] = ()
         self.remotes: dict[int, RemoteReplica] = {}
         self.isr_state: isr.IsrState = isr.Committed(frozenset())
 
@@ -164,6 +165,7 @@ class Partition:
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
         self.replicas = image.replicas
+        self.directories = image.directories
 
     # --- checks ------------------------------------------------------------------------------
 
@@ -307,7 +309,7 @@ class Partition:
         starts = [
             remote.start_offset
             for replica_id, remote in self.remotes.items()
-            if self.facts.is_active(replica_id)
+            if self._is_live(replica_id)
         ]
         return min(start_offset, *starts) if starts else start_offset
 
@@ -323,7 +325,7 @@ class Partition:
             (-remote.end_offset, replica_id)
             for replica_id, remote in self.remotes.items()
             if replica_id in self.isr_state.isr
-            and self.facts.is_active(replica_id)
+            and self._is_live(replica_id)
             and self.facts.rack_of(replica_id) == rack_id
             and remote.start_offset <= fetch_offset <= remote.end_offset
         ]
@@ -412,8 +414,18 @@ class Partition:
             or now_ms - remote.last_caught_up_ms <= self.lag_time_max_ms
         )
 
+    def _is_live(self, replica_id: int) -> bool:
+        """Whether its broker is active and the directory that it lies in there is online. One whose
+        disk has failed fetches no more: waiting for it would hold back the watermark."""
+        if not self.facts.is_active(replica_id):
+            return False
+        if not self.directories or replica_id not in self.replicas:
+            return True
+        directory = self.directories[self.replicas.index(replica_id)]
+        return self.facts.brokers[replica_id].has_online(directory)
+
     def _is_eligible(self, replica_id: int, remote: RemoteReplica) -> bool:
-        return self.facts.is_active(replica_id) and (
+        return self._is_live(replica_id) and (
             remote.broker_epoch in (UNKNOWN_EPOCH, self.facts.epoch_of(replica_id))
         )
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from storage.batch import BatchHeader
-from storage.producer_state import BATCHES_KEPT
+from runtime.errors import ErrorCode
+from storage.batch import BatchError, BatchHeader
+from storage.producer_state import BATCHES_KEPT, Duplicate, ProducerStateTable
 
 PRODUCERS_KEPT_MAX = 1_000
 """Of one partition; the one that was refused longest ago is forgotten first."""
@@ -46,3 +47,38 @@ class RefusedSequences:
 
     def clear(self) -> None:
         self._by_producer.clear()
+
+
+def check_sequence(
+    producers: ProducerStateTable,
+    refused: RefusedSequences,
+    header: BatchHeader,
+    *,
+    has_too_few_replicas: bool,
+) -> Duplicate | None:
+    """The batch of the log that this one repeats, None if it shall be appended.
+
+    A repeat is no append: it is answered as the first time, even while an append would not be
+    taken. Told NOT_ENOUGH_REPLICAS, a producer would believe that it is not in the log.
+
+    Raises BatchError: see `ProducerStateTable.check`, and NOT_ENOUGH_REPLICAS.
+    """
+    if has_too_few_replicas:
+        duplicate = producers.duplicate_of(header) if header.producer_id >= 0 else None
+        if duplicate is None:
+            refused.note(header)
+            raise BatchError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
+        return duplicate
+    if header.producer_id < 0:
+        return None
+    try:
+        return producers.check(header)
+    except BatchError as gap:
+        is_gap = gap.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if not (is_gap and refused.explains(header, producers.expected_sequence(header))):
+            raise
+        refused.note(header)
+        raise BatchError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "the batch before it was refused when too few replicas were in sync",
+        ) from gap

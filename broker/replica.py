@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.partition import Partition
-from broker.refused_sequences import RefusedSequences
+from broker.refused_sequences import RefusedSequences, check_sequence
 from broker.topic_config import TopicConfig
 from broker.transactions.verification import Verifications, admit
 from broker.waiters import AwaitsAcks, TurnEnd
@@ -30,11 +30,11 @@ from storage.batch import (
 )
 from storage.checkpoints import PARTITION_METADATA
 from storage.log import Log
-from storage.producer_state import Duplicate
 from wire.produce_codec import ProducedPartition
 
 if TYPE_CHECKING:
     from broker.fetch_sessions import Watched
+    from broker.log_directories import LogDirectory
     from broker.low_watermarks import PendingDeletion
 
 _log = logging.getLogger(__name__)
@@ -71,19 +71,25 @@ class ReplicaObserver(Protocol):
 
 
 class Replica:
-    """See the top of the file. `is_offline` after a disk error: answers 56 until reopened."""
+    """See the top of the file. `is_offline` after a disk error: answers 56 until reopened.
+
+    home: the directory that it lies in. on_failed: hears once of a disk call that failed, or of
+    damage, and what was being done.
+    """
 
     __slots__ = (
         "config",
         "core",
         "disk",
         "has_identity",
+        "home",
         "identity_unsynced",
         "is_closed",
         "is_offline",
         "log",
         "lower_recovery_point",
         "observer",
+        "on_failed",
         "on_first_file",
         "pending_acks",
         "pending_deletions",
@@ -105,8 +111,12 @@ class Replica:
         has_identity: bool,
         lower_recovery_point: Callable[[str, int, int], None],
         on_first_file: Callable[[Replica], None],
+        home: LogDirectory,
+        on_failed: Callable[[Replica, OSError | CorruptData, str], None],
     ) -> None:
         self.core = core
+        self.home = home
+        self.on_failed = on_failed
         self.log = log
         self.config = config
         self.disk = disk
@@ -195,7 +205,9 @@ class Replica:
             self._check_served(header, terms.version)
             if log.config.compaction is not None:
                 refuse_keyless(batch, header, f"{core.topic}-{partition_id}")
-            duplicate = self._check_sequence(header, has_too_few_replicas=has_too_few_replicas)
+            duplicate = check_sequence(
+                log.producers, self.refused, header, has_too_few_replicas=has_too_few_replicas
+            )
             if duplicate is not None:
                 required = duplicate.last_offset + 1
                 return self._produced(duplicate.base_offset), self._wait_until(required, terms)
@@ -221,7 +233,7 @@ class Replica:
                 0,
             )
         except (OSError, CorruptData) as failure:
-            self.go_offline()
+            self.fail(failure, "append")
             return (
                 ProducedPartition(
                     partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value, error_message=str(failure)
@@ -232,44 +244,13 @@ class Replica:
         answer = self._produced(appended.base_offset, append_time_ms)
         return answer, self._wait_until(appended.last_offset + 1, terms)
 
-    def _check_sequence(
-        self, header: BatchHeader, *, has_too_few_replicas: bool
-    ) -> Duplicate | None:
-        """The batch of the log that this one repeats, None if it shall be appended.
-
-        A repeat is no append: it is answered as the first time, even while an append would not be
-        taken. Told NOT_ENOUGH_REPLICAS, a producer would believe that it is not in the log.
-
-        Raises BatchError: see `ProducerStateTable.check`, and NOT_ENOUGH_REPLICAS.
-        """
-        producers = self.log.producers
-        if has_too_few_replicas:
-            duplicate = producers.duplicate_of(header) if header.producer_id >= 0 else None
-            if duplicate is None:
-                self.refused.note(header)
-                raise BatchError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
-            return duplicate
-        if header.producer_id < 0:
-            return None
-        try:
-            return producers.check(header)
-        except BatchError as gap:
-            if gap.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.refused.explains(
-                header, producers.expected_sequence(header)
-            ):
-                self.refused.note(header)
-                raise BatchError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    "the batch before it was refused when too few replicas were in sync",
-                ) from gap
-            raise
-
     def append_own(self, batch: bytearray, terms: ProduceTerms) -> ErrorCode:
         """Append what this broker has written itself: a coordinator's records, a marker.
 
         Asks for the leadership and nothing else: whether enough replicas are in sync, and when the
         high watermark is there, is the caller's business. On NONE all is in the log, up to its
-        `end_offset`; NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR: nothing of it counts.
+        `end_offset`; NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR or (a batch larger than a segment)
+        RECORD_LIST_TOO_LARGE: nothing of it counts.
         """
         if self.is_offline or self.is_closed:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -282,9 +263,11 @@ class Replica:
             )
             if not self.has_identity:
                 self.write_identity()
-        except (OSError, CorruptData, BatchError) as failure:
-            _log.error("cannot append to %s-%d: %s", core.topic, core.partition_id, failure)
-            self.go_offline()
+        except BatchError as refused:
+            _log.error("cannot append to %s-%d: %s", core.topic, core.partition_id, refused.reason)
+            return refused.code
+        except (OSError, CorruptData) as failure:
+            self.fail(failure, "append")
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         return ErrorCode.NONE
@@ -474,8 +457,15 @@ class Replica:
         """Make partition.metadata durable (runs in the flush thread)."""
         sync_identity(self.disk, self.log.directory)
 
+    def fail(self, failure: OSError | CorruptData, operation: str) -> None:
+        """A disk call failed, or stored bytes are damaged: the controller must hear of it, or this
+        broker would keep a leadership that it cannot use."""
+        if not self.is_offline and not self.is_closed:
+            self.go_offline()
+            self.on_failed(self, failure, operation)
+
     def go_offline(self) -> None:
-        """A disk error: serve nothing more from here, for the log's state is in doubt."""
+        """Serve nothing more from here, for the log's state is in doubt."""
         self.is_offline = True
         self.fail_pending(ErrorCode.KAFKA_STORAGE_ERROR)
         self.notify_state_change()

@@ -193,7 +193,7 @@ class ReplicaSession:
                 self._pause(key, followed)
             except (OSError, CorruptData) as failure:
                 _log.error("%s: %s", followed.replica.core.summary(), failure)
-                followed.replica.go_offline()
+                followed.replica.fail(failure, "append")
                 self.remove(key)
         if self._quota.is_limited:
             self._hold_back()

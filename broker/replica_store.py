@@ -68,6 +68,8 @@ class ReplicaStore:
         # The checkpoint is written by the loop (truncation) and by a thread (the periodic one).
         self._checkpoint_lock = threading.Lock()
         self.unclaimed: dict[str, bytes | None] = {}
+        self._nameless: set[str] = set()
+        """Folders that say nothing of whose they are, left alone until a replica of their name."""
 
     def load(self, is_clean: bool) -> None:
         """Read the checkpoints and find what is there."""
@@ -91,7 +93,8 @@ class ReplicaStore:
         """The log of a replica; empty when there is none of this topic id. Raises CorruptData."""
         name = f"{topic}-{partition_id}"
         path = f"{self.directory}/{name}"
-        is_known = name in self.unclaimed
+        is_known = name in self.unclaimed or name in self._nameless
+        self._nameless.discard(name)
         found_id = self.unclaimed.pop(name, None)
         if is_known and found_id != topic_id:
             _log.info("remove %s: it belongs to another topic of that name", name)
@@ -134,6 +137,7 @@ class ReplicaStore:
             if topic_id is None:
                 # Nothing says that it is ours.
                 _log.warning("left alone: %s has no topic id and no topic", name)
+                self._nameless.add(name)
                 continue
             _log.info("remove %s: no replica of this broker", name)
             self._put_aside(f"{self.directory}/{name}")

@@ -9,22 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from broker.cleaner import LogCleaner
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
+from broker.directory_link import DirectoryLink
 from broker.dynamic_config import with_dynamic
 from broker.fetch_sessions import SessionCache, Watched
 from broker.fetcher import Connect, Fetchers, connect_tcp
 from broker.isr_link import IsrLink
 from broker.leader_throttle import LeaderThrottle
 from broker.listing import BrokerListing
+from broker.log_directories import (
+    Claim,
+    LogDirectories,
+    LogDirectory,
+    Wanted,
+    is_disk_fault,
+)
 from broker.maintenance import Maintenance
 from broker.partition import BrokerFacts, Partition
 from broker.plan import Delete, Follow, Lead, plan
 from broker.replica import Replica, ReplicaObserver
-from broker.replica_store import ReplicaStore
+from broker.replica_failures import Broken, ReplicaFailures
 from broker.throttle import ReplicationQuota
 from broker.topic_config import TopicConfig, TopicConfigs
 from broker.waiters import Deadlines, TurnEnd
@@ -55,7 +63,7 @@ class ReplicaManager:
         self,
         *,
         broker_id: int,
-        data_directory: str,
+        data_directories: Sequence[str],
         config: BrokerConfig,
         controller: Controller,
         disk: Disk,
@@ -63,8 +71,10 @@ class ReplicaManager:
         rng: random.Random,
         clock: Clock = SYSTEM_CLOCK,
         connect: Connect = connect_tcp,
+        on_directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """connect: how fetchers reach their leaders."""
+        """connect: how fetchers reach their leaders. on_directory_failed: `directories` has one
+        less that is online; whether the broker can go on is the owner's to say."""
         self.broker_id = broker_id
         self.clock = clock
         self.config = config
@@ -84,7 +94,8 @@ class ReplicaManager:
         self.leader_throttle = LeaderThrottle(self.turn, clock.monotonic_ms)
         self.follower_quota = ReplicationQuota(clock.monotonic_ms())
         self._set_rates()
-        self.store = ReplicaStore(disk=disk, data_directory=data_directory, rng=rng)
+        self.directories = LogDirectories(disk=disk, paths=data_directories, rng=rng)
+        self.directory_link = DirectoryLink(broker_id=broker_id, controller=controller)
         self.fetchers = Fetchers(
             broker_id=broker_id,
             config=config,
@@ -97,8 +108,10 @@ class ReplicaManager:
         self._disk = disk
         self._replicas: dict[Key, Replica] = {}
         self._with_files: dict[Key, Replica] = {}
-        self._broken: dict[Key, str] = {}
-        """Replicas whose logs could not be opened, and their directory names."""
+        self._broken: dict[Key, Broken] = {}
+        """Replicas whose logs could not be opened."""
+        self._known_before: ClusterImage = EMPTY_IMAGE
+        self.failures = ReplicaFailures(self, on_directory_failed)
         self._topic_configs = TopicConfigs()
         self._topic_waiters: list[asyncio.Event] = []
         self._observers: dict[str, ReplicaObserver] = {}
@@ -109,12 +122,18 @@ class ReplicaManager:
 
     # --- life --------------------------------------------------------------------------------
 
-    def load(self, is_clean: bool) -> None:
+    def load(self, is_clean: bool = False, claims: Mapping[str, Claim] | None = None) -> None:
         """Read checkpoints and find the replicas on disk (blocking). Logs open at `publish`.
 
-        is_clean: the last process ended by `stop`; otherwise logs are checked when opened.
+        is_clean: the last process ended by `stop`; otherwise logs are checked when opened. claims:
+        the same of each directory, with its id; needed where there are several.
         """
-        self.store.load(is_clean)
+        if claims is None:
+            claims = {
+                item.path: Claim(directory_id=UUID_ZERO, is_clean=is_clean)
+                for item in self.directories.items
+            }
+        self.directories.load(claims)
 
     def start(self) -> None:
         """Begin fetching and maintenance; needs a running loop."""
@@ -126,6 +145,7 @@ class ReplicaManager:
         """Fetchers down, waiting requests answered, logs closed cleanly, checkpoints written."""
         await self.fetchers.stop()
         await self.isr.stop()
+        await self.directory_link.stop()
         await self.cleaner.stop()
         await self._maintenance.stop()
         for replica in self._replicas.values():
@@ -135,7 +155,7 @@ class ReplicaManager:
         self.leader_throttle.close()
         replicas = list(self._replicas.values())
         self._replicas.clear()
-        await asyncio.to_thread(self.store.close_all, replicas, list(self._broken.values()))
+        await self.failures.close_all(replicas, self._broken.values())
 
     # --- look-up -----------------------------------------------------------------------------
 
@@ -201,6 +221,7 @@ class ReplicaManager:
         delta None (or one that starts elsewhere) compares the images whole.
         """
         before, self.image = self.image, image
+        self._known_before = before
         if delta is not None and delta.base is not before:
             delta = None
         self.facts.brokers = image.brokers
@@ -247,9 +268,10 @@ class ReplicaManager:
             self._topic_waiters.remove(event)
 
     def _lead(self, key: Key, topic: str, image: PartitionImage) -> None:
-        replica = self._ensure(key, topic)
+        replica = self._ensure(key, topic, image)
         if replica is None:
             return
+        self.failures.settle(key, replica, image)
         self.fetchers.unfollow(key)
         if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
@@ -265,9 +287,10 @@ class ReplicaManager:
             observer.on_replica(replica)
 
     def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
-        replica = self._ensure(key, topic)
+        replica = self._ensure(key, topic, image)
         if replica is None:
             return
+        self.failures.settle(key, replica, image)
         is_new_epoch = replica.become_follower(image)
         if image.leader in (NO_LEADER, self.broker_id) or replica.is_offline:
             self.fetchers.unfollow(key)
@@ -278,6 +301,7 @@ class ReplicaManager:
 
     def _delete(self, key: Key) -> None:
         self.fetchers.unfollow(key)
+        self.directory_link.forget(key)
         self._broken.pop(key, None)
         replica = self._replicas.pop(key, None)
         self._with_files.pop(key, None)
@@ -289,23 +313,33 @@ class ReplicaManager:
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
             self._tell(replica.core.topic, replica)
-            self.store.delete(replica)
+            self.failures.delete(replica)
 
-    def _ensure(self, key: Key, topic: str) -> Replica | None:
+    def _ensure(self, key: Key, topic: str, image: PartitionImage) -> Replica | None:
         """The replica, opened if it was not; None when its log cannot be opened."""
         replica = self._replicas.get(key)
-        if replica is not None or key in self._broken:
+        broken = self._broken.get(key)
+        if replica is not None or (broken is not None and broken.home is not None):
             return replica
         topic_id, partition_id = key
+        home = self._place(key, topic, image)
+        if isinstance(home, str):
+            if broken is None:
+                _log.error("%s-%d stays offline: %s", topic, partition_id, home)
+                self._broken[key] = Broken(f"{topic}-{partition_id}", None)
+            self.failures.settle_broken(key, image)
+            return None
+        self._broken.pop(key, None)
         config = self._config_of(topic)
         now_ms = self.clock.wall_ms()
         try:
-            opened = self.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
+            opened = home.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
         except (CorruptData, OSError) as failure:
             # Damage is never repaired by guessing; the partition stays down here, loudly, and
             # its other replicas serve.
             _log.error("cannot open %s-%d: %s", topic, partition_id, failure)
-            self._broken[key] = f"{topic}-{partition_id}"
+            self._broken[key] = Broken(f"{topic}-{partition_id}", home)
+            self.failures.on_open_failed(key, home, failure)
             return None
         core = Partition(
             broker_id=self.broker_id,
@@ -325,13 +359,40 @@ class ReplicaManager:
             disk=self._disk,
             turn=self.turn,
             has_identity=opened.has_identity,
-            lower_recovery_point=self.store.lower_recovery_point,
+            lower_recovery_point=home.store.lower_recovery_point,
             on_first_file=self._note_files,
+            home=home,
+            on_failed=self.failures.on_failed,
         )
+        home.replicas += 1
         self._replicas[key] = replica
         if opened.has_identity:
             self._note_files(replica)
         return replica
+
+    def _place(self, key: Key, topic: str, image: PartitionImage) -> LogDirectory | str:
+        """The directory of a replica, or why it has none that could be told."""
+        before = self._known_before.partition(*key)
+        was_ours = before is not None and self.broker_id in before.replicas
+        return self.directories.place(
+            Wanted(
+                name=f"{topic}-{key[1]}",
+                topic_id=key[0],
+                told=image.directory_of(self.broker_id),
+                is_new=not was_ours and self._known_before is not EMPTY_IMAGE,
+                is_in_sync=self.broker_id in image.isr,
+            )
+        )
+
+    def on_file_failed(self, path: str, failure: OSError) -> None:
+        """A file of some log could not be read while it was sent."""
+        home = self.directories.of_path(path)
+        if home is not None and is_disk_fault(failure):  # and not a log that was cut or closed
+            self.on_directory_error(home, failure, "read")
+
+    def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+        """A disk call failed that was no single replica's: a checkpoint, a removal."""
+        self.failures.on_directory_error(home, failure, operation)
 
     def _note_files(self, replica: Replica) -> None:
         self._with_files[replica.core.topic_id, replica.core.partition_id] = replica
@@ -397,9 +458,15 @@ class ReplicaManager:
         process of this broker can have seen; a directory of a topic not in it was deleted, one
         of a partition that names other replicas was moved away.
         """
-        if not self.store.unclaimed:
+        stores = [item.store for item in self.directories.online if item.store.unclaimed]
+        if not stores:
             return
         own = self.image.brokers.get(self.broker_id)
         if own is None or own.broker_epoch != self.controller.broker_epoch:
             return
-        self.store.drop_unclaimed()
+        for item in self.directories.online:
+            if item.store in stores:
+                try:
+                    item.store.drop_unclaimed()
+                except OSError as failure:
+                    self.on_directory_error(item, failure, "removal")

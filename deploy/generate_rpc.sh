@@ -8,4 +8,4 @@ python=${PYTHON:-.venv/bin/python}
     proto/kvorum/rpc/common.proto proto/kvorum/rpc/raft.proto \
     proto/kvorum/rpc/controller.proto proto/kvorum/rpc/admin.proto \
     proto/kvorum/rpc/features.proto proto/kvorum/rpc/configs.proto \
-    proto/kvorum/rpc/partitions.proto
+    proto/kvorum/rpc/partitions.proto proto/kvorum/rpc/directories.proto

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from broker.api import usual_schemas
 from broker.config import BrokerConfig
 from broker.controller_link import ControllerLink, RegistrationFailed
+from broker.log_directories import DirectoriesLost
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
-from launch.identity import DirectoryLock, claim_directory
+from launch.log_directories import OwnDirectories, take_directories
 from launch.metadata_log import open_log
 from launch.process import ended
 from launch.properties import Address, NodeConfig, static_values
@@ -24,17 +25,20 @@ from metadata.records import Endpoint
 from metadata.requests import RegisterBrokerRequest
 from raft.node import RaftNode
 from raft.voters import VoterSet
+from runtime.clock import monotonic_ms
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import new_uuid
 from runtime.tasks import TaskGroup
-from storage.checkpoints import take_clean_shutdown, write_clean_shutdown
+from storage.checkpoints import write_clean_shutdown
 from wire.kio_codec import warm_up
 
 logger = logging.getLogger("kvorum.broker")
 
 LISTENER_NAME = "PLAINTEXT"
 CATCH_UP_TIMEOUT_MS = 60_000
+FAILURE_CHECK_S = 0.1
+"""Between two looks whether the controller has heard of a failed directory."""
 WARM_UP_DELAY_S = 2.0
 WARM_UP_PAUSE_S = 0.05
 """Between two schemas, so that requests never wait for more than one import."""
@@ -69,17 +73,19 @@ class BrokerProcess:
             publisher=self._publisher,
             heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
             on_unfenced=self._unfenced.set,
+            offline_directories=lambda: self._replicas.directories.failed_ids(),
         )
         self._publisher.on_election = self._on_election
         self._publisher.on_voters = self._on_voters
         self._replicas = ReplicaManager(
             broker_id=config.node_id,
-            data_directory=config.directory,
+            data_directories=config.data_directories,
             config=broker_config,
             controller=self._link,
             disk=self._disk,
             peer_address=self._peer_address,
             rng=self._rng,
+            on_directory_failed=self._on_directory_failed,
         )
         self._server = KafkaServer(
             config=broker_config,
@@ -92,20 +98,21 @@ class BrokerProcess:
             supported_features=self._features,
         )
         self._raft: RaftNode | None = None
-        self._lock: DirectoryLock | None = None
+        self._own: OwnDirectories | None = None
+        self._failure_timeout_ms = broker_config.log_dir_failure_timeout_ms
         self._is_serving = False
         self._is_publishing = False
 
     async def start(self) -> None:
         config = self._config
-        directory_id = claim_directory(
+        own = self._own = take_directories(
             self._disk,
-            config.directory,
+            metadata_directory=config.directory,
+            data_directories=config.data_directories,
             node_id=config.node_id,
             cluster_id=config.cluster_id,
             rng=self._rng,
         )
-        self._lock = DirectoryLock(config.directory)
         # Before the registration: a broker that cannot be reached must not take a place in the
         # cluster, and with it the place of the process that has its port.
         host, port = config.listen
@@ -113,11 +120,14 @@ class BrokerProcess:
             await self._server.bind(host, port, listener_name=LISTENER_NAME)
         except OSError as error:
             raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        epoch_before = take_clean_shutdown(self._disk, config.directory)
-        self._replicas.load(epoch_before is not None)
-        if epoch_before is not None:
-            self._link.note_epoch_before(epoch_before)
-        raft_config, metadata_log = await open_log(self._disk, config, directory_id)
+        own.take_markers(self._disk)
+        self._replicas.load(claims=own.claims)
+        lost = self._replicas.directories.loss(config.directory)
+        if lost is not None:
+            raise ConfigError(f"{lost}; repair the disk, or take it out of log.dirs")
+        online = [d.id for d in self._replicas.directories.online if d.id is not None]
+        self._link.note_directories(tuple(sorted(online)), own.epoch_before)
+        raft_config, metadata_log = await open_log(self._disk, config, own.metadata_id)
         raft = self._raft = RaftNode(
             raft_config,
             metadata_log,
@@ -165,20 +175,54 @@ class BrokerProcess:
                 )
         await self._tasks.stop()
         await self._server.stop()
-        are_logs_closed = await self._close_replicas()
+        await self._close_replicas()
         if self._raft is not None:
             await self._raft.stop()
             self._raft.log.close()
         await ended(self._link.close(), timeout_ms=1_000)
-        if self._is_serving and are_logs_closed:
-            # Every log is closed and fsynced by now; only then may the next start trust them.
-            write_clean_shutdown(
-                self._disk, self._config.directory, broker_epoch=self._link.broker_epoch
-            )
-        if self._lock is not None:
-            self._lock.release()
+        if self._is_serving:
+            self._mark_clean()
+        if self._own is not None:
+            self._own.release()
 
-    async def _close_replicas(self) -> bool:
+    def _mark_clean(self) -> None:
+        """Every log of these directories is closed and fsynced by now; only then may the next start
+        trust them."""
+        for directory in self._replicas.directories.items:
+            if directory.is_closed:
+                try:
+                    write_clean_shutdown(
+                        self._disk, directory.path, broker_epoch=self._link.broker_epoch
+                    )
+                except OSError:
+                    logger.exception("no clean-shutdown marker in %s", directory.path)
+
+    def _on_directory_failed(self) -> None:
+        """Tell the controller at once; end, if there is no going on with what is left."""
+        lost = self._replicas.directories.loss(self._config.directory)
+        if lost is not None:
+            self._on_failure(lost)
+            return
+        self._link.wake()
+        self._tasks.spawn(self._ended_untold(), "directory-failure")
+
+    async def _ended_untold(self) -> None:
+        """A controller that does not hear of a failed directory goes on counting on what lies
+        there: better that this broker ends and is fenced as a whole (KIP-112)."""
+        failed = frozenset(self._replicas.directories.failed_ids())
+        deadline_ms = monotonic_ms() + self._failure_timeout_ms
+        while not failed <= self._link.told_offline:
+            if monotonic_ms() >= deadline_ms:
+                self._on_failure(
+                    DirectoriesLost(
+                        "the controller did not hear of a failed data directory within "
+                        f"log.dir.failure.timeout.ms={self._failure_timeout_ms}"
+                    )
+                )
+                return
+            await asyncio.sleep(FAILURE_CHECK_S)
+
+    async def _close_replicas(self) -> None:
         # The image goes on changing, as other brokers leave too. Applied to a manager that has let
         # go of its replicas it would open their logs again while a thread closes them.
         self._is_publishing = False
@@ -186,9 +230,7 @@ class BrokerProcess:
             await self._replicas.stop()
         except OSError:
             # The disk refused: the next start must not trust what lies there.
-            logger.exception("the logs could not be closed cleanly")
-            return False
-        return True
+            logger.exception("not all logs could be closed cleanly")
 
     async def _warm_up(self) -> None:
         """Import what clients will ask for, in a thread, once the start is over."""

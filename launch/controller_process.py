@@ -9,6 +9,7 @@ from collections.abc import Callable
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
+from kvorum.rpc import directories_pb2_grpc as directories_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
 from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
@@ -22,6 +23,7 @@ from launch.metadata_log import open_log
 from launch.properties import CONTROLLER, NodeConfig
 from metadata.configs_service import ConfigsServicer
 from metadata.controller import Controller, ControllerConfig
+from metadata.directories_service import DirectoriesServicer
 from metadata.features import limited
 from metadata.features_service import FeaturesServicer
 from metadata.loop import ControllerLoop
@@ -132,6 +134,9 @@ class ControllerProcess:
             controller_grpc.add_ControllerServicer_to_server, ControllerServicer(loop)
         )
         server.add_service(configs_grpc.add_ConfigsServicer_to_server, ConfigsServicer(loop))
+        server.add_service(
+            directories_grpc.add_DirectoriesServicer_to_server, DirectoriesServicer(loop)
+        )
         server.add_service(features_grpc.add_FeaturesServicer_to_server, FeaturesServicer(loop))
         server.add_service(
             partitions_grpc.add_PartitionsServicer_to_server, PartitionsServicer(loop)

@@ -62,10 +62,17 @@ def is_locked(directory: str) -> bool:
 
 
 def claim_directory(
-    disk: Disk, directory: str, *, node_id: int, cluster_id: str, rng: random.Random
+    disk: Disk,
+    directory: str,
+    *,
+    node_id: int,
+    cluster_id: str,
+    rng: random.Random,
+    has_log: bool = True,
 ) -> bytes:
     """Make the directory this node's, or check that it is; the directory id (16 bytes).
 
+    has_log: the metadata log lies in it, or will; not so in a broker's further data directories.
     Raises ConfigError naming directory and mismatch, or why it cannot be written.
     """
     try:
@@ -77,9 +84,10 @@ def claim_directory(
         return owned
     directory_id = new_uuid(rng)
     try:
-        # Before the identity: from then on a missing folder is a lost log (`check_log_folder`).
-        disk.make_dirs(f"{directory}/{FOLDER_NAME}")
-        disk.sync_dir(directory)
+        if has_log:
+            # Before the identity: from then on a missing folder is a lost log (`check_log_folder`).
+            disk.make_dirs(f"{directory}/{FOLDER_NAME}")
+            disk.sync_dir(directory)
     except OSError as error:
         raise ConfigError(
             f"cannot write to data directory {directory}: {error.strerror}"

@@ -178,7 +178,7 @@ def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:
             raise ConfigError(f"node {node_id} is no controller with dynamic voters")
         host, port = _listener(properties)
         node = _node(folder, "controller", node_id, host, port)
-        directory = str(properties["log.dirs"])
+        directory = str(properties.get("metadata.log.dir") or properties["log.dirs"])
         if os.path.exists(directory) and os.listdir(directory):
             raise ConfigError(
                 f"{directory} still holds data: keep it if you can; if not, remove it first"

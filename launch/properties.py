@@ -38,7 +38,9 @@ class NodeProperties:
     controller_quorum_voters: `1@host:port,2@host:port,...`, a static voter set, the same on every
     node. controller_quorum_bootstrap_servers: `host:port,...`, where some controllers of a quorum
     with dynamic voters are. Exactly one of both must be given.
-    log_dirs: the node's data directory. peer_address_overrides: `id=host:port,...` where this
+    log_dirs: the node's data directories, with commas between them; log_dir: one, if log_dirs is
+    not given. metadata_log_dir: where the metadata log lies, by default in the first of them.
+    peer_address_overrides: `id=host:port,...` where this
     node finds a peer, if not where the peer says it is: a proxy, a tunnel, an address behind NAT.
     metadata_version_max: the highest metadata.version that the node claims to support; below the
     default it plays an older build, to rehearse a rolling upgrade.
@@ -47,7 +49,9 @@ class NodeProperties:
     node_id: int
     cluster_id: str
     listeners: str
-    log_dirs: str
+    log_dirs: str = ""
+    log_dir: str = ""
+    metadata_log_dir: str = ""
     controller_quorum_voters: str = ""
     controller_quorum_bootstrap_servers: str = ""
     advertised_listeners: str = ""
@@ -83,11 +87,14 @@ class NodeConfig:
     controllers: where this node finds each controller, overrides applied; voter_addresses: where
     the configuration says they are, for others to use. Both are empty if the voters are dynamic.
     bootstrap_servers: then, where to ask first. given: the properties as they came.
+    directory: that of the metadata log. data_directories: those of partitions; of a controller
+    the same one.
     """
 
     node_id: int
     cluster_id: str
     directory: str
+    data_directories: tuple[str, ...]
     listen: Address
     advertised: Address
     rack: str | None
@@ -120,6 +127,11 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
     """Check a controller's properties. Raises ConfigError for anything that cannot work."""
     reject_unknown(properties, *CONTROLLER_CLASSES)
     config = _node_config(properties, CONTROLLER)
+    if len(config.data_directories) > 1 and not config.node.metadata_log_dir:
+        raise ConfigError(
+            f"log.dirs={config.node.log_dirs}: a controller keeps the metadata log alone, in one "
+            "directory; give that one, or name it with metadata.log.dir"
+        )
     if not config.raft.is_dynamic and config.node_id not in config.controllers:
         raise ConfigError(
             f"node.id={config.node_id} is not in controller.quorum.voters "
@@ -183,6 +195,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         )
     controllers = _voters(node.controller_quorum_voters) if node.controller_quorum_voters else {}
     bootstrap_servers = _bootstrap_servers(node.controller_quorum_bootstrap_servers)
+    data_directories = _data_directories(node)
     overrides = _overrides(node.peer_address_overrides)
     listen = _listener("listeners", node.listeners, listener_name)
     advertised = listen
@@ -191,7 +204,8 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     return NodeConfig(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
-        directory=os.path.abspath(node.log_dirs),
+        directory=os.path.abspath(node.metadata_log_dir or data_directories[0]),
+        data_directories=data_directories,
         listen=listen,
         advertised=advertised,
         rack=node.broker_rack or None,
@@ -211,6 +225,29 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         node=node,
         given=dict(properties),
     )
+
+
+def _data_directories(node: NodeProperties) -> tuple[str, ...]:
+    """Absolute paths, in the order of the configuration."""
+    text = node.log_dirs or node.log_dir
+    given = [part.strip() for part in text.split(",")]
+    if not all(given):
+        raise ConfigError(
+            f"log.dirs={node.log_dirs!r} (or log.dir={node.log_dir!r}) must name the node's data "
+            "directories, with commas between them"
+        )
+    paths = [os.path.abspath(path) for path in given]
+    # The metadata log may have one of them, or a place outside all of them.
+    own = [os.path.abspath(node.metadata_log_dir)] if node.metadata_log_dir else []
+    for path in [*paths, *own]:
+        within = next((p for p in paths + own if p != path and path.startswith(f"{p}/")), None)
+        if paths.count(path) > 1 or within is not None:
+            raise ConfigError(
+                f"log.dirs={text!r} names {path} twice"
+                if within is None
+                else f"log.dirs={text!r}: {path} lies in {within}; each needs a place of its own"
+            )
+    return tuple(paths)
 
 
 def _raft_config(

@@ -18,6 +18,7 @@ from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as pb_grpc
+from kvorum.rpc import directories_pb2_grpc as directories_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
 from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from metadata import quorum_report
@@ -149,6 +150,9 @@ class ControllerClient:
 
     def configs_stub(self, controller_id: int) -> Any:
         return self._stub(configs_grpc.ConfigsStub, controller_id)
+
+    def directories_stub(self, controller_id: int) -> Any:
+        return directories_grpc.DirectoriesStub(self._channel(controller_id))
 
     def features_stub(self, controller_id: int) -> Any:
         return self._stub(features_grpc.FeaturesStub, controller_id)

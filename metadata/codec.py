@@ -61,6 +61,7 @@ def encode_register(request: r.RegisterBrokerRequest) -> pb.RegisterBrokerReques
         rack=request.rack,
         broker_epoch_before=request.broker_epoch_before,
         features=encode_features(request.features),
+        log_dirs=request.log_dirs,
     )
 
 
@@ -73,6 +74,7 @@ def decode_register(message: pb.RegisterBrokerRequest) -> r.RegisterBrokerReques
         rack=message.rack if message.HasField("rack") else None,
         broker_epoch_before=message.broker_epoch_before,
         features=decode_features(message.features),
+        log_dirs=tuple(message.log_dirs),
     )
 
 
@@ -83,6 +85,7 @@ def encode_heartbeat(request: r.Heartbeat) -> pb.HeartbeatRequest:
         metadata_offset=request.metadata_offset,
         want_fence=request.want_fence,
         want_shutdown=request.want_shutdown,
+        offline_log_dirs=request.offline_log_dirs,
     )
 
 
@@ -93,6 +96,7 @@ def decode_heartbeat(message: pb.HeartbeatRequest) -> r.Heartbeat:
         metadata_offset=message.metadata_offset,
         want_fence=message.want_fence,
         want_shutdown=message.want_shutdown,
+        offline_log_dirs=tuple(message.offline_log_dirs),
     )
 
 

@@ -21,6 +21,7 @@ from metadata.config_requests import (
 from metadata.decide import Context, Decision
 from metadata.decide.brokers import fence, heartbeat, register
 from metadata.decide.configs import alter_configs
+from metadata.decide.directories import assign_replicas
 from metadata.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
 from metadata.decide.electorate import Electorate, electorate
 from metadata.decide.eligible import with_elr_cleared
@@ -33,6 +34,7 @@ from metadata.decide.reassignment import alter_reassignments, list_reassignments
 from metadata.decide.topics import create_topics, delete_topics
 from metadata.decide.unregister import unregister
 from metadata.delta import Delta
+from metadata.directory_requests import AssignedReplica, AssignReplicas
 from metadata.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import Record
@@ -83,6 +85,7 @@ Request = (
     | CreatePartitions
     | AlterReassignments
     | ListReassignments
+    | AssignReplicas
 )
 
 Reply = (
@@ -97,6 +100,7 @@ Reply = (
     | tuple[GrownTopic, ...]
     | tuple[ReassignedPartition, ...]
     | tuple[OngoingReassignment, ...]
+    | tuple[AssignedReplica, ...]
     | ProducerIdBlock
     | tuple[UpdatedFeature, ...]
     | RegisteredController
@@ -291,6 +295,8 @@ class Controller:
                 return alter_reassignments(image, request, self._electorate(image))
             case ListReassignments():
                 return list_reassignments(image, request)
+            case AssignReplicas():
+                return assign_replicas(image, request, self._electorate(image))
             case AlterConfigs():
                 return alter_configs(image, request)
             case AlterClientQuotas():

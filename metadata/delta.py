@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from immutables import Map
 
+from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL
 from metadata.image import (
     EMPTY_IMAGE,
     RESOURCE_TOPIC,
@@ -23,6 +25,7 @@ from metadata.image import (
     TopicImage,
 )
 from metadata.records import (
+    UNASSIGNED_DIRECTORY,
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -149,6 +152,7 @@ class Delta:
             is_fenced=record.is_fenced,
             in_controlled_shutdown=False,
             features=record.features,
+            log_dirs=record.log_dirs,
         )
 
     def _unregister_broker(self, record: UnregisterBroker) -> None:
@@ -172,6 +176,7 @@ class Delta:
             in_controlled_shutdown=(
                 broker.in_controlled_shutdown if in_shutdown is None else in_shutdown
             ),
+            log_dirs=broker.log_dirs if record.log_dirs is None else record.log_dirs,
         )
 
     def _topic(self, record: Topic) -> None:
@@ -196,6 +201,7 @@ class Delta:
             record.leader_recovery_state,
             record.elr,
             record.last_known_elr,
+            _directories(record.directories, record.replicas) if record.directories else (),
         )
         self.changed_partitions[record.topic_id].add(record.partition_id)
 
@@ -207,6 +213,11 @@ class Delta:
         replicas = old.replicas if record.replicas is None else record.replicas
         adding, removing = record.adding_replicas, record.removing_replicas
         recovery = record.leader_recovery_state
+        directories = old.directories
+        if record.directories is not None:
+            directories = _directories(record.directories, replicas)
+        elif directories and replicas != old.replicas:
+            directories = _directories(tuple(map(old.directory_of, replicas)), replicas)
         partitions[record.partition_id] = PartitionImage(
             replicas,
             old.isr if record.isr is None else _shared(record.isr, replicas),
@@ -218,6 +229,7 @@ class Delta:
             old.leader_recovery_state if recovery is None else recovery,
             old.elr if record.elr is None else record.elr,
             old.last_known_elr if record.last_known_elr is None else record.last_known_elr,
+            directories,
         )
         self.changed_partitions[record.topic_id].add(record.partition_id)
 
@@ -253,8 +265,18 @@ class Delta:
     def _feature_level(self, record: FeatureLevel) -> None:
         if record.level:
             self._features[record.name] = record.level
+            if record.name == METADATA_VERSION and record.level < REASSIGNMENT_LEVEL:
+                self._forget_log_dirs()
         elif record.name in self._features:
             del self._features[record.name]
+
+    def _forget_log_dirs(self) -> None:
+        """The level has no words for them; brokers with several stand in the way of it."""
+        for broker_id in sorted({*self.base.brokers, *self.changed_brokers}):
+            broker = self._brokers.get(broker_id)
+            if broker is not None and broker.log_dirs:
+                self._brokers[broker_id] = dataclasses.replace(broker, log_dirs=())
+                self.changed_brokers.add(broker_id)
 
     def _client_quota(self, record: ClientQuota) -> None:
         quotas: Map[str, float] = self._client_quotas.get(record.entity, Map())
@@ -302,6 +324,22 @@ class Delta:
 def _shared(isr: tuple[int, ...], replicas: tuple[int, ...]) -> tuple[int, ...]:
     """The ISR; the very tuple of the replicas when all are in sync, which is the usual case."""
     return replicas if isr == replicas else isr
+
+
+def _directories(directories: tuple[bytes, ...], replicas: tuple[int, ...]) -> tuple[bytes, ...]:
+    if not any(directory != UNASSIGNED_DIRECTORY for directory in directories):
+        return ()
+    invariant(
+        len(directories) == len(replicas),
+        f"{len(directories)} directories for the replicas {replicas}",
+    )
+    return _one_copy(directories)
+
+
+@lru_cache(maxsize=4_096)
+def _one_copy(directories: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """A hundred thousand partitions lie in few combinations of directories."""
+    return directories
 
 
 _REPLAY: dict[type, Any] = {

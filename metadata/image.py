@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from immutables import Map
 
 from metadata.features import FeatureRange
-from metadata.records import NO_LEADER, RECOVERED, Endpoint, QuotaEntity
+from metadata.records import (
+    LOST_DIRECTORY,
+    NO_LEADER,
+    RECOVERED,
+    UNASSIGNED_DIRECTORY,
+    Endpoint,
+    QuotaEntity,
+)
 
 #: Kafka's numbers of config resources.
 RESOURCE_TOPIC = 2
@@ -36,6 +43,13 @@ class PartitionImage:
     leader_recovery_state: int = RECOVERED
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    directories: tuple[bytes, ...] = ()
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """Id of the directory that holds a broker's replica, as far as it is known (KIP-858)."""
+        if not self.directories or broker_id not in self.replicas:
+            return UNASSIGNED_DIRECTORY
+        return self.directories[self.replicas.index(broker_id)]
 
     @property
     def has_leader(self) -> bool:
@@ -57,7 +71,10 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerImage:
-    """One registered broker. Only an unfenced one may lead or stand in an ISR."""
+    """One registered broker. Only an unfenced one may lead or stand in an ISR.
+
+    log_dirs: ids of its directories that are online; none told by old builds.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -67,6 +84,11 @@ class BrokerImage:
     is_fenced: bool
     in_controlled_shutdown: bool
     features: tuple[FeatureRange, ...] = ()
+    log_dirs: tuple[bytes, ...] = ()
+
+    def has_online(self, directory: bytes) -> bool:
+        """Whether a replica in this directory can be served."""
+        return is_online(directory, self.log_dirs)
 
     @property
     def is_active(self) -> bool:
@@ -77,6 +99,14 @@ class BrokerImage:
     def endpoint(self) -> Endpoint:
         """The client listener; every registration has at least one."""
         return self.endpoints[0]
+
+
+def is_online(directory: bytes, log_dirs: tuple[bytes, ...]) -> bool:
+    """Whether a directory is one of a broker's that are online. A broker that told none is of a
+    build that has one directory, and ends when that one fails."""
+    if directory == UNASSIGNED_DIRECTORY:
+        return True
+    return directory != LOST_DIRECTORY and (not log_dirs or directory in log_dirs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,9 @@
 Fields stand in the order of the dataclass. A record of an unknown type or of a version newer
 than this build knows is refused by name, never skipped: a node that skipped a fact would hold
 another image than its peers.
+
+What came with KIP-858 (directories) is written only where it says something, and the version only
+then the newer one: a broker with one directory costs nothing, and older builds read its records.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import msgpack
 from metadata.features import REASSIGNMENT_LEVEL, RELEASES, FeatureRange
 from metadata.records import (
     RECORD_CLASSES,
+    BrokerRegistrationChange,
     Endpoint,
     Partition,
     PartitionChange,
@@ -82,7 +86,8 @@ def record_to_dict(record: Record) -> dict[str, Any]:
 
 
 def _decode_register_broker(fields: tuple[Any, ...]) -> RegisterBroker:
-    broker_id, broker_epoch, incarnation_id, endpoints, rack, is_fenced, *features = fields[2:]
+    broker_id, broker_epoch, incarnation_id, endpoints, rack, is_fenced, *rest = fields[2:]
+    features, log_dirs = (*rest, (), ())[:2]
     return RegisterBroker(
         broker_id,
         broker_epoch,
@@ -90,7 +95,8 @@ def _decode_register_broker(fields: tuple[Any, ...]) -> RegisterBroker:
         _endpoints_of(endpoints),
         rack,
         is_fenced,
-        *(tuple(FeatureRange(*f) for f in ranges) for ranges in features),
+        tuple(FeatureRange(*f) for f in features),
+        log_dirs,
     )
 
 
@@ -111,7 +117,7 @@ def _values_of(endpoints: tuple[Endpoint, ...]) -> tuple[Any, ...]:
 def _encode_register_broker(record: RegisterBroker) -> tuple[Any, ...]:
     return (
         record.TYPE,
-        record.VERSION,
+        record.VERSION if record.log_dirs else 0,
         record.broker_id,
         record.broker_epoch,
         record.incarnation_id,
@@ -119,6 +125,7 @@ def _encode_register_broker(record: RegisterBroker) -> tuple[Any, ...]:
         record.rack,
         record.is_fenced,
         record.features,
+        *((record.log_dirs,) if record.log_dirs else ()),
     )
 
 
@@ -135,7 +142,7 @@ def _encode_register_controller(record: RegisterController) -> tuple[Any, ...]:
 
 def _old_encoder(record_class: type[Record], field_count: int) -> Callable[[Any], tuple[Any, ...]]:
     """Of version 0, which has the first field_count fields; the others must say nothing."""
-    encode_all = _ENCODERS[record_class]
+    encode_all = _plain_encoder(record_class)
     silence = tuple(field.default for field in dataclasses.fields(record_class)[field_count:])
 
     def encode(record: Any) -> tuple[Any, ...]:
@@ -157,16 +164,41 @@ def _plain_encoder(record_class: type[Record]) -> Callable[[Any], tuple[Any, ...
     return encode
 
 
+def _short_encoder(record_class: type[Record]) -> Callable[[Any], tuple[Any, ...]]:
+    """The last field came with the newest version: both are left out when it says nothing."""
+    encode_all = _plain_encoder(record_class)
+    *names, last = [field.name for field in dataclasses.fields(record_class)]
+    silence = dataclasses.fields(record_class)[-1].default
+    head = (record_class.TYPE, record_class.VERSION - 1)
+
+    def encode(record: Any) -> tuple[Any, ...]:
+        if getattr(record, last) == silence:
+            return (*head, *[getattr(record, name) for name in names])
+        return encode_all(record)
+
+    return encode
+
+
+def _encode_lowest_register_broker(record: RegisterBroker) -> tuple[Any, ...]:
+    if record.log_dirs:
+        raise InvariantViolated(f"version 0 of RegisterBroker cannot say {record}")
+    return _encode_register_broker(record)
+
+
 _PACK = msgpack.Packer(use_bin_type=True).pack
 _CLASSES: dict[int, type[Record]] = {c.TYPE: c for c in RECORD_CLASSES}
 _ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     c: _plain_encoder(c) for c in RECORD_CLASSES
 }
+for _class in (Partition, PartitionChange, BrokerRegistrationChange):
+    _ENCODERS[_class] = _short_encoder(_class)
 _ENCODERS[RegisterBroker] = _encode_register_broker
 _ENCODERS[RegisterController] = _encode_register_controller
 #: Below REASSIGNMENT_LEVEL of metadata.version.
 _OLD_ENCODERS = {
     **_ENCODERS,
+    RegisterBroker: _encode_lowest_register_broker,
+    BrokerRegistrationChange: _old_encoder(BrokerRegistrationChange, 4),
     Partition: _old_encoder(Partition, 7),
     PartitionChange: _old_encoder(PartitionChange, 5),
 }

@@ -21,6 +21,14 @@ RECOVERING = 1
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Whom a quota binds, as in `ClientQuota.entity`."""
 
+UNASSIGNED_DIRECTORY = bytes(16)
+"""In place of a directory id: nobody has told where the replica lies (KIP-858). Counts as online;
+a broker with one directory tells nothing, as there is only that one."""
+
+LOST_DIRECTORY = bytes(15) + b"\x01"
+"""In place of a directory id: the replica cannot be read, whatever its directory (KIP-858). Never
+online. Kvorum's brokers also say so of a replica whose log is damaged."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -39,10 +47,12 @@ class RegisterBroker:
     broker_epoch: offset of this very record; fences every earlier process of that id.
     incarnation_id: random uuid of the process, so that a retry is told from another process.
     features: levels that the process supports; none told by builds before KIP-584 was served.
+    log_dirs: ids of its data directories that are online, ascending (KIP-858). Version 1 brought
+    this field.
     """
 
     TYPE: ClassVar[int] = 0
-    VERSION: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 1
 
     broker_id: int
     broker_epoch: int
@@ -51,6 +61,7 @@ class RegisterBroker:
     rack: str | None = None
     is_fenced: bool = True
     features: tuple[FeatureRange, ...] = ()
+    log_dirs: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +94,12 @@ class Partition:
     leader: broker id or NO_LEADER; leader_epoch rises with each leader, partition_epoch with
     each change. adding_replicas, removing_replicas: set while a reassignment is under way
     (KIP-455). leader_recovery_state: RECOVERED or RECOVERING. elr, last_known_elr: KIP-966.
-    Version 1 brought the last five fields.
+    directories: directory id of each replica, in their order, or none at all while every one is
+    UNASSIGNED_DIRECTORY (KIP-858). Version 1 brought the five fields before it, version 2 it.
     """
 
     TYPE: ClassVar[int] = 3
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     topic_id: bytes
     partition_id: int
@@ -101,6 +113,7 @@ class Partition:
     leader_recovery_state: int = RECOVERED
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    directories: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +137,12 @@ class PartitionChange:
     """What changed of a partition; None means unchanged.
 
     Replay raises partition_epoch by one always, and leader_epoch by one iff leader is given
-    (kraft.md section 10, replaying rules). Version 1 brought the last five fields.
+    (kraft.md section 10, replaying rules). Other replicas without directories: who stays keeps
+    its own, who is new is unassigned. Version 1 brought five fields, version 2 directories.
     """
 
     TYPE: ClassVar[int] = 5
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     topic_id: bytes
     partition_id: int
@@ -140,6 +154,7 @@ class PartitionChange:
     leader_recovery_state: int | None = None
     elr: tuple[int, ...] | None = None
     last_known_elr: tuple[int, ...] | None = None
+    directories: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +207,17 @@ class ProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationChange:
-    """A broker was fenced or unfenced, or began its controlled shutdown; None means unchanged."""
+    """A broker was fenced or unfenced, began its controlled shutdown, or lost a data directory;
+    None means unchanged. log_dirs: those still online. Version 1 brought log_dirs."""
 
     TYPE: ClassVar[int] = 17
-    VERSION: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 1
 
     broker_id: int
     broker_epoch: int
     is_fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+    log_dirs: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

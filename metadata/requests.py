@@ -75,6 +75,7 @@ class RegisterBrokerRequest:
     """A broker process asks for its place.
 
     broker_epoch_before: the epoch this id had before a clean shutdown, -1 if unknown.
+    log_dirs: ids of its data directories that are online (KIP-858).
     """
 
     broker_id: int
@@ -84,6 +85,7 @@ class RegisterBrokerRequest:
     rack: str | None = None
     broker_epoch_before: int = -1
     features: tuple[FeatureRange, ...] = ()
+    log_dirs: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +95,18 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A broker is alive. metadata_offset: end offset of the metadata it has published."""
+    """A broker is alive.
+
+    metadata_offset: end offset of the metadata it has published. offline_log_dirs: ids of its data
+    directories that have failed since it registered; told with every heartbeat (KIP-858).
+    """
 
     broker_id: int
     broker_epoch: int
     metadata_offset: int
     want_fence: bool = False
     want_shutdown: bool = False
+    offline_log_dirs: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

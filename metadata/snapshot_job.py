@@ -47,6 +47,7 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
             broker.rack,
             broker.is_fenced,
             broker.features,
+            broker.log_dirs,
         )
         if broker.in_controlled_shutdown:
             yield BrokerRegistrationChange(
@@ -75,6 +76,7 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
                 partition.leader_recovery_state,
                 partition.elr,
                 partition.last_known_elr,
+                partition.directories,
             )
     for (resource_type, resource_name), configs in sorted(image.configs.items()):
         for name, value in sorted(configs.items()):

@@ -103,7 +103,7 @@ def overwrite(disk: Disk, path: str, data: bytes) -> None:
 
 
 class OsDiskFile:
-    """A file of the operating system."""
+    """A file of the operating system. What fails names it, which calls by descriptor do not."""
 
     __slots__ = ("_fd", "path")
 
@@ -118,29 +118,45 @@ class OsDiskFile:
         return os.fstat(self._fd).st_size
 
     def pread(self, length: int, position: int) -> bytes:
-        data = os.pread(self._fd, length, position)
-        if len(data) == length or not data:
-            return data
-        parts = [data]
-        got = len(data)
-        while got < length and (data := os.pread(self._fd, length - got, position + got)):
-            parts.append(data)
-            got += len(data)
+        try:
+            data = os.pread(self._fd, length, position)
+            if len(data) == length or not data:
+                return data
+            parts = [data]
+            got = len(data)
+            while got < length and (data := os.pread(self._fd, length - got, position + got)):
+                parts.append(data)
+                got += len(data)
+        except OSError as failure:
+            failure.filename = self.path
+            raise
         return b"".join(parts)
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        written = os.pwrite(self._fd, data, position)
-        if written == len(data):
-            return
-        view = memoryview(data)
-        while written < len(view):
-            written += os.pwrite(self._fd, view[written:], position + written)
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written == len(data):
+                return
+            view = memoryview(data)
+            while written < len(view):
+                written += os.pwrite(self._fd, view[written:], position + written)
+        except OSError as failure:
+            failure.filename = self.path
+            raise
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as failure:
+            failure.filename = self.path
+            raise
 
     def sync(self) -> None:
-        _fdatasync(self._fd)
+        try:
+            _fdatasync(self._fd)
+        except OSError as failure:
+            failure.filename = self.path
+            raise
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -188,6 +204,9 @@ class OsDisk:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as failure:
+            failure.filename = path
+            raise
         finally:
             os.close(fd)
 
@@ -203,6 +222,9 @@ class OsDisk:
             while view:
                 view = view[os.write(fd, view) :]
             os.fsync(fd)
+        except OSError as failure:
+            failure.filename = temporary
+            raise
         finally:
             os.close(fd)
         os.replace(temporary, path)

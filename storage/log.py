@@ -343,6 +343,11 @@ class Log(LogBase):
             self._disk.write_atomic(f"{self.directory}/{name}", self.producers.to_bytes())
         self._segments.close_files()
 
+    def abandon(self) -> None:
+        """Close the files and write nothing: the disk below is gone. Unclean for the next start."""
+        self._segments.stop_cleaning()
+        self._segments.close_files()
+
     def delete(self) -> None:
         """Remove the folder and all in it; the log must not be used afterwards."""
         self._segments.stop_cleaning()

@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import importlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -25,6 +25,9 @@ from runtime.ids import UUID_ZERO
 from wire.primitives import count_bytes, string_bytes, uvarint_bytes
 
 Encoder = Callable[[bytearray, Any], None]
+
+OWN_TAGS = "own tagged fields"
+"""In an answer's mapping: (tag, bytes) pairs, ascending, behind those of Kafka's schema."""
 
 
 def read_request(name: str, version: int, body: memoryview) -> Any:
@@ -130,11 +133,14 @@ def _entity_encoder(entity: Any) -> Encoder:
         if not is_flexible:
             return
         present = [row for row in tagged if values.get(row[1], row[2]) != row[2]]
-        out += uvarint_bytes(len(present))
+        own: Sequence[tuple[int, bytes]] = values.get(OWN_TAGS, ())
+        out += uvarint_bytes(len(present) + len(own))
         for tag, name, _, encoder in present:
             payload = bytearray()
             encoder(payload, values[name])
             out += uvarint_bytes(tag) + uvarint_bytes(len(payload)) + payload
+        for tag, data in own:
+            out += uvarint_bytes(tag) + uvarint_bytes(len(data)) + data
 
     return encode
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from broker.blocking import in_thread
 from broker.context import RequestContext
+from broker.log_directories import LogDirectory
 from broker.low_watermarks import UNKNOWN_LOW_WATERMARK, Deleted, PendingDeletion
 from broker.replica import Replica
 from broker.topic_config import DELETE
@@ -32,7 +33,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     replicas = context.services.replicas
     pending = PendingDeletion(replicas.deadlines)
     asked = [(topic.name, p) for topic in request.topics for p in topic.partitions]
-    has_moved = False
+    moved: dict[LogDirectory, list[int]] = {}
     for number, (topic, partition) in enumerate(asked):
         replica = replicas.find_by_name(topic, partition.partition_index)
         if replica is None:
@@ -43,15 +44,19 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         if error != ErrorCode.NONE:
             pending.results[number] = Deleted(UNKNOWN_LOW_WATERMARK, error)
             continue
-        has_moved = True
+        moved.setdefault(replica.home, []).append(number)
         pending.wait_for(number, replica, offset)
     now_ms = context.services.replicas.now_ms()
     deadline_ms = now_ms + max(milliseconds(request.timeout), 0)
     await pending.wait(deadline_ms)
-    if has_moved:
-        store = replicas.store
-        store.collect_log_offsets(replicas.with_files())
-        await in_thread(store.write_log_offsets)
+    for home, numbers in moved.items():
+        home.store.collect_log_offsets(r for r in replicas.with_files() if r.home is home)
+        try:
+            await in_thread(home.store.write_log_offsets)
+        except OSError as failure:
+            replicas.on_directory_error(home, failure, "checkpoint")
+            failed = Deleted(UNKNOWN_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
+            pending.results.update(dict.fromkeys(numbers, failed))
     return {"topics": _rows(request, pending.results)}
 
 

@@ -1,4 +1,8 @@
-"""DescribeLogDirs (35). Served: v1-4. There is one log directory and there are no future logs."""
+"""DescribeLogDirs (35). Served: v1-4. One result a data directory; there are no future logs.
+
+A directory that is offline answers KAFKA_STORAGE_ERROR and names no partitions, as in Kafka. To
+Kvorum's own command line each also tells its id and why it is offline, in tagged fields.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,11 @@ import shutil
 from typing import Any
 
 from broker.context import RequestContext
+from broker.log_directories import LogDirectory
 from broker.replica import Replica
 from runtime.errors import ErrorCode
+from wire.kio_codec import OWN_TAGS
+from wire.log_dirs_codec import DIRECTORY_ID_TAG, OWN_CLIENT_ID, REASON_TAG
 from wire.versions import Api
 
 API = Api(key=35, name="describe_log_dirs", min_version=1, max_version=4, first_flexible=2)
@@ -17,27 +24,44 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, p) for topic in request.topics for p in topic.partitions}
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for replica in context.services.replicas.all():
+    manager = context.services.replicas
+    by_home: dict[LogDirectory, dict[str, list[dict[str, Any]]]] = {
+        home: {} for home in manager.directories.items
+    }
+    for replica in manager.all():
         core = replica.core
         if wanted is None or (core.topic, core.partition_id) in wanted:
-            topics.setdefault(core.topic, []).append(_partition(replica))
-    directory = context.services.replicas.store.directory
+            by_home[replica.home].setdefault(core.topic, []).append(_partition(replica))
+    results = [_directory(home, topics) for home, topics in by_home.items()]
+    if context.client_id == OWN_CLIENT_ID:
+        for home, result in zip(by_home, results, strict=True):
+            result[OWN_TAGS] = _own_tags(home)
+    return {"error_code": ErrorCode.NONE, "results": results}
+
+
+def _directory(home: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    error = ErrorCode.KAFKA_STORAGE_ERROR if home.is_offline else ErrorCode.NONE
     total_bytes, usable_bytes = -1, -1
-    error = ErrorCode.NONE
-    try:
-        usage = shutil.disk_usage(directory)
-        total_bytes, usable_bytes = usage.total, usage.free
-    except OSError:
-        error = ErrorCode.KAFKA_STORAGE_ERROR
-    result = {
+    if not home.is_offline:
+        try:
+            usage = shutil.disk_usage(home.path)
+            total_bytes, usable_bytes = usage.total, usage.free
+        except OSError:
+            # Asking is no reason to take it offline: the next write finds out.
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+    shown = {} if error != ErrorCode.NONE else topics
+    return {
         "error_code": error,
-        "log_dir": directory,
-        "topics": [{"name": name, "partitions": rows} for name, rows in sorted(topics.items())],
+        "log_dir": home.path,
+        "topics": [{"name": name, "partitions": rows} for name, rows in sorted(shown.items())],
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
     }
-    return {"error_code": ErrorCode.NONE, "results": [result]}
+
+
+def _own_tags(home: LogDirectory) -> list[tuple[int, bytes]]:
+    tags = [(REASON_TAG, home.reason.encode())]
+    return tags if home.id is None else [(DIRECTORY_ID_TAG, home.id), *tags]
 
 
 def _partition(replica: Replica) -> dict[str, Any]:

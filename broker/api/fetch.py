@@ -73,6 +73,8 @@ def _respond(context: RequestContext, error: int, session_id: int, answers: Answ
         )
     except (OSError, WireError) as failure:
         # The disk failed between looking a slice up and reading it; the client asks again.
+        if isinstance(failure, OSError) and failure.filename is not None:
+            context.services.replicas.on_file_failed(str(failure.filename), failure)
         slot.connection.close(f"cannot read what was promised: {failure}")
         return
     head = response_head(context.correlation_id, size, is_flexible=version >= FIRST_FLEXIBLE)

@@ -65,8 +65,10 @@ def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> d
         if error == ErrorCode.NONE:
             try:
                 found, error = _look_up(replica, asked.timestamp, asker)
-            except (OSError, CorruptData, BatchError):
+            except (OSError, CorruptData, BatchError) as failure:
                 found, error = NONE_FOUND, ErrorCode.KAFKA_STORAGE_ERROR
+                if not isinstance(failure, BatchError):
+                    replica.fail(failure, "look-up")
     timestamp_ms, offset, leader_epoch = found
     return {
         "partition_index": partition_id,

@@ -144,6 +144,7 @@ class CoordinatorHost:
             clock=self._replicas.clock,
             deadlines=self._replicas.deadlines,
             ask=self._ask,
+            on_broken=self._on_broken,
         )
         replica.observer = self
         self._tasks.spawn(self._load(term), f"load {term.name}")
@@ -152,6 +153,12 @@ class CoordinatorHost:
         await term.load()
         # The image of the term's beginning; what has changed since is in the events behind it.
         term.give(TopicsChanged(image=self._image, changed=frozenset(), deleted=frozenset()))
+
+    def _on_broken(self, term: Term) -> None:
+        """Begin anew from the log, if this broker still leads and can write."""
+        if self._terms.get(term.replica.core.partition_id) is term:
+            self._drop(term.replica.core.partition_id, term)
+            self.on_replica(term.replica)
 
     def _drop(self, partition_id: int, term: Term) -> None:
         del self._terms[partition_id]

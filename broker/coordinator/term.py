@@ -101,8 +101,10 @@ class Term:
         clock: Clock,
         deadlines: Deadlines,
         ask: Callable[[Term, Any], None],
+        on_broken: Callable[[Term], None],
     ) -> None:
-        """ask: carries out `Ask` and answers by `give(Told(...))`."""
+        """ask: carries out `Ask` and answers by `give(Told(...))`. on_broken: the term has ended by
+        itself, as it could not write."""
         self.replica = replica
         self.leader_epoch = replica.core.leader_epoch
         self.shard = shard
@@ -110,6 +112,7 @@ class Term:
         self._clock = clock
         self._deadlines = deadlines
         self._ask = ask
+        self._on_broken = on_broken
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._timers: dict[Hashable, _Timer] = {}
@@ -275,10 +278,11 @@ class Term:
             is_transactional=effect.producer is not None,
         )
         if self.replica.append_own(batch, terms) != ErrorCode.NONE:
-            # Not the leader any more, or the disk refused: what the shard has just decided is
-            # nowhere. The host hears of it too and finds the term ended already.
+            # Not the leader any more, the disk refused, or the batch is larger than a segment: what
+            # the shard has just decided is nowhere.
             _log.warning("the coordinator of %s cannot write and stops", self.name)
             self.end()
+            self._on_broken(self)
             return
         self._end_offset = self.replica.log.end_offset
 

@@ -166,6 +166,8 @@ class OffsetStore:
 
     def of_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, list[PartitionKey]]]:
         """(group id, what it has of these topics), for groups that have any."""
+        if not topics:
+            return  # every new topic comes through here
         for group_id, book in self.books.items():
             found = [key for key in book.all_keys() if key[0] in topics]
             if found:

@@ -7,13 +7,17 @@ from typing import Any
 import click
 
 from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
+from kvorum.cli.log_dirs import log_dirs
 
 _COLUMNS = ["broker_id", "host", "port", "rack", "is_fenced"]
 
 
 @click.group()
 def brokers() -> None:
-    """List, describe and unregister brokers."""
+    """List, describe and unregister brokers; their data directories."""
+
+
+brokers.add_command(log_dirs)
 
 
 @brokers.command("list")

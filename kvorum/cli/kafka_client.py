@@ -70,7 +70,19 @@ class KafkaConnection:
         """
         from kio.serial import entity_reader
 
-        from wire.kio_codec import encode_request, message_class
+        from wire.kio_codec import message_class
+
+        # Behind the header's empty tagged section, if it has one.
+        start = int(flexible and is_header_flexible)
+        answer = self.ask(name, key, version, values, flexible=flexible)
+        entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
+        return entity
+
+    def ask(
+        self, name: str, key: int, version: int, values: Mapping[str, Any], *, flexible: bool
+    ) -> bytes:
+        """Send one request; its answer behind the correlation id. Raises CommandFailed."""
+        from wire.kio_codec import encode_request
 
         self._correlation_id += 1
         head = struct.pack(">hhih", key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID
@@ -82,7 +94,7 @@ class KafkaConnection:
             # All that a user gives as a number, and no option bounds, ends here.
             raise CommandFailed(f"a number is too large for Kafka's protocol: {error}") from error
         try:
-            answer = self._send(head + body)
+            return self._send(head + body)[4:]
         except TimeoutError as error:
             waited_s = self._timeout_s + ANSWER_SLACK_S
             raise CommandFailed(
@@ -92,11 +104,6 @@ class KafkaConnection:
             raise CommandFailed(
                 f"broker {self._address} went away: {error.strerror or error}", EXIT_UNREACHABLE
             ) from error
-        start = (
-            5 if flexible and is_header_flexible else 4
-        )  # correlation id, and the header's empty tagged section
-        entity, _ = entity_reader(message_class(name, version, "response"))(answer, start)
-        return entity
 
     def close(self) -> None:
         if self._socket is not None:

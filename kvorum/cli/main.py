@@ -18,10 +18,13 @@ _NOUNS = {
     "topics": ("kvorum.cli.topics:topics", "Create, list, describe, delete topics."),
     "partitions": (
         "kvorum.cli.partitions:partitions",
-        "Add partitions, elect leaders, move replicas.",
+        "Add partitions, elect leaders, move or restore replicas.",
+    ),
+    "brokers": (
+        "kvorum.cli.brokers:brokers",
+        "List, describe, unregister brokers; their log dirs.",
     ),
     "groups": ("kvorum.cli.groups:groups", "List, describe, delete consumer groups."),
-    "brokers": ("kvorum.cli.brokers:brokers", "List, describe, unregister brokers."),
     "configs": ("kvorum.cli.configs:configs", "Dynamic configs and client quotas."),
     "features": ("kvorum.cli.features:features", "Feature levels: describe, upgrade, downgrade."),
     "quorum": ("kvorum.cli.quorum:quorum", "Status and replication of the metadata quorum."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from kvorum.cli.common import INT32_MAX, INT64_MAX, CommandFailed, cluster_options, show
+from kvorum.cli.restore import restore
 
 if TYPE_CHECKING:
     from kvorum.cli.backends import Backend, Row
@@ -23,7 +24,10 @@ _VERIFIED = ["topic", "partition", "state", "replicas", "target"]
 
 @click.group()
 def partitions() -> None:
-    """Add partitions, elect leaders, move replicas."""
+    """Add partitions, elect leaders, move replicas, restore damaged ones."""
+
+
+partitions.add_command(restore)
 
 
 @partitions.command()

@@ -43,7 +43,8 @@ def read_assignment(text: str) -> Assignment:
             raise CommandFailed(f"the replicas {list(replicas)} of {name} are none or repeat")
         if any(place != "any" for place in row.get("log_dirs") or ()):
             raise CommandFailed(
-                f"log_dirs of {name}: a broker has one data directory, only 'any' is served"
+                f"log_dirs of {name}: replicas do not move between data directories, so only 'any' "
+                "is served"
             )
         found[key] = replicas
     return found

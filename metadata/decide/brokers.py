@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from metadata.decide import Context, Decision
+from metadata.decide.directories import (
+    after_failure,
+    registered_log_dirs,
+    registration_problem,
+)
 from metadata.decide.elections import changes_with_broker, changes_without_broker
 from metadata.decide.electorate import electorate
 from metadata.decide.features import refusal
@@ -41,6 +46,9 @@ def register(
         return Decision((), unfit)
     if not request.endpoints:
         return _refused(ErrorCode.INVALID_REGISTRATION, "a broker needs at least one listener")
+    problem = registration_problem(image, request)
+    if problem is not None:
+        return Decision((), problem)
     known = image.brokers.get(request.broker_id)
     records: list[Record] = []
     if known is not None:
@@ -67,6 +75,7 @@ def register(
             request.endpoints,
             request.rack,
             features=request.features,
+            log_dirs=registered_log_dirs(image, request),
         )
     )
     return Decision(tuple(records), RegisteredBroker(broker_epoch=broker_epoch))
@@ -75,7 +84,8 @@ def register(
 def heartbeat(
     image: ClusterImage, request: Heartbeat, *, is_unclean_default: bool = False
 ) -> Decision[HeartbeatReply | Rejected]:
-    """Answer a heartbeat: unfence a broker that has caught up, move leaders off one that goes."""
+    """Answer a heartbeat: unfence a broker that has caught up, move leaders off one that goes, or
+    off a data directory that has failed."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         return _refused(
@@ -89,8 +99,13 @@ def heartbeat(
         )
     # Caught up: it has published at least its own registration.
     is_caught_up = request.metadata_offset > broker.broker_epoch
-    records: tuple[Record, ...] = ()
     is_fenced = broker.is_fenced
+    records = after_failure(
+        image, broker, request.offline_log_dirs, is_unclean_default=is_unclean_default
+    )
+    if records:
+        # All else waits for the next heartbeat, which finds the directory gone in the image.
+        return Decision(records, HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced))
     if request.want_shutdown:
         if not broker.is_fenced and not broker.in_controlled_shutdown:
             records = _shut_down(image, broker, is_unclean_default)

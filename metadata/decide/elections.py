@@ -154,7 +154,9 @@ _ELECTIONS = {
 def _can_prefer(partition: PartitionImage, terms: Terms) -> bool:
     preferred = partition.replicas[0]
     return (
-        partition.leader != preferred and preferred in partition.isr and preferred in terms.active
+        partition.leader != preferred
+        and preferred in partition.isr
+        and preferred in terms.of(partition).active
     )
 
 
@@ -165,10 +167,11 @@ def _problem(
     if election is ElectionType.UNCLEAN:
         if partition.has_leader:
             return ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads"
-        if not any(replica in terms.active for replica in partition.replicas):
+        if not any(replica in terms.of(partition).active for replica in partition.replicas):
             return (
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-                f"none of the replicas {list(partition.replicas)} is active; start one of them",
+                f"none of the replicas {list(partition.replicas)} is active, or those that are lie "
+                "in directories that are offline; start or repair one of them",
             )
         return ErrorCode.NONE, ""
     preferred = partition.replicas[0]

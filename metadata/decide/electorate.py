@@ -8,8 +8,9 @@ number that the controller goes by, and only what is in the metadata log is the 
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 
 from metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
@@ -17,7 +18,8 @@ from metadata.features import (
     REASSIGNMENT_LEVEL,
     level_of,
 )
-from metadata.image import ClusterImage
+from metadata.image import ClusterImage, PartitionImage, is_online
+from metadata.records import LOST_DIRECTORY
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
@@ -31,7 +33,8 @@ class Terms:
 
     active: brokers that may lead. min_isr: min.insync.replicas as configured, which may be more
     than a partition has replicas. has_elr, has_recovery_state: whether the feature levels have
-    words for eligible leader replicas and for a leader that recovers.
+    words for eligible leader replicas and for a leader that recovers. log_dirs: ids of the
+    directories that are online, by broker.
     """
 
     active: Set[int]
@@ -39,6 +42,19 @@ class Terms:
     is_unclean_allowed: bool = False
     has_elr: bool = True
     has_recovery_state: bool = True
+    log_dirs: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+
+    def of(self, partition: PartitionImage) -> Terms:
+        """The terms of one partition: no broker may lead it whose replica's directory is offline,
+        as if that broker were fenced for this partition only (KIP-858)."""
+        if not partition.directories:
+            return self
+        offline = {
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+            if not is_online(directory, self.log_dirs.get(replica, ()))
+        }
+        return dataclasses.replace(self, active=self.active - offline) if offline else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +63,7 @@ class Electorate:
 
     active: frozenset[int]
     is_unclean_default: bool = False
+    log_dirs: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
     def terms(self, image: ClusterImage, topic: str) -> Terms:
         """The terms of the topic of this name."""
@@ -56,6 +73,7 @@ class Electorate:
             is_unclean_allowed=_is_unclean_allowed(image, topic, self.is_unclean_default),
             has_elr=level_of(image.features, ELIGIBLE_LEADER_REPLICAS) > 0,
             has_recovery_state=level_of(image.features, METADATA_VERSION) >= REASSIGNMENT_LEVEL,
+            log_dirs=self.log_dirs,
         )
 
 
@@ -65,13 +83,24 @@ def electorate(
     is_unclean_default: bool = False,
     joining: int | None = None,
     leaving: int | None = None,
+    offline_dirs: frozenset[bytes] = frozenset(),
 ) -> Electorate:
-    """The electorate as the image has it, with one broker more or less."""
+    """The electorate as the image has it, with one broker more or less, and without directories
+    that have just failed."""
     active = set(image.active_broker_ids())
     if joining is not None:
         active.add(joining)
     active.discard(-1 if leaving is None else leaving)
-    return Electorate(active=frozenset(active), is_unclean_default=is_unclean_default)
+    log_dirs = {b.broker_id: b.log_dirs for b in image.brokers.values() if b.log_dirs}
+    if offline_dirs:
+        log_dirs = {
+            # Nothing at all would read as a broker that told none: see image.is_online.
+            broker_id: tuple(d for d in ids if d not in offline_dirs) or (LOST_DIRECTORY,)
+            for broker_id, ids in log_dirs.items()
+        }
+    return Electorate(
+        active=frozenset(active), is_unclean_default=is_unclean_default, log_dirs=log_dirs
+    )
 
 
 def min_isr_of(image: ClusterImage, topic: str) -> int:

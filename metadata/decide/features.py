@@ -182,6 +182,11 @@ def _lost_at_lowest(image: ClusterImage) -> Iterator[str]:
                 yield f"the recovery of {name}"
             if partition.elr or partition.last_known_elr:
                 yield f"the eligible leader replicas of {name}"
+            if partition.directories:
+                yield f"the directories of {name}"
+    for broker_id in sorted(image.brokers):
+        if len(image.brokers[broker_id].log_dirs) > 1:
+            yield f"the several data directories of broker {broker_id}"
     if image.client_quotas:
         entity = min(map(entity_text, image.client_quotas))
         yield f"client quotas, such as those of {entity}"

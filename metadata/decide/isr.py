@@ -109,4 +109,6 @@ def _member_problem(
         if broker_epoch != -1 and broker_epoch != broker.broker_epoch:
             # The replica restarted since the leader heard of it, perhaps with an empty disk.
             return ErrorCode.INELIGIBLE_REPLICA
+        if not broker.has_online(partition.directory_of(member)):
+            return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

@@ -77,6 +77,7 @@ def change(key: Key, partition: PartitionImage, wish: Wish, terms: Terms) -> Par
 
     wish.isr must not be empty.
     """
+    terms = terms.of(partition)
     shape = _completed(_wished(partition, wish), terms)
     outcome = _elect(partition, shape, wish, terms)
     isr, leader = outcome.isr, outcome.leader
@@ -146,7 +147,8 @@ def dropped(
     """
     isr = tuple([member for member in partition.isr if member != broker_id])
     is_plain = not (
-        partition.adding_replicas
+        partition.directories
+        or partition.adding_replicas
         or partition.removing_replicas
         or partition.elr
         or partition.last_known_elr

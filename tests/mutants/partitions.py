@@ -10,6 +10,7 @@ from tests.mutants.model import Mutant
 CORE = "broker/partition.py"
 ISR = "broker/isr.py"
 REPLICA = "broker/replica.py"
+SEQUENCES = "broker/refused_sequences.py"
 QUOTAS = "broker/client_quotas.py"
 TERM = "broker/coordinator/term.py"
 HOST = "broker/coordinator/host.py"
@@ -96,8 +97,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if False:", OF_LOG),
     ("sequence-gap-appended", "sequences leave no gap", PRODUCERS,
      "        if first != expected:", "        if False:", OF_LOG),
-    ("duplicates-checked-nowhere", "the leader asks what a producer wrote before", REPLICA,
-     "            return producers.check(header)\n", "            return None\n", NONE),
+    ("duplicates-checked-nowhere", "the leader asks what a producer wrote before",
+     SEQUENCES, "        return producers.check(header)\n", "        return None\n", NONE),
     ("follower-forgets-producers", "followers know what producers wrote", LOG,
      "                if header.producer_id >= 0:", "                if False:", NONE),
     # Followers and fencing.
@@ -201,12 +202,11 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "    if False:", OF_LOG),
     ("retention-above-the-watermark", "retention leaves what is not committed", RETENTION,
      "        if high_watermark < upper_offset or", "        if False or", OF_LOG),
-    ("repeat-refused", "a repeat is answered though an append would be refused", REPLICA,
-     "            duplicate = producers.duplicate_of(header) if header.producer_id >= 0 else None",
-     "            duplicate = None", OF_REFUSED),
-    ("refusal-makes-a-gap", "what follows a refused batch is refused like it", REPLICA,
-     "self.refused.explains(\n                header, producers.expected_sequence(header)\n            )",
-     "False", OF_REFUSED),
+    ("repeat-refused", "a repeat is answered though an append would be refused", SEQUENCES,
+     "        duplicate = producers.duplicate_of(header) if header.producer_id >= 0 else None",
+     "        duplicate = None", OF_REFUSED),
+    ("refusal-makes-a-gap", "what follows a refused batch is refused like it", SEQUENCES,
+     "        if not (is_gap and refused", "        if True or not (is_gap and refused", OF_REFUSED),
     ("refusals-outlive-the-epoch", "a new leader epoch has refused nothing", REPLICA,
      "            self.refused.clear()\n", "", OF_REFUSED),
     ("quota-of-the-least-particular", "the most particular entity binds", QUOTAS,

@@ -35,6 +35,7 @@ from metadata.decide.partitions import create_partitions
 from metadata.decide.quotas import alter_client_quotas
 from metadata.decide.reassignment import alter_reassignments, list_reassignments
 from metadata.delta import Delta
+from metadata.directory_requests import AssignReplicas
 from metadata.features import SUPPORTED
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.records import (
@@ -60,9 +61,10 @@ from metadata.requests import (
     ElectLeaders,
     ProducerIdBlock,
 )
-from runtime.disk import OsDisk
+from runtime.disk import Disk
 from runtime.errors import ErrorCode, Rejected
 from runtime.ids import new_uuid
+from tests.test_broker.directories import DirectoriesSide, DirectoryHost
 
 CLUSTER_ID = "kvorum-test-cluster-01"
 DEADLINE_S = 15.0
@@ -90,6 +92,7 @@ class FakeController:
         self.is_answering = True
         self.refuse_alter_with: ErrorCode | None = None
         self.alter_requests: list[AlterPartition] = []
+        self.assignments: list[AssignReplicas] = []
         self.commit(*(FeatureLevel(f.name, f.max_level) for f in SUPPORTED))
 
     def commit(self, *records: Record) -> None:
@@ -148,7 +151,7 @@ class PartitionsSide:
         return decision.reply
 
 
-class BrokerSide:
+class BrokerSide(DirectoriesSide):
     """The Controller protocol as one broker sees it."""
 
     @property
@@ -317,11 +320,19 @@ class Broker:
     server: KafkaServer
 
 
-class Cluster:
+class Cluster(DirectoryHost):
     """Brokers on the running loop."""
 
-    def __init__(self, directory: Path, *, count: int, config: BrokerConfig | None = None) -> None:
-        self.directory = directory
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        count: int,
+        config: BrokerConfig | None = None,
+        directory_count: int = 1,
+        disks: dict[int, Disk] | None = None,
+    ) -> None:
+        super().__init__(directory, directory_count=directory_count, disks=disks)
         self.config = config or BrokerConfig()
         self.controller = FakeController()
         self.brokers: dict[int, Broker] = {}
@@ -345,14 +356,15 @@ class Cluster:
         side = BrokerSide(self.controller, broker_id)
         manager = ReplicaManager(
             broker_id=broker_id,
-            data_directory=str(self.directory / f"broker-{broker_id}"),
+            data_directories=list(self.paths_of(broker_id)),
             config=self.config,
             controller=side,
-            disk=OsDisk(),
+            disk=self.disk_of(broker_id),
             peer_address=peer_address,
             rng=random.Random(broker_id),
+            on_directory_failed=lambda: self._on_directory_failed(broker_id),
         )
-        manager.load(is_clean)
+        manager.load(is_clean, self.claims_of(broker_id, is_clean))
         server = KafkaServer(
             config=self.config,
             replicas=manager,
@@ -370,7 +382,13 @@ class Cluster:
         epoch = self.controller.image.end_offset + 1
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", port)
         rack = self.racks.get(broker_id)
-        self.controller.commit(RegisterBroker(broker_id, epoch, bytes(16), (endpoint,), rack))
+        log_dirs = tuple(sorted(d.id for d in manager.directories.online if any(d.id or b"")))
+        self.controller.commit(
+            RegisterBroker(
+                broker_id, epoch, bytes(16), (endpoint,), rack, features=SUPPORTED,
+                log_dirs=log_dirs,
+            )
+        )  # fmt: skip
         self.controller.commit(BrokerRegistrationChange(broker_id, epoch, is_fenced=False))
         manager.start()
         return broker
@@ -397,6 +415,7 @@ class Cluster:
         await broker.server.stop()
         await broker.manager.fetchers.stop()
         await broker.manager.isr.stop()
+        await broker.manager.directory_link.stop()
         await broker.manager.cleaner.stop()
         await broker.manager._maintenance.stop()
 
@@ -430,14 +449,15 @@ class Harness:
     """A Cluster on a loop in its own thread."""
 
     def __init__(
-        self, directory: Path, *, count: int = 1, config: BrokerConfig | None = None
+        self, directory: Path, *, count: int = 1, config: BrokerConfig | None = None, **more: Any
     ) -> None:
+        """more: see Cluster."""
         self.loop = asyncio.new_event_loop()
         self.failures: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.failures.append(context))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        self.cluster = Cluster(directory, count=count, config=config)
+        self.cluster = Cluster(directory, count=count, config=config, **more)
         self.run(self.cluster.start())
 
     def _run(self) -> None:

@@ -71,7 +71,7 @@ def read_all(
 
 
 def is_cleaned(harness: Harness, broker_id: int, topic: str, offset: int) -> bool:
-    store = harness.cluster.brokers[broker_id].manager.store
+    store = harness.cluster.replica(broker_id, topic).home.store
     return (store.cleaner_offset(topic, 0) or 0) >= offset
 
 
@@ -117,7 +117,8 @@ def test_the_cleaners_checkpoint_outlives_a_restart(harness: Harness, topic: str
         lambda: harness.call(lambda: is_cleaned(harness, 3, topic, active_base(harness, 3, topic))),
         "broker 3 compacts",
     )
-    before = harness.call(lambda: harness.cluster.brokers[3].manager.store.cleaner_offset(topic, 0))
+    store = harness.cluster.replica(3, topic).home.store
+    before = harness.call(lambda: store.cleaner_offset(topic, 0))
     path = Path(harness.cluster.directory) / "broker-3" / CLEANER_OFFSET
     wait_until(lambda: f"{topic} 0 {before}\n" in path.read_text(), "it is checkpointed")
     harness.run(harness.cluster.stop_broker(3))

@@ -375,7 +375,12 @@ def test_a_damaged_log_is_refused_at_every_start_and_the_others_serve(harness: H
     assert log_file.read_bytes() == data, "damage is not repaired by guessing"
 
 
-def test_a_failing_disk_takes_one_partition_down_and_says_so(
+def replica_is_whole_after_an_unclean_start(harness: Harness) -> bool:
+    harness.run(harness.cluster.start_broker(1))
+    return replica(harness, 1).log.end_offset == 1
+
+
+def test_a_failing_disk_takes_its_directory_down_and_is_not_written_to_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(harness, (1,))
@@ -390,8 +395,8 @@ def test_a_failing_disk_takes_one_partition_down_and_says_so(
     assert replica(harness, 1).is_offline
     assert produce(harness, 1, b"z") is KioError.kafka_storage_error
     harness.run(harness.cluster.stop_broker(1, fence=False))
-    unclean = harness.cluster.directory / "broker-1" / "unclean-logs"
-    assert unclean.read_text() == "t-0\n"
+    assert not (harness.cluster.directory / "broker-1" / "unclean-logs").exists()
+    assert replica_is_whole_after_an_unclean_start(harness)
 
 
 def test_an_idle_follower_that_caught_up_is_proposed_when_the_metadata_settles_the_isr(
@@ -409,3 +414,16 @@ def test_an_idle_follower_that_caught_up_is_proposed_when_the_metadata_settles_t
         wait_isr(harness, topic_id, 1, 2, 3)
     finally:
         harness.close()
+
+
+def test_what_a_start_has_checked_the_next_start_need_not_check_again(harness: Harness) -> None:
+    create(harness)
+    for value in (b"a", b"b", b"c"):
+        assert produce(harness, 1, value) is KioError.none
+    wait_equal(harness, 1, 2, 3)
+    directory = harness.cluster.directory / "broker-3"
+    checkpoint = directory / "recovery-point-offset-checkpoint"
+    assert not checkpoint.exists() or "t 0" not in checkpoint.read_text()
+    harness.run(harness.cluster.crash_broker(3))
+    harness.run(harness.cluster.start_broker(3))
+    wait_until(lambda: checkpoint.exists() and "t 0 3\n" in checkpoint.read_text(), "it is noted")

@@ -133,12 +133,12 @@ def _written(key: str, value: str) -> Append:
 class Kept:
     """Three brokers, and the map's host on each."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, configs: dict[str, str] | None = None) -> None:
         self.harness = Harness(directory, count=3, config=BrokerConfig(min_insync_replicas=2))
         self.cluster = self.harness.cluster
         self.hosts = {i: self.harness.call(lambda i=i: self._host(i)) for i in (1, 2, 3)}
         self.topic_id = self.harness.call(
-            lambda: self.cluster.controller.create(TOPIC, [(1, 2, 3)])
+            lambda: self.cluster.controller.create(TOPIC, [(1, 2, 3)], configs)
         )
         self.wait_for_term(1)
 
@@ -327,3 +327,19 @@ def test_while_the_log_is_read_the_answer_is_to_try_again(kept: Kept) -> None:
     assert kept.harness.run(lead_and_ask()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     kept.wait_for_term(1, leader_epoch=1)
     assert kept.ask(1, Get("h")) == "2" * 100_000
+
+
+def test_a_batch_that_cannot_be_written_is_forgotten_and_the_term_begins_anew(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(tmp_path, configs={"segment.bytes": str(1 << 20)})
+    try:
+        assert kept.ask(1, Put("i", "1")) == "put"
+        before = kept.term(1)
+        assert kept.ask(1, Put("i", "2" * (2 << 20))) is ErrorCode.NOT_COORDINATOR
+        wait_until(lambda: kept.term(1) is not before, "another term")
+        kept.wait_for_term(1)
+        assert kept.ask(1, Get("i")) == "1"
+        assert not kept.cluster.replica(1, TOPIC).is_offline
+    finally:
+        kept.close()

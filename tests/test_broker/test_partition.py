@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from broker.isr import Committed, PendingExpand, PendingShrink, Reaction
@@ -72,6 +74,25 @@ def test_high_watermark_is_the_least_end_of_the_isr() -> None:
     assert not fetch(partition, 2, 8)
     assert fetch(partition, 3, 6)
     assert partition.high_watermark == 6
+
+
+def test_the_watermark_does_not_wait_for_a_follower_whose_directory_is_offline() -> None:
+    # It fetched a moment ago and would be let in again, but for its disk (KIP-858).
+    partition = make()
+    fetch(partition, 3, 0)
+    partition.on_append(8, 0)
+    fetch(partition, 2, 8)
+    gone = PartitionImage((1, 2, 3), (1, 2), 1, 5, 8, directories=(bytes(16), bytes(16), b"x" * 16))
+    brokers = dict(partition.facts.brokers)
+    brokers[3] = dataclasses.replace(brokers[3], log_dirs=(b"x" * 16, b"y" * 16))
+    partition.facts.brokers = brokers
+    partition.become_leader(gone, 1)
+    assert not partition.raise_high_watermark(1)
+    partition.facts.brokers = {**brokers, 3: dataclasses.replace(brokers[3], log_dirs=(b"y" * 16,))}
+    assert partition.raise_high_watermark(1)
+    assert partition.high_watermark == 8
+    assert partition.low_watermark(0) == 0
+    assert partition.propose_expand(2) is None
 
 
 def test_high_watermark_round_trip_takes_the_second_fetch() -> None:

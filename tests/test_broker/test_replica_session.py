@@ -35,7 +35,8 @@ def replica_of(partition_id=0):
     return Replica(
         core=core, log=Log.new(disk, f"data/t-{partition_id}", LogConfig()),
         config=resolve(CONFIG, {}), disk=disk, turn=TurnEnd(), has_identity=True,
-        lower_recovery_point=lambda *_: None, on_first_file=lambda _: None,
+        lower_recovery_point=lambda *_: None, on_first_file=lambda _: None, home=None,
+        on_failed=lambda *_: None,
     )  # fmt: skip
 
 

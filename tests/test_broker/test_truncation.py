@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from broker.config import BrokerConfig
+from broker.log_directories import LogDirectory
 from broker.partition import BrokerFacts, Partition
 from broker.replica import Replica
+from broker.replica_store import ReplicaStore
 from broker.topic_config import resolve
 from broker.waiters import TurnEnd
 from metadata.image import PartitionImage
@@ -17,6 +20,12 @@ from storage.batch import build_batch, iter_headers
 from storage.log import Log
 
 TOPIC_ID = bytes(range(16))
+
+
+def home_of(path: str) -> LogDirectory:
+    data_directory = str(Path(path).parent)
+    store = ReplicaStore(disk=OsDisk(), data_directory=data_directory, rng=random.Random(1))
+    return LogDirectory(data_directory, store)
 
 
 class Node:
@@ -50,6 +59,8 @@ class Node:
             has_identity=True,
             lower_recovery_point=lambda topic, partition, offset: self.lowered.append(offset),
             on_first_file=lambda replica: None,
+            home=home_of(self.path),
+            on_failed=lambda replica, failure, operation: None,
         )
 
     def restart(self) -> None:

@@ -7,6 +7,8 @@ import pytest
 from chaos.sim.checks import CheckFailed
 from chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
 from chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
+from chaos.sim.partitions.watch import _completes_a_move
+from metadata.image import PartitionImage
 
 
 def log_of(*epochs, first=0, crc=100):
@@ -244,3 +246,29 @@ def test_a_value_may_go_with_the_lost_one_that_followed_it():
     kept = records_of("a", "b")[1:]
     made.look(compacted(1, kept, 2, is_leader=True, hw=2, epoch=2, process=2), 2)
     made.look(compacted(1, kept, 2, is_leader=True, hw=2, epoch=3, process=3), 3)
+
+
+def test_a_compacted_log_may_become_the_truth_again_gaps_and_all():
+    # Seed 5: the truth went with an unclean election, and another one brought this log back.
+    made = history(isr=(1,), kind=CompactedHistory)
+    gapped = [batch for batch in log_of(1, 1, 1) if batch.base_offset != 1]
+    read = {"read": lambda begin, end: [b for b in gapped if begin <= b.base_offset < end]}
+    leader = {"epoch": 1, "is_leader": True, "hw": 3, **read}
+    with fails("OffsetsDense"):
+        made.look(compacted(1, records_of("a", "b", "c"), 3, **leader), 1)
+    made = history(isr=(1,), kind=CompactedHistory)
+    made.look(compacted(1, records_of("a"), 1, is_leader=True, hw=1), 1)
+    note(made, isr=(2,), epoch=2, is_unclean=True)
+    made.look(view(2, [], epoch=2, is_leader=True), 2)
+    note(made, isr=(1,), epoch=3, is_unclean=True)
+    leader["epoch"] = 3
+    made.look(compacted(1, records_of("a", "b", "c"), 3, **leader), 3)
+    assert made.end_offset == 3
+
+
+def test_a_move_that_ends_with_another_leader_is_no_unclean_election():
+    moving = PartitionImage((2, 3, 4), (4, 3), 4, 1, 5, (2,), (4,))
+    assert _completes_a_move(moving, PartitionImage((2, 3), (2, 3), 2, 2, 6))
+    assert not _completes_a_move(moving, PartitionImage((2, 3), (2,), 2, 2, 6))
+    settled = PartitionImage((2, 3), (3,), 3, 1, 5)
+    assert not _completes_a_move(settled, PartitionImage((2, 3), (2, 3), 2, 2, 6))

@@ -16,7 +16,7 @@ from chaos.sim.worlds import from_json, run_scenario, run_seed
 
 SEEDS = range(44)
 
-FOUND = (52, 58, 73, 82, 227, 300, 339, 377, 671, 782, 1127)
+FOUND = (52, 58, 73, 82, 227, 300, 339, 377, 589, 671, 782, 1127)
 """Seeds that failed once: docs/protocol/simulation.md tells what most of them found."""
 
 
@@ -33,6 +33,7 @@ def test_seeds_differ_in_kind_and_bring_every_fault():
     assert {s.min_isr for s in scenarios} == {1, 2}
     assert {s.is_compacting for s in scenarios} == {False, True}
     assert {s.is_unclean for s in scenarios} == {False, True}
+    assert {s.directories for s in scenarios} == {1, 2}
     drawn = {type(item.fault) for scenario in scenarios for item in scenario.faults}
     assert {fault_type for fault_type, _ in PARTITION_KINDS.values()} <= drawn
 
@@ -51,6 +52,11 @@ def test_runs_see_what_they_are_for():
         "starts after a failed disk",
     ):
         assert seen[name] > 0, name
+
+
+def test_a_broker_with_two_directories_goes_on_with_one():
+    outcome = run_seed(42, "partitions")
+    assert outcome.tally["data directories lost"] > 0
 
 
 def test_the_same_seed_is_the_same_run_in_every_process():

@@ -7,7 +7,8 @@ from kio.serial import entity_reader
 
 from broker.api import SERVED
 from runtime.errors import WireError
-from wire.kio_codec import encode_response, message_class, read_request
+from wire.kio_codec import OWN_TAGS, encode_response, message_class, read_request
+from wire.log_dirs_codec import DIRECTORY_ID_TAG, REASON_TAG, read_answer
 
 ANSWERS = {
     "api_versions": {"error_code": 0, "api_keys": []},
@@ -101,3 +102,37 @@ def test_bytes_left_over_are_ignored_as_kafka_does() -> None:
 def test_a_field_without_default_must_be_given() -> None:
     with pytest.raises(KeyError, match="brokers"):
         encode_response("metadata", 9, {"topics": ()})
+
+
+def test_own_tagged_fields_stand_behind_kafkas_and_are_read_by_our_command_line() -> None:
+    result = {
+        "error_code": 56,
+        "log_dir": "/x",
+        "topics": [
+            {
+                "name": "t",
+                "partitions": [
+                    {
+                        "partition_index": p,
+                        "partition_size": 10,
+                        "offset_lag": 0,
+                        "is_future_key": False,
+                    }
+                    for p in (0, 1)
+                ],
+            }
+        ],
+        "total_bytes": 7,
+        "usable_bytes": 5,
+    }
+    values = {"error_code": 0, "results": [result]}
+    plain = bytes(encode_response("describe_log_dirs", 4, values))
+    error, (described,) = read_answer(plain)
+    assert (error, described.error, described.path) == (0, 56, "/x")
+    assert (described.replicas, described.size_bytes) == (2, 20)
+    assert (described.total_bytes, described.usable_bytes) == (7, 5)
+    assert (described.directory_id, described.reason) == (None, "")
+    own = [(DIRECTORY_ID_TAG, b"d" * 16), (REASON_TAG, b"gone")]
+    told = {"error_code": 0, "results": [{**result, OWN_TAGS: own}]}
+    _, (described,) = read_answer(bytes(encode_response("describe_log_dirs", 4, told)))
+    assert (described.directory_id, described.reason) == (b"d" * 16, "gone")

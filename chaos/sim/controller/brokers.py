@@ -121,6 +121,7 @@ class BrokerProcess:
         self.broker_epoch = -1
         self.is_serving = False
         self.want_shutdown = False
+        self.log_dirs: tuple[bytes, ...] = ()
         self.targets = Targets(broker.world.controller_ids, broker.rng.randrange(8))
         self._heartbeats = Heartbeats(self)
         self._isr = IsrProposals(self, broker.rng)
@@ -138,6 +139,14 @@ class BrokerProcess:
     def image(self) -> ClusterImage:
         """As this broker has published it."""
         return self._world.image_of(self._node)
+
+    def failed_log_dirs(self) -> tuple[bytes, ...]:
+        """Ids of data directories that have failed, for the heartbeat."""
+        return ()
+
+    def hurry(self) -> None:
+        """There is something that a heartbeat should tell at once."""
+        self._heartbeats.hurry()
 
     # Calls.
 
@@ -182,6 +191,7 @@ class BrokerProcess:
             rack=self._broker.rack,
             broker_epoch_before=self._epoch_before,
             features=SUPPORTED,
+            log_dirs=self.log_dirs,
         )
         self.ask(request, self._on_registered)
 

@@ -92,6 +92,7 @@ class Heartbeats:
                 broker_epoch=process.broker_epoch,
                 metadata_offset=process.image.end_offset,
                 want_shutdown=process.want_shutdown,
+                offline_log_dirs=process.failed_log_dirs(),
             )
         )
         process.later(HEARTBEAT_TIMEOUT_MS, partial(self._give_up, self._number))

@@ -13,6 +13,7 @@ from chaos.sim.mirror import Mirror
 from metadata import requests as r
 from metadata.config_requests import AlterClientQuotas, AlterConfigs
 from metadata.controller import Reply, Request
+from metadata.directory_requests import AssignReplicas
 from runtime.errors import ErrorCode, Rejected
 
 _KINDS: dict[type[Any], str] = {
@@ -26,6 +27,7 @@ _KINDS: dict[type[Any], str] = {
     AlterClientQuotas: "quotas",
     r.AlterReassignments: "reassign",
     r.ListReassignments: "list",
+    AssignReplicas: "assign-dirs",
     r.ElectLeaders: "elect",
     r.UpdateFeatures: "features",
     r.UnregisterBrokerRequest: "unregister",

@@ -18,6 +18,7 @@ from chaos.sim.controller.broker_checks import (
 from chaos.sim.controller.history import Attempt
 from metadata import requests as r
 from metadata.config_requests import AlterClientQuotas, AlterConfigs, Operation
+from metadata.directory_requests import AssignReplicas
 from metadata.image import ClusterImage
 from runtime.errors import ErrorCode
 
@@ -189,6 +190,24 @@ def _listed(
     yield found == expected, SURVIVES, f"the moves under way are {expected}"
 
 
+def _assigned(
+    request: AssignReplicas, reply: Any, before: ClusterImage, after: ClusterImage
+) -> Verdicts:
+    for asked, item in zip(request.replicas, reply, strict=True):
+        partition = after.partition(asked.topic_id, asked.partition_id)
+        if item.error is ErrorCode.NONE:
+            yield (
+                partition is not None
+                # What is told may complete a move, and the broker be out with it (seed 851).
+                and (
+                    request.broker_id not in partition.replicas
+                    or partition.directory_of(request.broker_id) == asked.directory_id
+                ),
+                SURVIVES,
+                f"{asked} is where broker {request.broker_id} says",
+            )
+
+
 _JUDGES: dict[type[Any], Callable[[Any, Any, ClusterImage, ClusterImage], Verdicts]] = {
     r.CreateTopics: _created,
     r.DeleteTopics: _deleted,
@@ -205,4 +224,5 @@ _JUDGES: dict[type[Any], Callable[[Any, Any, ClusterImage, ClusterImage], Verdic
     r.UnregisterBrokerRequest: broker_checks.unregistered,
     r.RegisterControllerRequest: broker_checks.controller_registered,
     r.ListReassignments: _listed,
+    AssignReplicas: _assigned,
 }

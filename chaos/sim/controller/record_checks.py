@@ -110,11 +110,19 @@ class RecordChecks:
         """All records of one decision are committed: what must hold between decisions.
 
         FencedNeverLeads; IsrIsActive, but for its last member; LeaderWherePossible: nobody leads
-        only if nobody of ISR and ELR could.
+        only if nobody of ISR and ELR could. A broker is as good as fenced for a partition whose
+        directory there is offline.
         """
-        active = set(image.active_broker_ids())
+        all_active = set(image.active_broker_ids())
         for topic in image.topics.values():
             for partition_id, partition in topic.partitions.items():
+                active = all_active
+                if partition.directories:
+                    active = {
+                        broker_id
+                        for broker_id in all_active
+                        if image.brokers[broker_id].has_online(partition.directory_of(broker_id))
+                    }
                 if len(partition.isr) > 1 and not active.issuperset(partition.isr):
                     check(
                         False,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
 from broker.fetcher import CONNECT_TIMEOUT_MS
+from broker.log_directories import Claim
 from broker.replica import Replica
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
@@ -26,6 +27,7 @@ from chaos.sim.partitions.event_loop import SimLoop
 from chaos.sim.partitions.sockets import SimSocket
 from metadata.controller import Request
 from metadata.delta import Delta
+from metadata.directory_requests import AssignedReplica, AssignReplicas
 from metadata.image import ClusterImage
 from metadata.requests import (
     AllocateProducerIds,
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 
 DATA_DIRECTORY = "/node"
 """The metadata log lies in it too (`chaos.sim.recovery.DIRECTORY`)."""
+
+FURTHER_DIRECTORY = "/further"
+"""The other data directory, of brokers that have two."""
 
 WALL_START_MS = 1_700_000_000_000
 WALL_SKEW_MS = 7
@@ -82,6 +87,12 @@ class ControllerPort:
         reply: tuple[AlteredPartition, ...] | Rejected = await self._ask(request)
         return reply
 
+    async def assign_replicas(
+        self, request: AssignReplicas
+    ) -> tuple[AssignedReplica, ...] | Rejected:
+        reply: tuple[AssignedReplica, ...] | Rejected = await self._ask(request)
+        return reply
+
     async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
         reply: ProducerIdBlock | Rejected = await self._ask(
             AllocateProducerIds(
@@ -113,14 +124,33 @@ class PartitionBroker(SimBroker):
 
     def begin(self) -> None:
         node = self.node
+        claims: dict[str, Claim] = {}
+        epochs: set[int] = set()
         try:
-            epoch_before = take_clean_shutdown(node.disk, DATA_DIRECTORY)
-            process = PartitionProcess(self, -1 if epoch_before is None else epoch_before)
-            process.manager.load(epoch_before is not None)
+            for number, path in enumerate(paths_of(self.world)):
+                directory_id = _directory_id(node.node_id, number)
+                epoch = None
+                try:
+                    if not node.disk.exists(path):
+                        # As `launch.identity` does: the folder's own name must be durable.
+                        node.disk.make_dirs(path)
+                        node.disk.sync_dir("/")
+                    epoch = take_clean_shutdown(node.disk, path)
+                    claim = Claim(directory_id=directory_id, is_clean=epoch is not None)
+                except OSError as failure:
+                    claim = Claim(directory_id=directory_id, failure=failure)
+                claims[path] = claim
+                epochs.add(-1 if epoch is None else epoch)
+            process = PartitionProcess(self, epochs.pop() if len(epochs) == 1 else -1)
+            process.manager.load(claims=claims)
         except (OSError, PowerCut) as error:
             node.die(error)
             return
         self.process = process
+        directories = process.manager.directories
+        process.log_dirs = tuple(sorted(d.id for d in directories.online if d.id is not None))
+        if (lost := directories.loss(DATA_DIRECTORY)) is not None:
+            self.world.timeline.after(0, partial(process.end_of_disks, str(lost)))
 
     def on_stopped(self) -> None:
         process = self.process
@@ -155,7 +185,7 @@ class PartitionProcess(BrokerProcess):
         rng = random.Random(f"{world.scenario.seed}-replicas-{node.node_id}-{node.incarnation}")
         self.manager = ReplicaManager(
             broker_id=node.node_id,
-            data_directory=DATA_DIRECTORY,
+            data_directories=paths_of(world),
             config=config,
             controller=port,
             disk=node.disk,
@@ -163,6 +193,7 @@ class PartitionProcess(BrokerProcess):
             rng=rng,
             clock=NodeClock(node),
             connect=self._connect,
+            on_directory_failed=self._on_directory_failed,
         )
         self.server = KafkaServer(
             config=config,
@@ -179,7 +210,29 @@ class PartitionProcess(BrokerProcess):
 
     def is_ailing(self) -> bool:
         """Whether a disk that failed keeps some replica down until a new process comes."""
-        return bool(self.manager._broken) or any(r.is_offline for r in self.replicas())
+        return (
+            bool(self.manager._broken or self.manager.directories.offline)
+            or any(r.is_offline for r in self.replicas())
+        )  # fmt: skip
+
+    def failed_log_dirs(self) -> tuple[bytes, ...]:
+        return self.manager.directories.failed_ids()
+
+    def end_of_disks(self, reason: str) -> None:
+        """There is no going on with the directories that are left."""
+        if self._is_mine():
+            self._world.tally["starts after a failed disk"] += 1
+            self.end(reason)
+
+    def _on_directory_failed(self) -> None:
+        lost = self.manager.directories.loss(DATA_DIRECTORY)
+        if lost is not None:
+            # Not here: this is in the middle of what the process does.
+            self._world.timeline.after(0, partial(self.end_of_disks, str(lost)))
+            return
+        self._world.tally["data directories lost"] += 1
+        if self._heartbeats.has_begun:
+            self.later(0, self.hurry)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -218,7 +271,9 @@ class PartitionProcess(BrokerProcess):
         node = self._node
         try:
             await self.manager.stop()
-            write_clean_shutdown(node.disk, DATA_DIRECTORY, broker_epoch=self.broker_epoch)
+            for directory in self.manager.directories.items:
+                if directory.is_closed:
+                    write_clean_shutdown(node.disk, directory.path, broker_epoch=self.broker_epoch)
             self._partition_world.tally["clean stops"] += 1
         except OSError as failure:
             if failure.errno not in (errno.EIO, errno.ENOSPC):
@@ -276,6 +331,16 @@ class PartitionProcess(BrokerProcess):
     def _after_turn(self) -> None:
         if self._is_mine():
             self._partition_world.watch.look(self._node, self)
+
+
+def paths_of(world: PartitionWorld) -> tuple[str, ...]:
+    """The data directories of every broker."""
+    return (DATA_DIRECTORY, FURTHER_DIRECTORY)[: world.scenario.directories]
+
+
+def _directory_id(node_id: int, number: int) -> bytes:
+    """Kept when a disk is wiped: whoever replaces it gives it the old one's identity."""
+    return bytes([number + 1]) * 12 + node_id.to_bytes(4, "big")
 
 
 def broker_config(world: PartitionWorld) -> BrokerConfig:

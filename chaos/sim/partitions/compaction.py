@@ -53,6 +53,11 @@ class CompactedHistory(PartitionHistory):
                 self.offsets.append(record.offset)
                 self.last[record.key] = record.offset
 
+    def _may_have_gaps(self) -> bool:
+        # Seed 5: 1. a log is compacted, 2. the truth is lost by an unclean election, 3. another one
+        # makes that log the truth again, gaps and all.
+        return bool(self.cuts)
+
     def _cut(self, offset: int, epoch: int, event: int) -> None:
         PartitionHistory._cut(self, offset, epoch, event)
         keep = bisect_left(self.offsets, self.end_offset)

@@ -240,6 +240,10 @@ class PartitionHistory:
         for known in self.known.values():
             known.checked = min(known.checked, offset)
 
+    def _may_have_gaps(self) -> bool:
+        """Whether what becomes the truth may lack offsets."""
+        return False
+
     def _extend(self, view: View) -> None:
         """What the leader calls committed is the truth, and holds on every member of the ISR."""
         if view.high_watermark <= self.end_offset:
@@ -252,7 +256,7 @@ class PartitionHistory:
                 continue
             self._check_batch(view, batch)
             check(
-                batch.base_offset == begin,
+                batch.base_offset == begin or self._may_have_gaps(),
                 "OffsetsDense",
                 f"{self.name} on {view.broker_id}: {batch.base_offset} follows {begin - 1}",
             )

@@ -28,7 +28,7 @@ class PartitionScenario(ControllerScenario):
     producers, consumers: how many of each; produce_interval_ms: of each producer.
     acks_all: share of producers that want acks=all. batch_records: in a batch at most.
     in_flight: of one producer. segment_bytes, retention_bytes (of topics, -1: none),
-    index_interval_bytes: of logs.
+    index_interval_bytes: of logs. directories: data directories of each broker.
     lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in BrokerConfig.
     """
 
@@ -53,6 +53,7 @@ class PartitionScenario(ControllerScenario):
     checkpoint_ms: int = 1_000
     flush_ms: int = 2_000
     session_slots: int = 1_000
+    directories: int = 1
 
 
 def partition_scenario_of(seed: int) -> PartitionScenario:
@@ -104,4 +105,4 @@ def partition_scenario_of(seed: int) -> PartitionScenario:
         duration_ms=scenario.duration_ms,
         interval_ms=rng.choice((500, 1_000, 2_000)),
     )
-    return dataclasses.replace(scenario, faults=schedule)
+    return dataclasses.replace(scenario, faults=schedule, directories=rng.choice((1, 1, 2)))

@@ -114,6 +114,7 @@ class Watch:
             and now.leader != before.leader
             and now.leader not in before.isr
             and now.leader not in before.elr
+            and not _completes_a_move(before, now)
         )
         self.tally["unclean elections of partitions"] += is_unclean
         history.on_image(
@@ -123,6 +124,12 @@ class Watch:
             leader_epoch=now.leader_epoch,
             is_unclean=is_unclean,
         )
+
+
+def _completes_a_move(before: PartitionImage, now: PartitionImage) -> bool:
+    """Seed 589: a leader proposes the last of the new replicas for its ISR, and with the same
+    record that one leads, which was in no ISR before."""
+    return before.is_reassigning and not now.is_reassigning and set(now.replicas) <= set(now.isr)
 
 
 def view_of(node: SimNode, replica: Replica) -> View:

@@ -65,6 +65,7 @@ class Node:
         self.replica = Replica(
             core=core, log=log, config=resolve(CONFIG, {}), disk=self.disk, turn=TurnEnd(),
             has_identity=True, lower_recovery_point=lambda *_: None, on_first_file=lambda _: None,
+            home=None, on_failed=lambda *_: None,
         )  # fmt: skip
         self.session = ReplicaSession(
             config=CONFIG, on_resume=lambda: None, quota=ReplicationQuota(0), clock=self.world

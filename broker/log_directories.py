@@ -1,0 +1,222 @@
+"""The data directories of one broker (`log.dirs`): which are online, and which takes a new replica.
+
+A directory that fails goes offline until the broker starts again; the others go on (KIP-112,
+KIP-858). What lies in it is never made anew elsewhere by this broker: an empty replica in the
+place of one that may hold acknowledged records would pass for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from broker.replica_store import ReplicaStore
+from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from runtime.disk import Disk
+from runtime.errors import KvorumError
+from runtime.ids import uuid_text
+
+_log = logging.getLogger(__name__)
+
+DISK_FAULTS = frozenset(
+    {
+        errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOENT, errno.ENOTDIR,
+        errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT,
+        errno.EUCLEAN, errno.EREMOTEIO,
+    }
+)  # fmt: skip
+"""What says that a directory, or the disk below it, is of no use any more. Other errors (no
+descriptor left, a file closed) are the process's own and cost only the replica that met them."""
+
+
+class DirectoriesLost(KvorumError):
+    """The broker cannot go on with the directories that are left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the start found at the path of one directory.
+
+    directory_id: None if it could not be read; failure says why then. is_clean: the last process
+    closed all logs in it.
+    """
+
+    directory_id: bytes | None
+    is_clean: bool = False
+    failure: OSError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A replica that needs a place.
+
+    name: of its folder. told: the directory that the metadata has for it. is_new: the broker had
+    none before, so that nothing of it can lie anywhere. is_in_sync: it counts as a holder of all
+    that is committed.
+    """
+
+    name: str
+    topic_id: bytes
+    told: bytes
+    is_new: bool
+    is_in_sync: bool
+
+
+class LogDirectory:
+    """One directory. reason: why it is offline, "" while it is not. replicas: how many live here,
+    those without a file included. is_closed: every log in it was closed in good order."""
+
+    __slots__ = ("id", "is_closed", "path", "reason", "replicas", "store")
+
+    def __init__(self, path: str, store: ReplicaStore, directory_id: bytes | None = None) -> None:
+        self.path = path
+        self.store = store
+        self.id = directory_id
+        self.reason = ""
+        self.replicas = 0
+        self.is_closed = False
+
+    @property
+    def is_offline(self) -> bool:
+        return bool(self.reason)
+
+    def summary(self) -> str:
+        name = "-" if self.id is None else uuid_text(self.id)
+        state = f"offline ({self.reason})" if self.reason else "online"
+        return f"dir={self.path} id={name} {state} replicas={self.replicas}"
+
+
+class LogDirectories:
+    """All of them, in the order of the configuration."""
+
+    def __init__(self, *, disk: Disk, paths: Sequence[str], rng: random.Random) -> None:
+        self.items = [
+            LogDirectory(path, ReplicaStore(disk=disk, data_directory=path, rng=rng))
+            for path in paths
+        ]
+
+    def load(self, claims: Mapping[str, Claim]) -> None:
+        """Find what lies in each (blocking); one that cannot be read is offline from the start.
+
+        Raises CorruptData for a checkpoint that is damaged.
+        """
+        for item in self.items:
+            claim = claims[item.path]
+            item.id = claim.directory_id
+            if claim.failure is not None:
+                self.fail(item, claim.failure, "start")
+                continue
+            try:
+                item.store.load(claim.is_clean)
+            except OSError as failure:
+                self.fail(item, failure, "start")
+
+    # --- look-up -----------------------------------------------------------------------------
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [item for item in self.items if not item.is_offline]
+
+    @property
+    def offline(self) -> list[LogDirectory]:
+        return [item for item in self.items if item.is_offline]
+
+    @property
+    def offline_count(self) -> int:
+        """Kafka's gauge offlineLogDirectoryCount."""
+        return len(self.offline)
+
+    @property
+    def is_single(self) -> bool:
+        """Only one is configured: there is nothing to tell of where a replica lies."""
+        return len(self.items) == 1
+
+    def by_id(self, directory_id: bytes) -> LogDirectory | None:
+        if directory_id in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY):
+            return None
+        return next((item for item in self.items if item.id == directory_id), None)
+
+    def of_path(self, path: str) -> LogDirectory | None:
+        """The directory in which a file lies."""
+        return next((item for item in self.items if path.startswith(f"{item.path}/")), None)
+
+    def holding(self, name: str, topic_id: bytes, told: bytes) -> LogDirectory | None:
+        """Where the folder of a replica was found at the start; of two copies, where the metadata
+        says (`told`), else the first in the order of the configuration."""
+        found = [d for d in self.online if d.store.unclaimed.get(name, None) == topic_id]
+        return next((item for item in found if item.id == told), found[0] if found else None)
+
+    def place(self, wanted: Wanted) -> LogDirectory | str:
+        """The directory of a replica that is to be opened; a sentence if there is none to tell.
+
+        The sentence means: it stays offline. An empty log in another directory would pass for the
+        one that cannot be read.
+        """
+        found = self.holding(wanted.name, wanted.topic_id, wanted.told)
+        if found is not None:
+            return found
+        own = self.by_id(wanted.told)
+        if own is not None:
+            return own if not own.is_offline else f"{own.path} is offline ({own.reason})"
+        if wanted.told == UNASSIGNED_DIRECTORY and (self.is_single or wanted.is_new):
+            return self.choose() or "no directory is online"
+        # Its directory was told and is none of those that can be read, or none was told and there
+        # may be one: it can be in one that is offline.
+        if self.offline:
+            paths = ", ".join(item.path for item in self.offline)
+            return f"it may lie in {paths}, which is offline"
+        is_elsewhere = wanted.told not in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+        if wanted.is_in_sync and is_elsewhere:
+            return (
+                f"it lies in directory {uuid_text(wanted.told)}, which log.dirs does not name, and "
+                "the cluster counts on what it holds; bring that directory back, or see "
+                "`kvorum partitions restore`"
+            )
+        # Every directory can be read and none has it: it was never written to.
+        return self.choose() or "no directory is online"
+
+    def choose(self) -> LogDirectory | None:
+        """Where a new replica goes: where the fewest are, as in Kafka. None if all are offline."""
+        return min(self.online, key=lambda item: item.replicas, default=None)
+
+    def failed_ids(self) -> tuple[bytes, ...]:
+        """Of directories that are offline and could be read once, for the heartbeat."""
+        return tuple(item.id for item in self.offline if item.id is not None)
+
+    # --- failure -----------------------------------------------------------------------------
+
+    def fail(self, item: LogDirectory, failure: OSError, operation: str) -> bool:
+        """The directory is offline from now on; False if it was before."""
+        if item.is_offline:
+            return False
+        where = f" of {failure.filename}" if failure.filename else ""
+        name = errno.errorcode.get(failure.errno or 0, "error")
+        item.reason = f"{operation}{where} failed: {failure.strerror or failure} ({name})"
+        _log.error(
+            "log directory %s is offline, with %d replicas: %s; repair the disk and restart the "
+            "broker",
+            item.path,
+            item.replicas,
+            item.reason,
+        )
+        return True
+
+    def loss(self, metadata_directory: str) -> DirectoriesLost | None:
+        """Why the broker must end, None while it can go on (as Apache Kafka decides)."""
+        for item in self.offline:
+            if item.path == metadata_directory:
+                return DirectoriesLost(
+                    f"{item.path} holds the metadata log and has failed: {item.reason}"
+                )
+        if not self.online:
+            reasons = "; ".join(f"{item.path}: {item.reason}" for item in self.items)
+            return DirectoriesLost(f"no data directory is left: {reasons}")
+        return None
+
+
+def is_disk_fault(failure: BaseException) -> bool:
+    """Whether an error takes the whole directory down."""
+    return isinstance(failure, OSError) and failure.errno in DISK_FAULTS

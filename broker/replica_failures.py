@@ -1,0 +1,165 @@
+"""What happens when a disk call fails, or stored bytes are damaged. Part of the replicas' driver.
+
+An error of the disk takes the whole directory down: every replica in it answers
+KAFKA_STORAGE_ERROR, its fetching stops, and the next heartbeat, sent at once, says so. Damage costs
+the one replica; it is told as lost, so that another one can lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.log_directories import LogDirectory, is_disk_fault
+from broker.replica import Replica
+from metadata.image import PartitionImage
+from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from runtime.errors import CorruptData
+
+if TYPE_CHECKING:
+    from broker.replicas import ReplicaManager
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[bytes, int]
+
+
+class Broken(NamedTuple):
+    """A replica without a log. name: its folder's; home: where that lies, None if nobody knows."""
+
+    name: str
+    home: LogDirectory | None
+
+
+class ReplicaFailures:
+    """Acts for one manager. on_directory_failed: see there."""
+
+    def __init__(self, manager: ReplicaManager, on_directory_failed: Callable[[], None]) -> None:
+        self._manager = manager
+        self._on_directory_failed = on_directory_failed
+
+    def on_failed(self, replica: Replica, failure: OSError | CorruptData, operation: str) -> None:
+        """A replica has just gone offline because of this."""
+        core = replica.core
+        self._manager.fetchers.unfollow((core.topic_id, core.partition_id))
+        if isinstance(failure, OSError) and is_disk_fault(failure):
+            if failure.filename is None:
+                failure.filename = replica.log.directory
+            self._fail(replica.home, failure, operation)
+            return
+        _log.error(
+            "%s-%d is offline: %s: %s; see `kvorum partitions restore`",
+            core.topic,
+            core.partition_id,
+            operation,
+            failure,
+        )
+        self._tell((core.topic_id, core.partition_id), LOST_DIRECTORY)
+
+    def on_open_failed(self, key: Key, home: LogDirectory, failure: OSError | CorruptData) -> None:
+        """A log could not be opened."""
+        if isinstance(failure, OSError) and is_disk_fault(failure):
+            self._fail(home, failure, "open")
+            self._tell(key, self._place_of(home))
+        else:
+            self._tell(key, LOST_DIRECTORY)
+
+    def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+        """A disk call failed that was no single replica's."""
+        if is_disk_fault(failure):
+            self._fail(home, failure, operation)
+        else:
+            _log.error("%s in %s failed: %s", operation, home.path, failure)
+
+    # --- what the controller is told ---------------------------------------------------------
+
+    def settle(self, key: Key, replica: Replica, image: PartitionImage) -> None:
+        """The metadata says where the replica lies; tell if that is not so."""
+        want = self._place_of(replica.home)
+        if replica.is_offline and not replica.home.is_offline:
+            want = LOST_DIRECTORY
+        self._tell_if_new(key, want, image)
+
+    def settle_broken(self, key: Key, image: PartitionImage) -> None:
+        """As `settle`, of a replica that nobody can find."""
+        told = image.directory_of(self._manager.broker_id)
+        if told == UNASSIGNED_DIRECTORY:
+            # Taken for online while nobody says where it is.
+            self._tell(key, LOST_DIRECTORY)
+
+    def _tell_if_new(self, key: Key, want: bytes, image: PartitionImage) -> None:
+        told = image.directory_of(self._manager.broker_id)
+        if want == told:
+            return
+        is_understood = told == UNASSIGNED_DIRECTORY and want != LOST_DIRECTORY
+        if not (is_understood and self._manager.directories.is_single):
+            self._tell(key, want)
+
+    def _tell(self, key: Key, directory_id: bytes) -> None:
+        if directory_id != UNASSIGNED_DIRECTORY:
+            self._manager.directory_link.tell(key, directory_id)
+
+    @staticmethod
+    def _place_of(home: LogDirectory) -> bytes:
+        """The id of a directory; of one that could never be read there is none."""
+        return LOST_DIRECTORY if home.id is None else home.id
+
+    # --- a directory goes down ---------------------------------------------------------------
+
+    def _fail(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+        manager = self._manager
+        if not manager.directories.fail(home, failure, operation):
+            return
+        for replica in manager.all():
+            if replica.home is not home:
+                continue
+            core = replica.core
+            key = (core.topic_id, core.partition_id)
+            manager.fetchers.unfollow(key)
+            if not replica.is_offline:
+                replica.go_offline()
+            image = manager.image.partition(*key)
+            if image is not None:
+                # One that the controller does not know to be there would not be given up.
+                self.settle(key, replica, image)
+        self._on_directory_failed()
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def delete(self, replica: Replica) -> None:
+        """Remove a replica from its disk; from one that is offline the next start removes it."""
+        home = replica.home
+        home.replicas -= 1
+        if home.is_offline:
+            replica.log.abandon()
+            return
+        try:
+            home.store.delete(replica)
+        except OSError as failure:
+            replica.log.abandon()
+            self.on_directory_error(home, failure, "removal")
+
+    async def close_all(self, replicas: list[Replica], broken: Iterable[Broken]) -> None:
+        """Close every log and write the checkpoints; directories that manage say `is_closed`.
+
+        Raises the first OSError, after all have had their turn.
+        """
+        first: OSError | None = None
+        for home in self._manager.directories.items:
+            own = [replica for replica in replicas if replica.home is home]
+            if home.is_offline:
+                for replica in own:
+                    replica.log.abandon()
+                continue
+            names = [entry.name for entry in broken if entry.home is home]
+            try:
+                await asyncio.to_thread(home.store.close_all, own, names)
+            except OSError as failure:
+                self._manager.directories.fail(home, failure, "shutdown")
+                first = first or failure
+            else:
+                home.is_closed = True
+        if first is not None:
+            raise first

@@ -1,0 +1,86 @@
+"""`kvorum brokers log-dirs`: the data directories of brokers, as they themselves tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
+
+_COLUMNS = [
+    "broker_id", "log_dir", "state", "directory_id", "replicas", "size_bytes", "total_bytes",
+    "usable_bytes", "reason",
+]  # fmt: skip
+
+
+@click.command("log-dirs")
+@click.argument("broker_ids", nargs=-1, type=click.IntRange(0, INT32_MAX), metavar="[BROKER_ID]...")
+@cluster_options
+def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
+    """Data directories of all brokers or of these, and which are offline.
+
+    Exit code 1 if one is, or if a broker cannot be asked.
+    """
+    from kvorum.cli.backends import open_backend
+
+    backend = open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    known = {row["broker_id"]: row for row in backend.brokers()}
+    if missing := [i for i in broker_ids if i not in known]:
+        raise CommandFailed(f"broker {missing[0]} is not registered")
+    rows: list[dict[str, Any]] = []
+    for broker_id in broker_ids or sorted(known):
+        broker = known[broker_id]
+        if broker["is_fenced"]:
+            rows.append(_row(broker_id, state="unknown", reason="the broker is fenced"))
+            continue
+        try:
+            rows += _asked(broker_id, (broker["host"], broker["port"]), options["timeout"])
+        except CommandFailed as error:
+            rows.append(_row(broker_id, state="unknown", reason=str(error)))
+    show(options["output"], rows, _COLUMNS)
+    ailing = sum(row["state"] != "online" for row in rows)
+    if ailing:
+        raise CommandFailed(f"{ailing} of {len(rows)} data directories not online; see above")
+
+
+def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[dict[str, Any]]:
+    from kvorum.cli.backends import check
+    from kvorum.cli.kafka_client import KafkaConnection
+    from runtime.errors import ErrorCode
+    from runtime.ids import uuid_text
+    from wire.log_dirs_codec import read_answer
+
+    connection = KafkaConnection([address], timeout_s)
+    try:
+        answer = connection.ask("describe_log_dirs", 35, 4, {"topics": None}, flexible=True)
+    finally:
+        connection.close()
+    error, found = read_answer(answer[1:])  # behind the header's empty tagged section
+    check(error, None, f"broker {broker_id}")
+    rows = []
+    for directory in found:
+        row = _row(
+            broker_id,
+            log_dir=directory.path,
+            directory_id=directory.directory_id and uuid_text(directory.directory_id),
+            state="offline",
+            reason=directory.reason or ErrorCode(directory.error).name,
+        )
+        if directory.error == ErrorCode.NONE:
+            row |= {
+                "state": "online",
+                "reason": "",
+                "replicas": directory.replicas,
+                "size_bytes": directory.size_bytes,
+                "total_bytes": directory.total_bytes,
+                "usable_bytes": directory.usable_bytes,
+            }
+        rows.append(row)
+    return rows
+
+
+def _row(broker_id: int, **known: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(_COLUMNS), "broker_id": broker_id, **known}

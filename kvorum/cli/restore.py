@@ -1,0 +1,106 @@
+"""`kvorum partitions restore`: a damaged replica begins anew and fetches from the leader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kvorum.cli.common import EXIT_USAGE, CommandFailed, cluster_options, show
+
+
+@click.command()
+@click.argument("target", metavar="TOPIC:PARTITION")
+@click.option(
+    "--config",
+    "path",
+    required=True,
+    type=click.Path(dir_okay=False),
+    help="TOML file of the broker that has the damaged replica, which must be stopped.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and whether it may be.")
+@click.option(
+    "--unsafe", is_flag=True, help="Also if no other replica is in sync: what it held is given up."
+)
+@cluster_options
+def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any) -> None:
+    """Put the folder of a damaged replica aside; at its next start the broker fetches it anew.
+
+    The broker must be stopped and the cluster reachable: it is refused unless another replica is
+    in sync. The folder is renamed and never removed.
+    """
+    from kvorum.cli.backends import open_backend
+    from launch.properties import broker_config
+    from launch.restore import restore as do_it
+    from runtime.config import load_properties
+    from runtime.disk import OsDisk
+    from runtime.errors import ConfigError, CorruptData
+    from runtime.ids import uuid_from_text
+
+    topic, partition_id = _parsed(target)
+    try:
+        config, _ = broker_config(load_properties(path))
+    except ConfigError as error:
+        raise CommandFailed(str(error), EXIT_USAGE) from error
+    backend = open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    found = backend.topics([topic])[0]
+    partition = next((p for p in found["partitions"] if p["partition"] == partition_id), None)
+    if partition is None:
+        raise CommandFailed(f"topic {topic} has no partition {partition_id}")
+    others = _others_in_sync(partition, target, config.node_id, unsafe)
+    try:
+        done = do_it(
+            OsDisk(),
+            config,
+            topic=topic,
+            partition_id=partition_id,
+            topic_id=uuid_from_text(found["topic_id"]),
+            is_dry_run=dry_run,
+        )
+    except ConfigError as error:
+        raise CommandFailed(str(error), EXIT_USAGE) from error
+    except CorruptData as error:
+        raise CommandFailed(str(error)) from error
+    row = {
+        "topic": topic,
+        "partition": partition_id,
+        "broker_id": config.node_id,
+        "folder": done.folder,
+        "put_aside": [aside for _, aside in done.asides],
+        "in_sync_elsewhere": others,
+        "changed": not dry_run,
+    }
+    if options["output"] == "json":
+        show("json", row)
+        return
+    word = "would be" if dry_run else "is"
+    for folder, aside in done.asides:
+        click.echo(f"{folder} {word} put aside as {aside}")
+    click.echo(f"{done.folder} {word} begun anew; start broker {config.node_id}")
+
+
+def _others_in_sync(
+    partition: dict[str, Any], target: str, broker_id: int, unsafe: bool
+) -> list[int]:
+    """Who else is in sync. Raises CommandFailed if nobody is, unless that is accepted."""
+    if broker_id not in partition["replicas"]:
+        raise CommandFailed(
+            f"broker {broker_id} has no replica of {target}: {partition['replicas']} have"
+        )
+    others = [member for member in partition["isr"] if member != broker_id]
+    if not others and not unsafe:
+        raise CommandFailed(
+            f"no replica of {target} but broker {broker_id}'s is in sync (ISR "
+            f"{partition['isr']}): what is acknowledged would be lost with it. Bring another "
+            "replica back, save what `kvorum log dump` can read, or say --unsafe"
+        )
+    return others
+
+
+def _parsed(target: str) -> tuple[str, int]:
+    topic, separator, number = target.rpartition(":")
+    if not separator or not topic or not number.isdigit():
+        raise click.UsageError(f"{target!r} is not TOPIC:PARTITION")
+    return topic, int(number)

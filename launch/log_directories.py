@@ -1,0 +1,133 @@
+"""A broker takes its data directories (KIP-112, KIP-858): identity, lock and clean-shutdown marker.
+
+One that cannot be read is noted and passed over, unless the metadata log lies in it; one that
+belongs to somebody else is a mistake of the configuration and stops the start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+
+from broker.log_directories import Claim
+from launch.identity import DirectoryLock, check_owner, claim_directory
+from runtime.disk import Disk
+from runtime.errors import ConfigError
+from runtime.ids import uuid_text
+from storage.checkpoints import take_clean_shutdown
+
+UNCLEAN = -1
+
+
+class OwnDirectories:
+    """What the start found. claims: by path, of the data directories only.
+
+    metadata_id: id of the directory with the metadata log. epoch_before, once the markers are
+    taken: broker epoch at the last shutdown if that closed every log of every directory, else
+    UNCLEAN.
+    """
+
+    def __init__(self) -> None:
+        self.claims: dict[str, Claim] = {}
+        self.metadata_id = b""
+        self.epoch_before = UNCLEAN
+        self._new: set[str] = set()
+        self._locks: list[DirectoryLock] = []
+
+    def take_markers(self, disk: Disk) -> None:
+        """Take the clean-shutdown markers away: from now on this process answers for the logs.
+
+        Not before it is sure to start: a start that is refused must leave them to the next one.
+        """
+        epochs: set[int] = set()
+        for path, claim in self.claims.items():
+            epoch = None
+            if claim.failure is None:
+                try:
+                    epoch = take_clean_shutdown(disk, path)
+                except OSError as failure:
+                    self.claims[path] = dataclasses.replace(claim, failure=failure)
+                else:
+                    self.claims[path] = dataclasses.replace(claim, is_clean=epoch is not None)
+            # A directory that is used for the first time had no log to close.
+            if epoch is not None or path not in self._new:
+                epochs.add(UNCLEAN if epoch is None else epoch)
+        if len(epochs) == 1:
+            self.epoch_before = epochs.pop()
+
+    def release(self) -> None:
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()
+
+    def lock(self, path: str) -> None:
+        """Raises ConfigError if another process has it, OSError."""
+        self._locks.append(DirectoryLock(path))
+
+    def claim(self, disk: Disk, path: str, *, owner: tuple[int, str], rng: random.Random) -> None:
+        """Claim and lock a further directory; see `take_directories`."""
+        node_id, cluster_id = owner
+        try:
+            disk.make_dirs(path)
+            if check_owner(disk, path, node_id=node_id, cluster_id=cluster_id) is None:
+                self._new.add(path)
+            directory_id = claim_directory(
+                disk, path, node_id=node_id, cluster_id=cluster_id, rng=rng, has_log=False
+            )
+        except OSError as failure:
+            self.claims[path] = Claim(directory_id=None, failure=failure)
+            return
+        except ConfigError as refused:
+            if not isinstance(refused.__cause__, OSError):
+                raise
+            self.claims[path] = Claim(directory_id=None, failure=refused.__cause__)
+            return
+        self.claims[path] = Claim(directory_id=directory_id)
+        try:
+            self.lock(path)
+        except OSError as failure:
+            self.claims[path] = Claim(directory_id=directory_id, failure=failure)
+
+
+def take_directories(
+    disk: Disk,
+    *,
+    metadata_directory: str,
+    data_directories: Sequence[str],
+    node_id: int,
+    cluster_id: str,
+    rng: random.Random,
+) -> OwnDirectories:
+    """Claim and lock all of them.
+
+    Raises ConfigError naming the directory that is another node's, is used by another process, is
+    a copy of another one, or, of the metadata log's, cannot be read.
+    """
+    own = OwnDirectories()
+    # First the one that has to be: a mistake found there leaves the others untouched.
+    own.metadata_id = claim_directory(
+        disk, metadata_directory, node_id=node_id, cluster_id=cluster_id, rng=rng
+    )
+    own.lock(metadata_directory)
+    for path in data_directories:
+        if path == metadata_directory:
+            own.claims[path] = Claim(directory_id=own.metadata_id)
+        else:
+            own.claim(disk, path, owner=(node_id, cluster_id), rng=rng)
+    _check_copies(own, metadata_directory)
+    return own
+
+
+def _check_copies(own: OwnDirectories, metadata_directory: str) -> None:
+    seen: dict[bytes, str] = {own.metadata_id: metadata_directory}
+    for path, claim in own.claims.items():
+        if claim.directory_id is None:
+            continue
+        other = seen.setdefault(claim.directory_id, path)
+        if other != path:
+            raise ConfigError(
+                f"{path} and {other} have the same directory.id "
+                f"{uuid_text(claim.directory_id)}: one is a copy of the other; take one of them "
+                "out of log.dirs"
+            )

@@ -1,0 +1,136 @@
+"""Begin a damaged replica anew (`kvorum partitions restore`), on the disk of a stopped broker.
+
+Its folder is put aside, never removed, and an empty one with the topic's id takes its place, so
+that the broker fetches everything from the leader. The clean-shutdown marker of the directory goes
+first: with it the next start would claim to hold what it held, and as an eligible leader replica
+(KIP-966) it could be elected with nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from launch.identity import DirectoryLock, check_owner
+from launch.properties import NodeConfig
+from runtime.disk import Disk
+from runtime.errors import ConfigError, CorruptData
+from runtime.ids import uuid_text
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSET,
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    read_offsets,
+    read_partition_metadata,
+    write_offsets,
+    write_partition_metadata,
+)
+
+ASIDE_SUFFIX = "-damaged"
+"""No broker takes a folder of such a name for a replica's, and none removes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """folder: where the replica begins anew. asides: (folder as it was, where it is put)."""
+
+    folder: str
+    asides: tuple[tuple[str, str], ...]
+
+
+def restore(
+    disk: Disk,
+    config: NodeConfig,
+    *,
+    topic: str,
+    partition_id: int,
+    topic_id: bytes,
+    is_dry_run: bool = False,
+) -> Restoration:
+    """Put the replica's folder aside and begin an empty one in the same directory.
+
+    Without a folder anywhere the replica begins in the first directory that can be read. Durable
+    on return. Raises ConfigError if a process uses the directories or they are another node's,
+    or if the folder is one of another topic of that name; OSError.
+    """
+    name = f"{topic}-{partition_id}"
+    with _locked(config):
+        readable = [path for path in config.data_directories if _is_own(disk, path, config)]
+        if not readable:
+            raise ConfigError(
+                f"none of {', '.join(config.data_directories)} is a data directory of broker "
+                f"{config.node_id} yet; start it first"
+            )
+        holding = [path for path in readable if disk.exists(f"{path}/{name}")]
+        for path in holding:
+            _check_topic(disk, f"{path}/{name}", topic_id)
+        home = (holding or readable)[0]
+        asides = tuple(
+            (f"{path}/{name}", f"{path}/{name}.{secrets.token_hex(4)}{ASIDE_SUFFIX}")
+            for path in holding
+        )
+        if not is_dry_run:
+            for path in {*holding, home}:
+                _forget(disk, path, (topic, partition_id))
+            for folder, aside in asides:
+                disk.rename(folder, aside)
+            disk.make_dirs(f"{home}/{name}")
+            write_partition_metadata(disk, f"{home}/{name}", topic_id)
+            for path in {*holding, home}:
+                disk.sync_dir(path)
+    return Restoration(folder=f"{home}/{name}", asides=asides)
+
+
+def _forget(disk: Disk, path: str, key: tuple[str, int]) -> None:
+    """The marker, and what the checkpoints say of a log that is not there any more: a recovery
+    point above its end would make it look damaged again."""
+    disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
+    disk.sync_dir(path)
+    for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START_OFFSET, CLEANER_OFFSET):
+        offsets = read_offsets(disk, f"{path}/{name}")
+        if offsets.pop(key, None) is not None:
+            write_offsets(disk, f"{path}/{name}", offsets)
+
+
+def _check_topic(disk: Disk, folder: str, topic_id: bytes) -> None:
+    try:
+        found = read_partition_metadata(disk, folder)
+    except CorruptData:
+        return  # a part of the damage
+    if found is not None and found != topic_id:
+        raise ConfigError(
+            f"{folder} belongs to topic id {uuid_text(found)}, the cluster's topic of that name "
+            f"has {uuid_text(topic_id)}: the broker removes it by itself at its next start"
+        )
+
+
+def _is_own(disk: Disk, path: str, config: NodeConfig) -> bool:
+    """Whether the directory can be read and is this broker's; ConfigError for another's."""
+    try:
+        if not disk.exists(path):
+            return False
+        owner = check_owner(disk, path, node_id=config.node_id, cluster_id=config.cluster_id)
+    except ConfigError as refused:
+        if isinstance(refused.__cause__, OSError):
+            return False
+        raise
+    return owner is not None
+
+
+@contextlib.contextmanager
+def _locked(config: NodeConfig) -> Iterator[None]:
+    """All directories of the node that can be locked, those of a running broker among none."""
+    locks = []
+    try:
+        for path in dict.fromkeys((config.directory, *config.data_directories)):
+            with contextlib.suppress(OSError):
+                # One that has failed cannot be locked, nor be in use.
+                locks.append(DirectoryLock(path))
+        yield
+    finally:
+        for lock in locks:
+            lock.release()

@@ -1,0 +1,25 @@
+"""The gRPC edge for brokers' data directories: as `service`, for its own proto file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvorum.rpc import directories_pb2 as pb
+from kvorum.rpc import directories_pb2_grpc as pb_grpc
+from metadata import directories_codec as codec
+from metadata.loop import ControllerLoop
+from metadata.service import COMMIT_TIMEOUT_MS, with_status
+
+
+class DirectoriesServicer(pb_grpc.DirectoriesServicer):
+    """What brokers tell."""
+
+    def __init__(self, loop: ControllerLoop) -> None:
+        self._loop = loop
+
+    async def AssignReplicas(self, request: pb.AssignReplicasRequest, context: Any) -> Any:
+        reply = await self._loop.submit(codec.decode_assign(request), COMMIT_TIMEOUT_MS)
+        message = pb.AssignReplicasReply(leader_id=self._loop.leader_id)
+        if isinstance(reply, tuple):
+            message.refused.extend(codec.encode_refused(reply))  # type: ignore[arg-type]
+        return with_status(message, reply)

@@ -1,0 +1,86 @@
+"""Data directories of the harness's brokers: the disks below them, and their failures."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+from typing import Any
+
+from broker.log_directories import Claim
+from metadata.decide.directories import after_failure, assign_replicas
+from metadata.decide.electorate import electorate
+from metadata.directory_requests import AssignedReplica, AssignReplicas
+from runtime.disk import Disk, OsDisk
+from runtime.errors import Rejected
+
+
+class DirectoriesSide:
+    """The part of the Controller protocol that is about directories, decided as in earnest."""
+
+    _controller: Any
+
+    def _refused(self) -> Rejected | None:
+        raise NotImplementedError
+
+    async def assign_replicas(
+        self, request: AssignReplicas
+    ) -> tuple[AssignedReplica, ...] | Rejected:
+        await asyncio.sleep(0)
+        controller = self._controller
+        controller.assignments.append(request)
+        if refused := self._refused():
+            return refused
+        decision = assign_replicas(controller.image, request, electorate(controller.image))
+        if decision.records:
+            controller.commit(*decision.records)
+        return decision.reply
+
+
+class DirectoryHost:
+    """directory_count: data directories of each broker. disks: others than the system's.
+    unreadable: paths at which a start finds nothing that it could read."""
+
+    controller: Any
+    brokers: dict[int, Any]
+
+    def __init__(
+        self, directory: Path, *, directory_count: int, disks: dict[int, Disk] | None
+    ) -> None:
+        self.directory = directory
+        self.directory_count = directory_count
+        self.disks: dict[int, Disk] = disks or {}
+        self.unreadable: set[str] = set()
+
+    def paths_of(self, broker_id: int) -> dict[str, bytes]:
+        """Paths of a broker's data directories, with their ids."""
+        path = str(self.directory / f"broker-{broker_id}")
+        if self.directory_count == 1:
+            return {path: bytes(16)}
+        return {
+            f"{path}-{n}": bytes([broker_id, n]) * 8 for n in range(1, self.directory_count + 1)
+        }
+
+    def claims_of(self, broker_id: int, is_clean: bool) -> dict[str, Claim]:
+        """What the start finds at each; one in `unreadable` fails."""
+        return {
+            path: (
+                Claim(directory_id=None, failure=OSError(errno.EIO, "input/output error", path))
+                if path in self.unreadable
+                else Claim(directory_id=directory_id, is_clean=is_clean)
+            )
+            for path, directory_id in self.paths_of(broker_id).items()
+        }
+
+    def disk_of(self, broker_id: int) -> Disk:
+        """Every process of a broker finds the same disk."""
+        return self.disks.setdefault(broker_id, OsDisk())
+
+    def _on_directory_failed(self, broker_id: int) -> None:
+        """What a heartbeat does; a broker that has none left goes on, deaf and dumb."""
+        manager, image = self.brokers[broker_id].manager, self.controller.image
+        failed = manager.directories.failed_ids()
+        records = after_failure(image, image.brokers[broker_id], failed)
+        if records:
+            # Not from within: this may be the middle of a publication.
+            asyncio.get_running_loop().call_soon(self.controller.commit, *records)

@@ -1,0 +1,405 @@
+"""Several data directories of a broker, and disks that fail, call by call (KIP-112, KIP-858)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from broker.config import BrokerConfig
+from broker.log_directories import DISK_FAULTS
+from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from runtime.disk import OsDisk, OsDiskFile
+from runtime.errors import CorruptData
+from storage.batch import build_batch
+from storage.log import Log
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
+
+QUIET = BrokerConfig(
+    replica_high_watermark_checkpoint_interval_ms=3_600_000,
+    log_flush_offset_checkpoint_interval_ms=3_600_000,
+)
+
+
+class FaultyDisk(OsDisk):
+    """The real disk; `fail` makes a kind of call fail below a path, from then on."""
+
+    def __init__(self) -> None:
+        self.faults: list[tuple[str, str, int]] = []
+        self.hits = 0
+
+    def fail(self, operation: str, path: str, number: int) -> None:
+        self.faults.append((operation, path, number))
+
+    def check(self, operation: str, path: str) -> None:
+        for wanted, below, number in self.faults:
+            if wanted == operation and below in path:
+                self.hits += 1
+                raise OSError(number, "injected fault", path)
+
+    def open(self, path: str) -> FaultyFile:  # type: ignore[override]
+        self.check("open", path)
+        return FaultyFile(self, path)
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        self.check("replace", path)
+        super().write_atomic(path, data)
+
+    def rename(self, source: str, target: str) -> None:
+        self.check("rename", source)
+        super().rename(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        self.check("sync_dir", path + "/")
+        super().sync_dir(path)
+
+    def make_dirs(self, path: str) -> None:
+        self.check("make_dirs", path + "/")
+        super().make_dirs(path)
+
+
+class FaultyFile(OsDiskFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: FaultyDisk, path: str) -> None:
+        super().__init__(path)
+        self._disk = disk
+
+    def fileno(self) -> int:
+        return -1  # what is sent to consumers is read through us
+
+    def pread(self, length: int, position: int) -> bytes:
+        self._disk.check("read", self.path)
+        return super().pread(length, position)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        self._disk.check("write", self.path)
+        super().pwrite(data, position)
+
+    def sync(self) -> None:
+        self._disk.check("sync", self.path)
+        super().sync()
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk()
+
+
+@pytest.fixture
+def harness(tmp_path: Path, disk: FaultyDisk) -> Iterator[Harness]:
+    """Broker 1 has two directories on the faulty disk, broker 2 two on a sound one."""
+    harness = Harness(tmp_path, count=2, config=QUIET, directory_count=2, disks={1: disk})
+    yield harness
+    harness.close()
+
+
+def create(harness: Harness, name: str = "t", partitions: int = 2) -> bytes:
+    """Partition i of broker 1 lies in its directory i + 1, and broker 1 leads all."""
+    made = [(1, 2)] * partitions
+    topic_id: bytes = harness.call(lambda: harness.cluster.controller.create(name, made))
+    wait_until(lambda: all(told(harness, name, p) for p in range(partitions)), "all are told")
+    return topic_id
+
+
+def told(harness: Harness, name: str, partition_id: int, broker_id: int = 1) -> bytes | None:
+    """The directory that the metadata has for a replica, None if it has none."""
+    partition = harness.cluster.controller.image.topic(name).partitions[partition_id]
+    found = partition.directory_of(broker_id)
+    return None if found == UNASSIGNED_DIRECTORY else found
+
+
+def produce(
+    harness: Harness, partition_id: int = 0, broker_id: int = 1, topic: str = "t"
+) -> KioError:
+    client = RawClient(harness.cluster.ports[broker_id])
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=int(time.time() * 1000)))
+    try:
+        asked = produce_values(topic, batch, acks=1, partition=partition_id)
+        reply = client.call("produce", 9, asked)
+        return reply.responses[0].partition_responses[0].error_code
+    finally:
+        client.close()
+
+
+def leader(harness: Harness, partition_id: int) -> int:
+    return harness.cluster.controller.image.topic("t").partitions[partition_id].leader
+
+
+def isr(harness: Harness, partition_id: int) -> tuple[int, ...]:
+    return harness.cluster.controller.image.topic("t").partitions[partition_id].isr
+
+
+def wait_moved(harness: Harness, partition_id: int = 0) -> None:
+    wait_until(lambda: isr(harness, partition_id) == (2,), "broker 2 has the partition")
+    assert leader(harness, partition_id) == 2
+
+
+def test_a_broker_tells_where_its_replicas_lie_in_one_message(harness: Harness) -> None:
+    create(harness, partitions=40)
+    own = list(harness.cluster.paths_of(1).values())
+    assert [told(harness, "t", p) for p in range(40)] == own * 20
+    sent = [r for r in harness.cluster.controller.assignments if r.broker_id == 1]
+    assert len(sent) <= 2
+    assert harness.cluster.replica(1, "t", 1).home.path.endswith("broker-1-2")
+
+
+def test_a_broker_with_one_directory_tells_nothing(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, count=2, config=QUIET)
+    try:
+        harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)] * 5))
+        assert produce(harness) is KioError.none
+        assert harness.cluster.controller.assignments == []
+    finally:
+        harness.close()
+
+
+@pytest.mark.parametrize("number", sorted(DISK_FAULTS), ids=errno.errorcode.get)
+def test_every_error_of_a_disk_takes_its_directory_down(
+    harness: Harness, disk: FaultyDisk, number: int
+) -> None:
+    create(harness)
+    disk.fail("write", "broker-1-1/", number)
+    assert produce(harness, 0) is KioError.kafka_storage_error
+    wait_moved(harness, 0)
+    assert leader(harness, 1) == 1
+    assert produce(harness, 1) is KioError.none
+
+
+def wait_committed(harness: Harness) -> None:
+    replica = harness.cluster.replica(1, "t", 0)
+    wait_until(lambda: replica.core.high_watermark == 1, "a consumer may read it")
+
+
+def flush(harness: Harness) -> None:
+    harness.run(harness.cluster.brokers[1].manager._maintenance._flush_all())
+
+
+def checkpoint(harness: Harness) -> None:
+    maintenance = harness.cluster.brokers[1].manager._maintenance
+    harness.run(maintenance._checkpoint_high_watermarks())
+
+
+def fetch(harness: Harness) -> None:
+    client = RawClient(harness.cluster.ports[1])
+    client.send("fetch", 11, fetch_values("t", 0))
+    # The answer was begun when the file failed: the connection ends, and the client asks anew.
+    with contextlib.suppress(EOFError, ConnectionError):
+        client.receive()
+    client.close()
+
+
+def delete(harness: Harness) -> None:
+    # Two more in the directory of partition 0; one of them goes.
+    harness.call(lambda: harness.cluster.controller.create("gone", [(1, 2)]))
+    assert produce(harness, 0, topic="gone") is KioError.none
+    client = RawClient(harness.cluster.ports[1])
+    client.call("delete_topics", 6, {"topics": [{"name": "gone", "topic_id": None}], "timeout": 0})
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "act"),
+    [
+        ("sync", flush),
+        ("replace", checkpoint),
+        ("read", fetch),
+        ("sync_dir", flush),
+        ("rename", delete),
+    ],
+)
+def test_every_kind_of_call_that_fails_takes_the_directory_down_once(
+    harness: Harness,
+    disk: FaultyDisk,
+    caplog: pytest.LogCaptureFixture,
+    operation: str,
+    act: Callable[[Harness], None],
+) -> None:
+    create(harness)
+    assert produce(harness, 0) is KioError.none
+    assert produce(harness, 1) is KioError.none
+    wait_committed(harness)
+    disk.fail(operation, "broker-1-1/", errno.EIO)
+    with caplog.at_level(logging.ERROR):
+        act(harness)
+        wait_moved(harness, 0)
+    said = [r.message for r in caplog.records if "is offline, with" in r.message]
+    assert len(said) == 1
+    assert "broker-1-1" in said[0] and "EIO" in said[0]
+    assert leader(harness, 1) == 1
+    assert produce(harness, 1) is KioError.none
+    assert harness.cluster.brokers[1].manager.directories.offline_count == 1
+
+
+def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What goes from the file to the socket never comes through us; EIO is the disk's word.
+    create(harness)
+    assert produce(harness, 0) is KioError.none
+    wait_committed(harness)
+    monkeypatch.setattr(FaultyFile, "fileno", OsDiskFile.fileno)
+    monkeypatch.setattr("wire.fetch_codec.INLINE_BYTES_MAX", 0)
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr("os.sendfile", refuse)
+    fetch(harness)
+    wait_moved(harness, 0)
+    assert leader(harness, 1) == 1
+
+
+def test_a_follower_s_directory_that_fails_leaves_the_isr_and_fetches_no_more(
+    harness: Harness, disk: FaultyDisk
+) -> None:
+    topic_id = create(harness)
+    harness.call(lambda: harness.cluster.controller.lead(topic_id, 0, 2, (2, 1)))
+    disk.fail("write", "broker-1-1/", errno.ENOSPC)
+    assert produce(harness, 0, broker_id=2) is KioError.none
+    wait_moved(harness, 0)
+    replica = harness.cluster.replica(1, "t", 0)
+    assert replica.is_offline
+    assert not harness.cluster.brokers[1].manager.fetchers.is_following((topic_id, 0), 2)
+
+
+def test_a_directory_that_is_offline_at_the_start_keeps_its_replicas_offline(
+    harness: Harness,
+) -> None:
+    create(harness)
+    for partition_id in (0, 1):
+        assert produce(harness, partition_id) is KioError.none
+    harness.run(harness.cluster.stop_broker(1))
+    lost, kept = harness.cluster.paths_of(1)
+    harness.cluster.unreadable = {lost}
+    broker = harness.run(harness.cluster.start_broker(1))
+    assert broker.manager.find_by_name("t", 0) is None
+    assert not Path(kept, "t-0").exists()
+    wait_until(lambda: 1 in isr(harness, 1), "the other one is in sync again")
+    assert produce(harness, 0) is KioError.kafka_storage_error
+    # What is made now goes into what is left.
+    harness.call(lambda: harness.cluster.controller.create("later", [(1,), (1,)]))
+    assert [harness.cluster.replica(1, "later", p).home.path for p in (0, 1)] == [kept, kept]
+    # The disk is back.
+    harness.run(harness.cluster.stop_broker(1))
+    harness.cluster.unreadable = set()
+    harness.run(harness.cluster.start_broker(1))
+    wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
+
+
+def test_a_choice_outlives_a_restart_although_there_is_no_file(harness: Harness) -> None:
+    create(harness)
+    places = [harness.cluster.replica(1, "t", p).home.path for p in (0, 1)]
+    assert len(set(places)) == 2
+    harness.run(harness.cluster.stop_broker(1))
+    harness.call(lambda: harness.cluster.controller.create("aaa", [(2, 1)]))
+    harness.run(harness.cluster.start_broker(1))
+    assert [harness.cluster.replica(1, "t", p).home.path for p in (0, 1)] == places
+
+
+def damage(log: Log) -> Path:
+    """A byte in the second batch, with a sound one behind it: no torn tail."""
+    path = Path(log.directory) / f"{log.segment_base_offsets[0]:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("directory_count", [1, 2])
+def test_damage_costs_the_replica_its_lead_and_no_other_anything(
+    tmp_path: Path, directory_count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = Harness(tmp_path, count=2, config=QUIET, directory_count=directory_count)
+    try:
+        create_plain(harness)
+        for _ in range(2):
+            assert produce(harness, 0) is KioError.none
+        replica = harness.cluster.replica(1, "t", 0)
+        failure = CorruptData(f"{replica.log.directory}/00000000000000000000.log", 100, "bad CRC")
+        with caplog.at_level(logging.ERROR):
+            harness.call(lambda: replica.fail(failure, "read"))
+            wait_moved(harness, 0)
+        assert "at byte 100: bad CRC" in caplog.text
+        assert told(harness, "t", 0) == LOST_DIRECTORY
+        assert not harness.cluster.brokers[1].manager.directories.offline
+        assert leader(harness, 1) == 1
+    finally:
+        harness.close()
+
+
+def create_plain(harness: Harness) -> None:
+    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2), (1, 2)]))
+
+
+def test_a_log_that_cannot_be_opened_is_told_as_lost(harness: Harness) -> None:
+    create(harness)
+    for _ in range(3):
+        assert produce(harness, 0) is KioError.none
+    log = harness.cluster.replica(1, "t", 0).log
+    harness.run(harness.cluster.crash_broker(1))
+    harness.cluster.fence(1)
+    damage(log)
+    harness.run(harness.cluster.start_broker(1))
+    wait_until(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "it is told")
+    assert leader(harness, 0) == 2
+
+
+def test_a_leader_whose_disk_failed_drops_no_follower(harness: Harness, disk: FaultyDisk) -> None:
+    # They hear only errors from it and fall behind: dropped, nobody were left to be elected.
+    create(harness)
+    controller = harness.cluster.controller
+    harness.call(lambda: setattr(controller, "is_answering", False))
+    manager = harness.cluster.brokers[1].manager
+    replica = harness.cluster.replica(1, "t", 0)
+    harness.call(replica.go_offline)
+    before = len(controller.alter_requests)
+
+    def look_much_later() -> None:
+        now_ms = manager.now_ms()
+        manager.isr._now_ms = lambda: now_ms + 10 * QUIET.replica_lag_time_max_ms
+        manager.isr.check([replica])
+        manager.isr.reconsider(replica)
+
+    harness.call(look_much_later)
+    checkpoint(harness)  # some turns of the loop
+    assert len(controller.alter_requests) == before
+    assert replica.core.proposal_in_flight() is None
+
+
+def test_a_process_out_of_descriptors_blames_the_replica_and_not_the_disk(
+    harness: Harness, disk: FaultyDisk
+) -> None:
+    create(harness)
+    disk.fail("write", "broker-1-1/", errno.EMFILE)
+    assert produce(harness, 0) is KioError.kafka_storage_error
+    wait_moved(harness, 0)
+    assert not harness.cluster.brokers[1].manager.directories.offline
+
+
+def test_describe_log_dirs_answers_one_result_a_directory(
+    harness: Harness, disk: FaultyDisk
+) -> None:
+    create(harness)
+    for partition_id in (0, 1):
+        assert produce(harness, partition_id) is KioError.none
+    client = RawClient(harness.cluster.ports[1])
+    try:
+        found = client.call("describe_log_dirs", 4, {"topics": None}).results
+        assert [r.log_dir for r in found] == list(harness.cluster.paths_of(1))
+        assert [r.error_code for r in found] == [KioError.none] * 2
+        assert [p.partition_index for r in found for t in r.topics for p in t.partitions] == [0, 1]
+        disk.fail("write", "broker-1-1/", errno.EROFS)
+        assert produce(harness, 0) is KioError.kafka_storage_error
+        found = client.call("describe_log_dirs", 4, {"topics": None}).results
+        assert [r.error_code for r in found] == [KioError.kafka_storage_error, KioError.none]
+        assert (found[0].topics, found[0].total_bytes) == ((), -1)
+    finally:
+        client.close()

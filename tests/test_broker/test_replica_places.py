@@ -1,0 +1,104 @@
+"""In which data directory a replica is opened, and when in none (KIP-858)."""
+
+from __future__ import annotations
+
+import errno
+import random
+from typing import Any
+
+import pytest
+
+from broker.log_directories import Claim, LogDirectories, Wanted
+from chaos.sim.disk import MemoryDisk
+from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from storage.batch import build_batch
+from storage.checkpoints import write_partition_metadata
+from storage.log import Log, LogConfig
+
+X, Y = b"x" * 16, b"y" * 16
+TOPIC_ID = b"t" * 16
+
+
+def directories(*failed: str, disk: MemoryDisk | None = None) -> LogDirectories:
+    """/x and /y, with the ids X and Y; those in `failed` cannot be read."""
+    disk = disk or MemoryDisk(random.Random(1))
+    made = LogDirectories(disk=disk, paths=["/x", "/y"], rng=random.Random(1))
+    failure = OSError(errno.EIO, "input/output error")
+    made.load(
+        {
+            path: Claim(directory_id=None, failure=failure)
+            if path in failed
+            else Claim(directory_id=directory_id)
+            for path, directory_id in (("/x", X), ("/y", Y))
+        }
+    )
+    return made
+
+
+def place(made: LogDirectories, told: bytes = UNASSIGNED_DIRECTORY, **changes: Any) -> str:
+    """The path where a replica is opened, or why it is not."""
+    wanted = {"name": "t-0", "topic_id": TOPIC_ID, "told": told, "is_new": False}
+    found = made.place(Wanted(**{**wanted, "is_in_sync": False, **changes}))
+    return found if isinstance(found, str) else found.path
+
+
+def test_a_new_replica_goes_where_the_fewest_are():
+    made = directories()
+    taken = []
+    for _ in range(4):
+        home = made.choose()
+        home.replicas += 1
+        taken.append(home.path)
+    assert taken == ["/x", "/y", "/x", "/y"]
+
+
+def test_a_replica_is_opened_where_its_folder_lies_whatever_was_told():
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("/y/t-0")
+    write_partition_metadata(disk, "/y/t-0", TOPIC_ID)
+    assert place(directories(disk=disk), told=X) == "/y"
+
+
+def test_of_two_copies_the_one_that_was_told_is_opened():
+    disk = MemoryDisk(random.Random(1))
+    for path in ("/x", "/y"):
+        disk.make_dirs(f"{path}/t-0")
+        write_partition_metadata(disk, f"{path}/t-0", TOPIC_ID)
+    assert place(directories(disk=disk), told=Y) == "/y"
+    assert place(directories(disk=disk), told=UNASSIGNED_DIRECTORY) == "/x"
+
+
+def test_a_replica_without_a_file_stays_where_it_was_told_to_be():
+    assert place(directories(), told=Y) == "/y"
+
+
+@pytest.mark.parametrize("told", [Y, UNASSIGNED_DIRECTORY, LOST_DIRECTORY])
+def test_what_may_lie_in_an_offline_directory_is_not_begun_anew_elsewhere(told):
+    assert "/y" in place(directories("/y"), told=told)
+    assert "offline" in place(directories("/y"), told=told)
+
+
+def test_a_replica_that_is_new_to_the_broker_goes_into_a_directory_that_is_left():
+    assert place(directories("/y"), is_new=True) == "/x"
+
+
+def test_a_replica_in_a_directory_that_is_not_configured_begins_anew_only_if_others_have_it():
+    assert place(directories(), told=b"z" * 16) == "/x"
+    assert "log.dirs does not name" in place(directories(), told=b"z" * 16, is_in_sync=True)
+
+
+def test_the_metadata_log_s_directory_or_the_last_one_ends_the_broker():
+    assert "holds the metadata log" in str(directories("/x").loss("/x"))
+    assert directories("/y").loss("/x") is None
+    assert "no data directory is left" in str(directories("/x", "/y").loss("/elsewhere"))
+
+
+def test_an_empty_log_folder_with_an_identity_is_opened_as_it_is() -> None:
+    # What `kvorum partitions restore` leaves.
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("/x/t-0")
+    write_partition_metadata(disk, "/x/t-0", TOPIC_ID)
+    log = Log.open(disk, "/x/t-0", LogConfig(), now_ms=0)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    log.append_as_leader(build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=0, now_ms=1)
+    assert log.end_offset == 1
