@@ -17,12 +17,15 @@ import functools
 import importlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 from runtime.errors import WireError
 from runtime.ids import UUID_ZERO
+from wire.length_check import check_lengths
+from wire.null_check import Check, null_check
 from wire.primitives import count_bytes, string_bytes, uvarint_bytes
+from wire.shapes import shape_of
+from wire.unknown_tags import without_unknown_tags
 
 Encoder = Callable[[bytearray, Any], None]
 
@@ -36,19 +39,28 @@ def read_request(name: str, version: int, body: memoryview) -> Any:
     Bytes left over are ignored, as Kafka does: librdkafka's Metadata v13 request has three.
     Raises WireError when the body is malformed.
     """
-    return _read(_reader(name, version, "request"), f"{name} v{version} request", body)
+    return _read(name, version, "request", body)
 
 
-def _read(reader: tuple[Any, type[Exception]], what: str, body: memoryview) -> Any:
-    read, decode_error = reader
-    try:
-        # kio refuses writable buffers.
-        entity, _ = read(body.toreadonly(), 0)
-    except decode_error as error:
-        raise WireError(f"malformed {what}: {error!r}") from error
-    except (ValueError, OverflowError, MemoryError) as error:
-        raise WireError(f"malformed {what}: {error!r}") from error
-    return entity
+def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
+    read, decode_error, check_nulls = _reader(name, version, kind)
+    # Bytes: kio refuses writable buffers.
+    readable = bytes(body)
+    check_lengths(message_class(name, version, kind), readable)
+    for is_cleaned in (False, True):
+        try:
+            entity, _ = read(readable, 0)
+        except KeyError as error:
+            # kio's word for a tagged field that came later than its schemas.
+            if is_cleaned:
+                raise WireError(f"malformed {name} v{version} {kind}: {error!r}") from error
+            readable = without_unknown_tags(message_class(name, version, kind), body)
+        except (decode_error, ValueError, OverflowError, MemoryError) as error:
+            raise WireError(f"malformed {name} v{version} {kind}: {error!r}") from error
+        else:
+            check_nulls(entity)
+            return entity
+    return None
 
 
 def encode_response(name: str, version: int, values: Mapping[str, Any]) -> bytearray:
@@ -67,7 +79,7 @@ def encode_request(name: str, version: int, values: Mapping[str, Any]) -> bytear
 
 def read_response(name: str, version: int, body: memoryview) -> Any:
     """The kio entity of a response body, for what brokers ask each other. Raises WireError."""
-    return _read(_reader(name, version, "response"), f"{name} v{version} response", body)
+    return _read(name, version, "response", body)
 
 
 def warm_up(name: str, version: int) -> None:
@@ -98,11 +110,12 @@ def message_class(name: str, version: int, kind: str) -> Any:
 
 
 @functools.cache
-def _reader(name: str, version: int, kind: str) -> tuple[Any, type[Exception]]:
+def _reader(name: str, version: int, kind: str) -> tuple[Any, type[Exception], Check]:
     from kio.serial import entity_reader
     from kio.serial.errors import SerialError
 
-    return entity_reader(message_class(name, version, kind)), SerialError
+    cls = message_class(name, version, kind)
+    return entity_reader(cls), SerialError, null_check(cls)
 
 
 @functools.cache
@@ -146,7 +159,7 @@ def _entity_encoder(entity: Any) -> Encoder:
 
 
 def _field_encoder(field: Any, is_flexible: bool, *, is_tagged: bool) -> Encoder:
-    kind, inner, is_optional = _shape_of(field.type)
+    kind, inner, is_optional = shape_of(field.type)
     item: Encoder
     if dataclasses.is_dataclass(inner):
         item = _entity_encoder(inner)  # type: ignore[arg-type]
@@ -157,20 +170,6 @@ def _field_encoder(field: Any, is_flexible: bool, *, is_tagged: bool) -> Encoder
     if is_optional and dataclasses.is_dataclass(inner) and not is_tagged:
         return _nullable_struct_encoder(item)
     return item
-
-
-def _shape_of(annotation: Any) -> tuple[str, Any, bool]:
-    """("array" or "one", the inner type, whether None is allowed)."""
-    is_optional = False
-    if get_origin(annotation) in (UnionType, Union):
-        (annotation,) = [a for a in get_args(annotation) if a is not type(None)]
-        is_optional = True
-    if get_origin(annotation) is tuple:
-        inner = get_args(annotation)[0]
-        if get_origin(inner) in (UnionType, Union):
-            (inner,) = [a for a in get_args(inner) if a is not type(None)]
-        return "array", inner, is_optional
-    return "one", annotation, is_optional
 
 
 def _array_encoder(item: Encoder, is_flexible: bool) -> Encoder:
@@ -230,7 +229,7 @@ def _primitive_encoder(kafka_type: str, is_flexible: bool) -> Encoder:
 def _default_of(field: Any) -> Any:
     if field.default is not dataclasses.MISSING:
         return _plain(field.default)
-    kind, inner, is_optional = _shape_of(field.type)
+    kind, inner, is_optional = shape_of(field.type)
     kafka_type = field.metadata.get("kafka_type")
     if kafka_type == "error_code" or (kafka_type or "").startswith("timedelta"):
         return 0
@@ -246,7 +245,7 @@ def _default_of(field: Any) -> Any:
 def _tag_default_of(field: Any) -> Any:
     if field.default is not dataclasses.MISSING:
         return _plain(field.default)
-    kind, _, _ = _shape_of(field.type)
+    kind, _, _ = shape_of(field.type)
     return () if kind == "array" else None
 
 

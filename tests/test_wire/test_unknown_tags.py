@@ -1,0 +1,83 @@
+"""Tagged fields of newer clients are passed over, wherever they stand (KIP-482)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.api import SERVED
+from runtime.errors import WireError
+from tests.live.request_fuzz import RequestFuzz
+from wire import unknown_tags
+from wire.kio_codec import encode_request, message_class, read_request
+from wire.unknown_tags import without_unknown_tags
+
+FLEXIBLE = [
+    (api.name, api.max_version)
+    for key, _, _ in SERVED.advertised()
+    if (api := SERVED.get(key)) is not None and api.max_version >= api.first_flexible
+]
+UNKNOWN = b"\xbb\x06\x03abc"
+"""Tag 827, three bytes."""
+
+
+def with_tag_at_the_end(body: bytes) -> bytes:
+    """The message's own section of tags, which is last, with one more. body: has none there."""
+    assert body[-1] == 0
+    return body[:-1] + b"\x01" + UNKNOWN
+
+
+@pytest.mark.parametrize(("name", "version"), FLEXIBLE)
+def test_every_request_may_bring_a_tag_of_a_newer_client(name: str, version: int) -> None:
+    fuzz = RequestFuzz(1)
+    cls = message_class(name, version, "request")
+    for _ in range(20):
+        values = {**fuzz._entity(cls)}
+        body = bytes(encode_request(name, version, values))
+        # What is known stays as it is, whatever it holds.
+        assert without_unknown_tags(cls, body) == body
+        if body[-1] == 0 and not any(
+            "tag" in f.metadata for f in cls.__dataclass_fields__.values()
+        ):
+            assert without_unknown_tags(cls, with_tag_at_the_end(body)) == body
+
+
+def test_a_tag_deep_inside_is_passed_over_too() -> None:
+    values = {
+        "topics": [{
+            "name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [],
+            "configs": [],
+        }],
+        "timeout": 1000, "validate_only": False,
+    }  # fmt: skip
+    body = bytes(encode_request("create_topics", 7, values))
+    # name, count, factor, two empty arrays; then the topic's own tags.
+    at = body.index(b"t", 1) + 1 + 4 + 2 + 2
+    assert body[at] == 0
+    tagged = body[:at] + b"\x02" + UNKNOWN + b"\xbc\x06\x00" + body[at + 1 :]
+    assert read_request("create_topics", 7, memoryview(tagged)).topics[0].name == "t"
+
+
+def test_damage_is_still_damage() -> None:
+    cls = message_class("create_topics", 7, "request")
+    body = bytes(encode_request("create_topics", 7, {
+        "topics": [], "timeout": 1000, "validate_only": False,
+    }))  # fmt: skip
+    tagged = with_tag_at_the_end(body)
+    for end in range(len(tagged)):
+        with pytest.raises(WireError):
+            without_unknown_tags(cls, tagged[:end])
+    rng = random.Random(3)
+    for _ in range(2_000):
+        changed = bytearray(tagged)
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+        try:
+            read_request("create_topics", 7, memoryview(bytes(changed)))
+        except WireError:
+            continue
+
+
+def test_every_type_of_kafkas_schemas_has_a_size_or_a_length() -> None:
+    for name, version in FLEXIBLE:
+        unknown_tags._entity_copy(message_class(name, version, "request"))

@@ -1,0 +1,159 @@
+"""Whether the lengths in a message fit into it, before kio is let at it.
+
+kio's native parser takes an array's count at its word and asks for memory for so many items: a
+request of twenty bytes that announces two thousand million of them ends the process. Here every
+count and length is held against the bytes that are left; an item takes at least one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from runtime.errors import WireError
+from wire.primitives import INT16, INT32
+from wire.shapes import shape_of
+
+Skip = Callable[[bytes, int], int]
+"""(message, where a value begins) -> where it ends. Raises WireError, IndexError, struct.error."""
+
+FIXED_BYTES = {
+    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4,
+    "timedelta_i32": 4, "int64": 8, "timedelta_i64": 8, "float64": 8, "datetime_i64": 8,
+    "uuid": 16,
+}  # fmt: skip
+_NULL_STRUCT = 0xFF
+_LARGE_UVARINT = re.compile(rb"[\x80-\xff]{2}")
+"""Counts up to 16,383 need fewer bytes, and no memory to speak of."""
+
+
+def check_lengths(entity: Any, body: bytes) -> None:
+    """Raises WireError if a length in `body`, a message of kio's class `entity`, cannot be true."""
+    if entity.__flexible__ and _LARGE_UVARINT.search(body) is None:
+        return
+    try:
+        end = _entity_skip(entity)(body, 0)
+    except (IndexError, struct.error) as error:
+        raise WireError(f"{entity.__name__} of {len(body)} bytes ends too early") from error
+    if end > len(body):
+        raise WireError(f"{entity.__name__} of {len(body)} bytes ends too early")
+
+
+@functools.cache
+def _entity_skip(entity: Any) -> Skip:
+    is_flexible = bool(entity.__flexible__)
+    plain: list[Skip] = []
+    tagged: dict[int, Skip] = {}
+    for field in dataclasses.fields(entity):
+        tag = field.metadata.get("tag")
+        skip = _field_skip(field, is_flexible, is_tagged=tag is not None)
+        if tag is None:
+            plain.append(skip)
+        else:
+            tagged[tag] = skip
+
+    def skip_entity(body: bytes, at: int) -> int:
+        for skip in plain:
+            at = skip(body, at)
+        return _skip_tags(body, at, tagged) if is_flexible else at
+
+    return skip_entity
+
+
+def _skip_tags(body: bytes, at: int, known: dict[int, Skip]) -> int:
+    count, at = _uvarint(body, at)
+    for _ in range(count):
+        tag, at = _uvarint(body, at)
+        size, at = _uvarint(body, at)
+        end = at + size
+        _fits(body, at, size)
+        skip = known.get(tag)
+        if skip is not None and skip(body, at) > end:
+            raise WireError(f"tag {tag} is longer than the {size} bytes that it says")
+        at = end
+    return at
+
+
+def _field_skip(field: Any, is_flexible: bool, *, is_tagged: bool) -> Skip:
+    kind, inner, is_optional = shape_of(field.type)
+    if dataclasses.is_dataclass(inner):
+        item = _entity_skip(inner)  # type: ignore[arg-type]
+    else:
+        item = _primitive_skip(field.metadata["kafka_type"], is_flexible)
+    if kind == "array":
+        return _array_skip(item, is_flexible)
+    if is_optional and dataclasses.is_dataclass(inner) and not is_tagged:
+        return _nullable_struct_skip(item)
+    return item
+
+
+def _array_skip(item: Skip, is_flexible: bool) -> Skip:
+    def skip_array(body: bytes, at: int) -> int:
+        if is_flexible:
+            count, at = _uvarint(body, at)
+            count -= 1
+        else:
+            count = INT32.unpack_from(body, at)[0]
+            at += 4
+        _fits(body, at, count)
+        for _ in range(count):
+            at = item(body, at)
+        return at
+
+    return skip_array
+
+
+def _nullable_struct_skip(item: Skip) -> Skip:
+    def skip_struct(body: bytes, at: int) -> int:
+        return at + 1 if body[at] == _NULL_STRUCT else item(body, at + 1)
+
+    return skip_struct
+
+
+def _primitive_skip(kafka_type: str, is_flexible: bool) -> Skip:
+    size = FIXED_BYTES.get(kafka_type)
+    if size is not None:
+        fixed = size
+        return lambda body, at: at + fixed
+    if is_flexible:
+        return _skip_compact
+    return _skip_string if kafka_type == "string" else _skip_bytes
+
+
+def _skip_compact(body: bytes, at: int) -> int:
+    length, at = _uvarint(body, at)
+    _fits(body, at, length - 1)
+    return at + max(length - 1, 0)
+
+
+def _skip_string(body: bytes, at: int) -> int:
+    length: int = INT16.unpack_from(body, at)[0]
+    _fits(body, at + 2, length)
+    return at + 2 + max(length, 0)
+
+
+def _skip_bytes(body: bytes, at: int) -> int:
+    length: int = INT32.unpack_from(body, at)[0]
+    _fits(body, at + 4, length)
+    return at + 4 + max(length, 0)
+
+
+def _uvarint(body: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift <= 28:
+        byte = body[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise WireError("an unsigned varint is longer than five bytes")
+
+
+def _fits(body: bytes, at: int, count: int) -> None:
+    if count > len(body) - at:
+        raise WireError(f"{count} items or bytes are announced, {len(body) - at} bytes are left")
