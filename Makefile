@@ -25,8 +25,10 @@ demo:
 	@bash deploy/setup.sh demo
 	@$(PYTHON) -m kvorum demo
 
+# Tests of real processes one after the other: side by side they would starve each other.
 test: setup
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n auto -m "not live"
+	$(PYTHON) -m pytest -m live
 
 lint: setup
 	$(PYTHON) -m ruff check .
