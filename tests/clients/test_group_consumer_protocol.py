@@ -35,9 +35,7 @@ def cluster(tmp_path_factory):
 def reader(cluster, group_id, topic, **more):
     """librdkafka refuses what the coordinator decides in this protocol."""
     unset = {"session_timeout_ms": None, "heartbeat_interval_ms": None}
-    return Reader(
-        cluster.bootstrap, group_id, topic, group_protocol="consumer", **(unset | more)
-    )
+    return Reader(cluster.bootstrap, group_id, topic, group_protocol="consumer", **(unset | more))
 
 
 def coordinator_of(cluster, group_id):

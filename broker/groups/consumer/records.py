@@ -41,6 +41,8 @@ _TWO_INT64 = struct.Struct(">qq")
 _EPOCHS_AND_STATE = struct.Struct(">iib")
 _VERSION = b"\x00\x00"
 _NO_TAGS = b"\x00"
+_NO_CLASSIC_METADATA = b"\x01\x00\x01\x00"
+"""Kafka writes the tag 0 of member metadata also where it is null."""
 
 
 class ConsumerKey(NamedTuple):
@@ -125,7 +127,7 @@ def encode_member_metadata(member: ConsumerMember) -> bytes:
             string_bytes(member.subscribed_topic_regex, True),
             _INT32.pack(member.rebalance_timeout_ms),
             string_bytes(member.server_assignor, True),
-            _NO_TAGS,
+            _NO_CLASSIC_METADATA,
         )
     )
 
