@@ -108,22 +108,24 @@ def heartbeat(
         setting.out.append(group.expression_record(told.subscribed_topic_regex))
     forget_unused_expressions(group, setting)
     _update_epochs(group, before, told, setting)
-    # A heartbeat of an earlier epoch may have been on its way for long. It cannot confirm that
-    # something was given up: since then the member may have been told, and use, more.
-    is_current = request.member_epoch == told.member_epoch
-    after = reconcile(
-        told,
-        target=group.target(told.member_id),
-        assignment_epoch=group.assignment_epoch,
-        owned=request.owned if is_current else None,
-        taken=group.holders,
-    )
+    after, is_current = told, request.member_epoch == told.member_epoch
+    if is_current:
+        after = reconcile(
+            told,
+            target=group.target(told.member_id),
+            assignment_epoch=group.assignment_epoch,
+            owned=request.owned,
+            taken=group.holders,
+        )
+    # A heartbeat of the epoch before is told again what the member has, no more: either the answer
+    # was lost, and what it owns now says nothing of what it is about to hear; or the request was
+    # on its way for long, and the member owns more by now.
     if after != told:
         group.put(after)
         setting.out.append(group.current_record(after))
     watch_revocation(group, told, after, turn)
     extend_session(group, after.member_id, turn)
-    is_told_all = request.is_full or after.assigned != told.assigned
+    is_told_all = request.is_full or not is_current or after.assigned != told.assigned
     return ConsumerHeartbeated(
         member_id=after.member_id,
         member_epoch=after.member_epoch,

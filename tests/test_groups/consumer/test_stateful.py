@@ -1,8 +1,8 @@
 """Random lives of a group of the consumer protocol, held against what must be true of every one.
 
 - no partition is read by two members, of which neither has said that it gave it up: here, where a
-  member stops reading when it is told to (or later, if it is slow), no partition is read by two that
-  the coordinator still takes for members;
+  member stops reading when it is told to (or later, if it is slow), no partition is read by two
+  that the coordinator still takes for members;
 - group, assignment and member epochs never go back; a member's is never above the target's;
 - the target of the group's epoch gives every partition of the subscribed topics to one subscriber;
 - a shard that reads the log, compacted or not, knows what the living one knows;
@@ -103,11 +103,11 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     def answer_is_lost(self, data):
         """It sends, hears nothing, and sends again as it was."""
         member = self.pick(data)
-        before = (member.epoch, member.told, member.owned, member.reported)
+        before = (member.epoch, member.told, member.owned)
         was_slow, member.is_slow = member.is_slow, True
         member.beat()
-        member.epoch, member.told, member.owned, _ = before
-        member.reported = None
+        member.epoch, member.told, member.owned = before
+        member.has_lost_answer = True
         member.is_slow = was_slow
 
     @precondition(lambda self: self.members)

@@ -97,15 +97,20 @@ class Member:
         self.told: Partitions = frozenset()
         self.reported: Partitions | None = None
         self.is_slow = False
+        self.has_lost_answer = False
 
     def join(self) -> Any:
         self.epoch, self.owned, self.reported = 0, frozenset(), None
         return self._send(**JOIN, **self.said)
 
     def beat(self, **more: Any) -> Any:
-        """As it is now; names what it owns only when that has changed since it last did."""
+        """As it is now; names what it owns only when that has changed since it last did, and
+        says everything anew when it has lost an answer."""
         if "owned" not in more and self.owned != self.reported:
             more["owned"] = self.owned
+        if self.has_lost_answer:
+            more = {"rebalance_timeout_ms": REBALANCE_MS, **self.said, **more, "owned": self.owned}
+            self.has_lost_answer = False
         return self._send(**more)
 
     def leave(self, epoch: int = -1) -> Any:
