@@ -11,10 +11,11 @@ from tests.clients.groups import (
     committed_offsets,
     fill,
     is_shared,
+    produce,
     together,
 )
 from tests.live.clients import settings
-from tests.live.cluster import Cluster
+from tests.live.cluster import Cluster, broker_name
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -61,3 +62,64 @@ def test_two_members_share_and_give_back(cluster):
     together([second], lambda: second.owned == [0, 1, 2, 3], "the other takes over")
     assert committed_offsets(cluster.bootstrap, "sharing", "shared") == [RECORDS_PER_PARTITION] * 4
     second.close()
+
+
+def test_an_expression_follows_topics_that_come(cluster):
+    fill(cluster.bootstrap, "log-a", partitions=2)
+    member = reader(cluster, "by-expression", "^log-.*")
+    together([member], lambda: len(member.owned) == 2, "the first topic is there")
+    fill(cluster.bootstrap, "log-b", partitions=2)
+    together([member], lambda: len(member.owned) == 4, "the second comes along")
+    member.close()
+
+
+def test_a_static_member_comes_back_without_a_rebalance(cluster):
+    fill(cluster.bootstrap, "static")
+    first = reader(cluster, "static", "static", group_instance_id="one")
+    second = reader(cluster, "static", "static", group_instance_id="two")
+    together([first, second], lambda: is_shared([first, second]), "both have some")
+    had = second.owned
+    second.close()
+    back = reader(cluster, "static", "static", group_instance_id="two")
+    together([first, back], lambda: back.owned == had, "it has what it had")
+    assert sorted(first.owned + had) == [0, 1, 2, 3]
+    first.close()
+    back.close()
+
+
+@pytest.mark.timeout(240)
+def test_members_go_on_when_the_coordinator_is_killed(cluster):
+    fill(cluster.bootstrap, "survives")
+    readers = [reader(cluster, "survivors", "survives") for _ in range(2)]
+    together(readers, lambda: is_shared(readers), "both have some")
+    together(readers, lambda: sum(len(r.seen) for r in readers) == ALL, "all is read")
+    for one in readers:
+        one.commit()
+    owned = [one.owned for one in readers]
+    broker = broker_name(coordinator_of(cluster, "survivors"))
+    cluster.kill(broker)
+    produce(cluster.bootstrap, "survives")
+    together(readers, lambda: sum(len(r.seen) for r in readers) >= 2 * ALL, "the rest is read")
+    assert [one.owned for one in readers] == owned, "nobody was put out"
+    for one in readers:
+        one.commit()
+    offsets = committed_offsets(cluster.bootstrap, "survivors", "survives")
+    assert offsets == [2 * RECORDS_PER_PARTITION] * 4
+    cluster.restart(broker)
+    for one in readers:
+        one.close()
+
+
+def test_kvorum_groups_shows_it(cluster):
+    fill(cluster.bootstrap, "shown")
+    member = reader(cluster, "shown", "shown", client_id="watcher")
+    together([member], lambda: len(member.seen) == ALL, "all is read")
+    member.commit()
+    (row,) = [r for r in cluster.cli_json("groups", "list") if r["group"] == "shown"]
+    assert (row["type"], row["state"]) == ("consumer", "Stable")
+    (group,) = cluster.cli_json("groups", "describe", "shown")
+    assert (group["type"], group["protocol"]) == ("consumer", "uniform")
+    assert [m["partitions"] for m in group["members"]] == [[f"shown-{p}" for p in range(4)]]
+    assert {row["lag"] for row in group["offsets"]} == {0}
+    assert {row["member_id"] for row in group["offsets"]} == {group["members"][0]["member_id"]}
+    member.close()
