@@ -30,6 +30,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             ErrorCode.UNSUPPORTED_VERSION,
             "group.version is 0: the cluster has no groups of the consumer protocol.",
         )
+    if not request.group_id:
+        return _failed(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     member_id = request.member_id
     if not member_id and context.api_version < _FIRST_WITH_OWN_IDS and request.member_epoch == 0:
         member_id = str(uuid.uuid4())

@@ -45,9 +45,7 @@ from runtime.errors import ErrorCode, Rejected
 def request_refusal(request: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Rejected | None:
     """What is wrong with the request whatever the group is like (Kafka's own sentences)."""
     reason = None
-    if not request.group_id:
-        reason = "GroupId can't be empty."
-    elif not request.member_id:
+    if not request.member_id:
         reason = "MemberId can't be empty."
     elif request.instance_id == "":
         reason = "InstanceId can't be empty."
