@@ -300,8 +300,8 @@ class GroupShard:
         error = ErrorCode.NONE
         if group is not None:
             error = consumer_committing.fetch_refusal(group, body)
-        found = self.offsets.fetch(body) if error == ErrorCode.NONE else error
-        turn.answer_durably(event.token, found)
+        fetched = self.offsets.fetch(body) if error == ErrorCode.NONE else error
+        turn.answer_durably(event.token, fetched)
 
     def _simple_group(self, group_id: str, turn: Turn) -> ClassicGroup:
         """A group that only keeps offsets. It has no record of its own: its offsets tell of it."""

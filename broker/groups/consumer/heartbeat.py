@@ -86,7 +86,8 @@ def heartbeat(
     """Of epoch 0 or above; leaving is in `membership`."""
     request: ConsumerHeartbeat = event.body
     size_max = turn.config.group_consumer_max_size
-    if request.member_id not in group.members and len(group.members) >= size_max:
+    has_place = request.member_id in group.members or request.instance_id in group.static_members
+    if not has_place and len(group.members) >= size_max:
         text = f"Group {group.group_id} has reached its maximum capacity of {size_max} members."
         return Rejected(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
     before = _find(group, request)
@@ -96,7 +97,8 @@ def heartbeat(
     resolved = _resolved(group, told, setting)
     if isinstance(resolved, Rejected):
         return resolved
-    if not turn.fits(group.metadata_record(told)):
+    is_new_or_says_more = told.member_id not in group.members or _said(before) != _said(told)
+    if is_new_or_says_more and not turn.fits(group.metadata_record(told)):
         text = f"What member {told.member_id} subscribes to does not fit into one record."
         return Rejected(ErrorCode.INVALID_REQUEST, text)
     # From here on nothing is refused.
@@ -252,10 +254,10 @@ def _enter(
         setting.out.append(group.metadata_record(told))
         setting.out.append(group.target_record(told.member_id))
         return
-    is_new = told.member_id not in group.members
-    has_said_more = _said(before) != _said(told)
-    group.put(told)
-    if is_new or has_said_more:
+    is_new_or_says_more = told.member_id not in group.members or _said(before) != _said(told)
+    if is_new_or_says_more or told != before:
+        group.put(told)
+    if is_new_or_says_more:
         setting.out.append(group.metadata_record(told))
 
 

@@ -62,6 +62,8 @@ def refresh(group: ConsumerGroup, setting: Setting) -> None:
 
 def forget_unused_expressions(group: ConsumerGroup, setting: Setting) -> None:
     """Expressions by which nobody subscribes any more."""
+    if not group.expressions:
+        return
     used = {member.subscribed_topic_regex for member in group.members.values()}
     for expression in [name for name in group.expressions if name not in used]:
         del group.expressions[expression]

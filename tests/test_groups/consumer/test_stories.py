@@ -166,6 +166,16 @@ def test_an_epoch_that_is_not_the_members_is_fenced(world):
     assert code(world.beat("a", member.epoch - 1)) == ErrorCode.FENCED_MEMBER_EPOCH
 
 
+def test_only_one_epoch_before_is_heard(world):
+    member, other = joined(world, "a", "b")
+    other.leave()
+    settle([member])
+    assert member.epoch == 3
+    for epoch in (1, 0):
+        answer = world.beat("a", epoch, subscribed_topic_names=("orders",), **JOIN)
+        assert code(answer) == ErrorCode.FENCED_MEMBER_EPOCH
+
+
 def test_a_lost_answer_is_given_again(world):
     first = world.beat("a", 0, subscribed_topic_names=("orders",), **JOIN)
     again = world.beat("a", 0, subscribed_topic_names=("orders",), **JOIN)
@@ -303,6 +313,13 @@ def test_a_full_group_takes_nobody():
     members = joined(world, "a", "b")
     assert code(Member(world, "c").join()) == ErrorCode.GROUP_MAX_SIZE_REACHED
     settle(members)
+
+
+def test_a_static_member_comes_back_to_a_full_group():
+    world = ConsumerWorld(GroupConfig(group_consumer_max_size=1))
+    (member,) = joined(world, "a", instance_id="one")
+    member.leave(-2)
+    assert Member(world, "b", instance_id="one").join().assignment == member.told
 
 
 # --- static members ------------------------------------------------------------------------------
