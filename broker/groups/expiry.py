@@ -2,7 +2,7 @@
 
     group of consumers, empty      retention after it became empty (after the commit, if later)
     group of consumers, stable     retention after the commit, for topics that nobody subscribes to
-    group of the consumer protocol the same, in any state
+    group of the consumer protocol retention after the commit, for topics nobody subscribes to
     other group with members       never
     no group, only offsets         retention after the commit
 

@@ -118,7 +118,7 @@ class GroupShard:
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
-            # A group that has become one of the consumer protocol left this tombstone behind.
+            # It speaks of a classic group only: each kind has keys of its own.
             if self._classic(group_id) is not None:
                 del self.groups[group_id]
         else:

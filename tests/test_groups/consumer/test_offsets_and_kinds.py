@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.groups.config import GroupConfig
+from broker.groups.records import group_key
 from broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
 from runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer.world import REBALANCE_MS, ConsumerWorld, Member, joined
+from tests.test_groups.test_stateful import compacted
 from tests.test_groups.world import (
     GROUP,
     commit_body,
@@ -132,6 +134,22 @@ def test_an_empty_classic_group_becomes_one_of_the_consumer_protocol(world):
     joined(world, "a")
     assert committed(world) == {("orders", 0): 5}
     assert world.loaded().groups[GROUP].members.keys() == {"a"}
+
+
+def test_a_group_that_changed_its_kind_does_not_come_back_as_what_it_was(world):
+    members, _ = world.stable(1)
+    world.leave((members[0], None))
+    world.advance(REBALANCE_MS)
+    (member,) = joined(world, "a")
+    member.leave()
+    world.call(DeleteGroup(group_id=GROUP))
+    assert world.loaded(compacted(world.log)).groups == {}
+
+
+def test_a_tombstone_of_the_other_kind_ends_nothing(world):
+    joined(world, "a")
+    tombstone = world.log[-1]._replace(key=group_key(GROUP), value=None)
+    assert world.loaded([*world.log, tombstone]).groups[GROUP].members.keys() == {"a"}
 
 
 def test_an_empty_group_of_the_consumer_protocol_becomes_a_classic_one(world):

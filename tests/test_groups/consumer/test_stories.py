@@ -376,6 +376,14 @@ def test_after_a_fail_over_everything_is_as_it_was(world):
     assert world.group.summary() == before
 
 
+def test_what_a_member_says_later_takes_nothing_from_what_it_has(world):
+    (member,) = joined(world, "a")
+    member.beat(rack_id="r2")
+    world.fail_over()
+    assert world.group.members["a"].rack_id == "r2"
+    assert world.group.members["a"].assigned == parts("orders", 0, 1, 2, 3)
+
+
 def test_sessions_and_rebalances_run_again_after_a_fail_over(world):
     (first,) = joined(world, "a")
     second = Member(world, "b")
