@@ -8,6 +8,7 @@ from collections.abc import Callable
 from broker.config import BrokerConfig
 from broker.coordinator.model import Shard
 from broker.groups.config import GroupConfig
+from broker.groups.consumer.assignors import parse_assignors
 from broker.groups.shard import GroupShard
 
 
@@ -23,6 +24,10 @@ def group_shard_maker(config: BrokerConfig) -> Callable[[int, int], Shard]:
         offsets_retention_minutes=config.offsets_retention_minutes,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         message_max_bytes=config.message_max_bytes,
+        group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        group_consumer_max_size=config.group_consumer_max_size,
+        group_consumer_assignors=parse_assignors(config.group_consumer_assignors),
     )
 
     def make(partition_id: int, leader_epoch: int) -> Shard:

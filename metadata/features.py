@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 METADATA_VERSION = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+GROUP_VERSION = "group.version"
+"""1: brokers coordinate groups of the consumer protocol (KIP-848)."""
 TRANSACTION_VERSION = "transaction.version"
 """1: records of transactions have tagged fields. 2: clients may work by KIP-890 part 2."""
 
@@ -32,6 +34,7 @@ class FeatureRange(NamedTuple):
 
 SUPPORTED: tuple[FeatureRange, ...] = (
     FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
+    FeatureRange(GROUP_VERSION, 0, 1),
     FeatureRange(METADATA_VERSION, min(RELEASES), max(RELEASES)),
     FeatureRange(TRANSACTION_VERSION, 0, 2),
 )
@@ -42,7 +45,10 @@ _NEEDED: dict[tuple[str, int], tuple[str, int]] = {
 }
 """A level to the level of another feature that it rests on."""
 
-_SINCE: dict[str, int] = {TRANSACTION_VERSION: REASSIGNMENT_LEVEL}
+_SINCE: dict[str, int] = {
+    GROUP_VERSION: REASSIGNMENT_LEVEL,
+    TRANSACTION_VERSION: REASSIGNMENT_LEVEL,
+}
 """Features that no build knew before it knew this level of metadata.version."""
 
 UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES), min(RELEASES)),)

@@ -1,4 +1,4 @@
-"""DescribeGroups (15). Served: v0-6, for groups of the classic protocol.
+"""DescribeGroups (15). Served: v0-6, for groups of the classic protocol; others are not there.
 
 v4 instance ids, v6 error 69 for a group that is not there (before: state "Dead" and no error).
 Metadata of members and the protocol only in state Stable. Errors of a group: 14, 15, 16, 24, 69.

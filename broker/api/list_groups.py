@@ -1,6 +1,6 @@
 """ListGroups (16). Served: v0-5: the groups whose coordinator is this broker.
 
-v4 a filter by state, v5 by type (all are "classic" here). 14 while one of the coordinators here is
+v4 a filter by state, v5 by type ("classic", "consumer"). 14 while one of the coordinators here is
 still loading: an answer that leaves groups out would look complete.
 """
 

@@ -1,9 +1,10 @@
 """OffsetCommit (8). Served: v2-9 (v10 with topic ids is not, as in Kafka 4.1).
 
 Answered once replicated. v2-4 may bring a retention time, v6 leader epochs, v7 static members; from
-v9 on a missing group is 69 (22 before). Members that use the consumer protocol are not known here.
-Errors stand in each partition: 3, 12 its own; 14, 15, 16, 22, 24, 25, 27, 69, 82 in all of them. An
-empty group id is allowed, as in Kafka, for consumers of long ago.
+v9 on a missing group is 69 (22 before), and members of the consumer protocol commit with their
+epoch (113 if it is over; 35 before v9). Errors stand in each partition: 3, 12 its own; 14, 15, 16,
+22, 24, 25, 27, 69, 82, 113 in all of them. An empty group id is allowed, as in Kafka, for consumers
+of long ago.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """OffsetFetch (9). Served: v1-9 (v10 with topic ids is not, as in Kafka 4.1).
 
 v2 null topics (all of the group's) and an error of the whole, v5 leader epochs, v7 RequireStable
-(KIP-447), v8 many groups, each asked of its own coordinator, v9 member epochs (not looked at: they
-belong to the consumer protocol, KIP-848). No offset is -1 without error, also in a group that is
-not there. Shows only what is replicated.
-Errors: 14, 15, 16, 24 of a group (of each partition in v1); 88 of a partition.
+(KIP-447), v8 many groups, each asked of its own coordinator, v9 member epochs (looked at in groups
+of the consumer protocol, KIP-848). No offset is -1 without error, also in a group that is not
+there. Shows only what is replicated.
+Errors: 14, 15, 16, 24, 25, 113 of a group (of each partition in v1); 88 of a partition.
 """
 
 from __future__ import annotations
@@ -40,7 +40,17 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             return {"error_code": found, "topics": _rows(topics)}
         return {"error_code": ErrorCode.NONE, "topics": _rows(found)}
     answers = await asyncio.gather(
-        *(_fetch(context, group.group_id, group.topics, require_stable) for group in request.groups)
+        *(
+            _fetch(
+                context,
+                group.group_id,
+                group.topics,
+                require_stable,
+                getattr(group, "member_id", None),
+                getattr(group, "member_epoch", -1),
+            )
+            for group in request.groups
+        )
     )
     groups = []
     for group, found in zip(request.groups, answers, strict=True):
@@ -51,7 +61,12 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 async def _fetch(
-    context: RequestContext, group_id: str, topics: Any, require_stable: bool
+    context: RequestContext,
+    group_id: str,
+    topics: Any,
+    require_stable: bool,
+    member_id: str | None = None,
+    member_epoch: int = -1,
 ) -> tuple[FetchedTopicOffsets, ...] | ErrorCode:
     body = FetchOffsets(
         group_id=group_id,
@@ -61,6 +76,8 @@ async def _fetch(
             else tuple(TopicPartitions(row.name, tuple(row.partition_indexes)) for row in topics)
         ),
         require_stable=require_stable,
+        member_id=member_id,
+        member_epoch=member_epoch,
     )
     found = await ask(context, group_id, body)
     if isinstance(found, ErrorCode):

@@ -15,7 +15,8 @@ class GroupConfig:
     group_max_size: members of one group. offset_metadata_max_bytes: of one committed offset.
     offsets_retention_minutes: how long offsets outlive their group's last member (or, without a
     group, their commit). offsets_retention_check_interval_ms: how often that is looked at.
-    message_max_bytes: of the record that holds a whole group.
+    message_max_bytes: of the record that holds a whole group. group_consumer_*: of groups of the
+    consumer protocol; group_consumer_assignors: names, the first for members that ask for none.
     """
 
     group_initial_rebalance_delay_ms: int = 3_000
@@ -26,6 +27,10 @@ class GroupConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     message_max_bytes: int = 1_048_588
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""What administrators are told of a classic group. Pure."""
+"""What administrators are told of a classic group, and the list of all groups. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from broker.groups.classic.group import TYPE_NAME, ClassicGroup
 from broker.groups.classic.states import GroupState
+from broker.groups.consumer import describing as consumer_describing
+from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.requests import (
     GroupDescription,
     GroupListing,
@@ -37,14 +39,21 @@ def describe(group: ClassicGroup) -> GroupDescription:
     )
 
 
-def listings(groups: Iterable[ClassicGroup], request: ListGroups) -> tuple[GroupListing, ...]:
+def listings(
+    groups: Iterable[ClassicGroup | ConsumerGroup], request: ListGroups
+) -> tuple[GroupListing, ...]:
     """A row for each group that the filters leave in."""
     states = {state.lower() for state in request.states}
     types = {name.lower() for name in request.types}
-    if types and TYPE_NAME not in types:
-        return ()
     return tuple(
-        GroupListing(group.group_id, group.protocol_type or "", group.state.value, TYPE_NAME)
-        for group in groups
-        if not states or group.state.value.lower() in states
+        row
+        for row in map(_listing, groups)
+        if (not states or row.state.lower() in states)
+        and (not types or row.group_type.lower() in types)
     )
+
+
+def _listing(group: ClassicGroup | ConsumerGroup) -> GroupListing:
+    if isinstance(group, ConsumerGroup):
+        return consumer_describing.listing(group)
+    return GroupListing(group.group_id, group.protocol_type or "", group.state.value, TYPE_NAME)

@@ -2,6 +2,7 @@
 
     group of consumers, empty      retention after it became empty (after the commit, if later)
     group of consumers, stable     retention after the commit, for topics that nobody subscribes to
+    group of the consumer protocol retention after the commit, for topics nobody subscribes to
     other group with members       never
     no group, only offsets         retention after the commit
 
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.states import GroupState
+from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.offsets import OffsetBook, PartitionKey
 from broker.groups.records import NO_TIMESTAMP, OffsetValue
 
 
 def expired_offsets(
-    group: ClassicGroup, book: OffsetBook, wall_ms: int, retention_ms: int
+    group: ClassicGroup | ConsumerGroup, book: OffsetBook, wall_ms: int, retention_ms: int
 ) -> list[PartitionKey]:
     """(topic, partition) of what can go now. What an open transaction touches stays."""
     if not _may_expire(group):
@@ -33,17 +35,23 @@ def expired_offsets(
     ]
 
 
-def _may_expire(group: ClassicGroup) -> bool:
+def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
+    if isinstance(group, ConsumerGroup):
+        return True
     if group.protocol_type is None or group.is_empty:
         return True
     is_known = group.is_consumer_group and group.subscribed_topics is not None
     return is_known and group.state == GroupState.STABLE
 
 
-def _is_over(group: ClassicGroup, value: OffsetValue, wall_ms: int, retention_ms: int) -> bool:
+def _is_over(
+    group: ClassicGroup | ConsumerGroup, value: OffsetValue, wall_ms: int, retention_ms: int
+) -> bool:
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return wall_ms >= value.expire_timestamp_ms
     base_ms = value.commit_timestamp_ms
+    if isinstance(group, ConsumerGroup):
+        return wall_ms - base_ms >= retention_ms
     if group.protocol_type is not None and group.is_empty:
         base_ms = max(base_ms, group.current_state_timestamp_ms)
     return wall_ms - base_ms >= retention_ms

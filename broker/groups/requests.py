@@ -188,13 +188,16 @@ class TopicPartitions(NamedTuple):
 class FetchOffsets:
     """-> OffsetsFetched. One group; topics None: all that it has.
 
-    require_stable: no answer for what an open transaction may still change.
+    require_stable: no answer for what an open transaction may still change. member_id,
+    member_epoch: of a member of the consumer protocol (v9+); None and -1 for anybody else.
     """
 
     needs_replicas: ClassVar[bool] = False
     group_id: str
     topics: tuple[TopicPartitions, ...] | None
     require_stable: bool
+    member_id: str | None = None
+    member_epoch: int = -1
 
 
 class FetchedOffset(NamedTuple):

@@ -1,11 +1,12 @@
 """The groups of one partition of `__consumer_offsets`. Pure; see `coordinator.model.Shard`.
 
-    Request -> the group's rules (classic/), its offsets (offset_store) -> records, answers, timers
+    Request -> the group's rules (classic/, consumer/), its offsets (offset_store)
+            -> records, answers, timers
 
 Nobody is told before it is replicated what a fail-over could take back: an assignment, a commit,
-what a reader reads. Heartbeats, refusals and joins leave at once, as they rest on no record: after
-a fail-over the last written generation holds again, and whoever was told of a later one hears 22
-and joins again.
+what a reader reads. Of the classic protocol, heartbeats, refusals and joins leave at once, as they
+rest on no record: after a fail-over the last written generation holds again, and whoever was told
+of a later one hears 22 and joins again. A heartbeat of the consumer protocol rests on records.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.states import GroupState
 from broker.groups.committing import commit_refusal
 from broker.groups.config import GroupConfig
+from broker.groups.consumer import committing as consumer_committing
+from broker.groups.consumer import records as consumer_records
+from broker.groups.consumer.coordinator import ConsumerGroups, Groups
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
 from broker.groups.describing import describe, listings
 from broker.groups.expiry import expired_offsets
 from broker.groups.offset_store import OffsetStore
@@ -63,6 +69,8 @@ from broker.groups.requests import (
     SyncGroup,
 )
 from broker.groups.timers import (
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
     ExpiryTimer,
     JoinTimer,
     PendingMemberTimer,
@@ -74,12 +82,15 @@ from runtime.errors import ErrorCode, InvariantViolated
 
 
 class GroupShard:
-    """groups: by id. offsets: of all groups. unknown_records: skipped while loading, by type."""
+    """groups: by id. consumer: rules of those of the consumer protocol. offsets: of all groups.
+
+    unknown_records: skipped while loading, by type."""
 
     def __init__(self, config: GroupConfig, rng: Random) -> None:
         """rng: member ids come from it."""
         self.config = config
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: Groups = {}
+        self.consumer = ConsumerGroups(self.groups, config)
         self.offsets = OffsetStore()
         self.unknown_records: dict[int, int] = {}
         self._rng = rng
@@ -95,6 +106,8 @@ class GroupShard:
                     self.groups[key.group_id] = ClassicGroup(key.group_id)
             case GroupKey():
                 self._replay_group(key.group_id, record.value)
+            case UnknownKey() if (found := consumer_records.decode_key(record.key)) is not None:
+                self.consumer.replay(found, record.value)
             case UnknownKey():
                 # Of a kind of group that this build does not know; it stays in the log for one
                 # that does.
@@ -105,7 +118,9 @@ class GroupShard:
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
-            self.groups.pop(group_id, None)
+            # It speaks of a classic group only: each kind has keys of its own.
+            if self._classic(group_id) is not None:
+                del self.groups[group_id]
         else:
             self.groups[group_id] = ClassicGroup.from_value(group_id, decode_group(value))
 
@@ -119,7 +134,9 @@ class GroupShard:
         for group_id in self.offsets.books:
             self.groups.setdefault(group_id, ClassicGroup(group_id))
         for group in self.groups.values():
-            membership.on_loaded(group, turn)
+            if isinstance(group, ClassicGroup):
+                membership.on_loaded(group, turn)
+        self.consumer.on_loaded(turn)
         self._set_expiry_timer(turn)
         return turn.effects
 
@@ -134,9 +151,8 @@ class GroupShard:
                 self._on_timer(event, turn)
             case TransactionEnded():
                 self.offsets.end_transaction(event.end)
-            case TopicsChanged() if not event.deleted:
-                pass
             case TopicsChanged():
+                self.consumer.on_topics(event)
                 for group_id, keys in list(self.offsets.of_topics(event.deleted)):
                     self.offsets.delete(group_id, keys, turn)
             case Durable() | Told():
@@ -158,14 +174,18 @@ class GroupShard:
                 self._sync(event, body, turn)
             case LeaveGroup():
                 self._leave(event, body, turn)
+            case ConsumerHeartbeat():
+                self.consumer.heartbeat(event, turn)
+            case DescribeConsumerGroup():
+                turn.answer_durably(event.token, self.consumer.describe(body))
             case FetchOffsets():
-                turn.answer_durably(event.token, self.offsets.fetch(body))
+                self._fetch(event, body, turn)
             case CommitTransactionOffsets():
                 self._commit_in_transaction(event, body, turn)
             case DeleteOffsets():
                 self._delete_offsets(event, body, turn)
             case DescribeGroup():
-                group = self.groups.get(body.group_id)
+                group = self._classic(body.group_id)
                 found = ErrorCode.GROUP_ID_NOT_FOUND if group is None else describe(group)
                 turn.answer_durably(event.token, found)
             case ListGroups():
@@ -180,6 +200,12 @@ class GroupShard:
     def _join(self, event: Request, body: JoinGroup, turn: Turn) -> None:
         error = joining.refusal_of(body, event.client_id, turn)
         group = self.groups.get(body.group_id)
+        emptied = None
+        if isinstance(group, ConsumerGroup):
+            if error == ErrorCode.NONE and not group.is_empty:
+                # Members of both protocols in one group are not supported.
+                error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            emptied, group = group, None
         if error == ErrorCode.NONE and group is None and body.member_id:
             # Whoever has an id has it from a group that is no more.
             error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -192,6 +218,8 @@ class GroupShard:
         group = ClassicGroup(body.group_id, turn.now.wall_ms)
         joining.join(group, event, turn)
         if group.members or group.pending_members:
+            if emptied is not None:
+                self.consumer.end(emptied, turn)
             self.groups[body.group_id] = group
             turn.append(self._empty_record(body.group_id, turn))
 
@@ -200,22 +228,26 @@ class GroupShard:
         """What the log knows of a group before its first generation."""
         return ClassicGroup(group_id, turn.now.wall_ms).record()
 
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
     def _sync(self, event: Request, body: SyncGroup, turn: Turn) -> None:
-        group = self.groups.get(body.group_id)
+        group = self._classic(body.group_id)
         if group is None:
             turn.answer(event.token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             syncing.sync(group, event, turn)
 
     def _heartbeat(self, event: Request, body: Heartbeat, turn: Turn) -> None:
-        group = self.groups.get(body.group_id)
+        group = self._classic(body.group_id)
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
             error = membership.heartbeat(group, body, turn)
         turn.answer(event.token, error)
 
     def _leave(self, event: Request, body: LeaveGroup, turn: Turn) -> None:
-        group = self.groups.get(body.group_id)
+        group = self._classic(body.group_id)
         if group is None:
             rows = tuple(
                 LeftMember(m.member_id, m.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -236,13 +268,14 @@ class GroupShard:
                 turn.answer(event.token, error)
                 return
             group = self._simple_group(body.group_id, turn)
-        error = commit_refusal(group, body)
+        error = _commit_refusal(group, body)
         if error != ErrorCode.NONE:
             turn.answer(event.token, error)
             return
-        member = group.members.get(body.member_id)
-        if member is not None:
-            rebalance.extend_session(group, member, turn)
+        if isinstance(group, ClassicGroup):
+            member = group.members.get(body.member_id)
+            if member is not None:
+                rebalance.extend_session(group, member, turn)
         turn.answer_durably(event.token, self.offsets.commit(body, turn))
 
     def _commit_in_transaction(
@@ -254,13 +287,21 @@ class GroupShard:
                 turn.answer(event.token, ErrorCode.ILLEGAL_GENERATION)
                 return
             group = self._simple_group(body.group_id, turn)
-        error = commit_refusal(group, body)
+        error = _commit_refusal(group, body)
         if error == ErrorCode.NONE and self.offsets.is_fenced(body):
             error = ErrorCode.INVALID_PRODUCER_EPOCH
         if error != ErrorCode.NONE:
             turn.answer(event.token, error)
             return
         turn.answer_durably(event.token, self.offsets.commit_in_transaction(body, turn))
+
+    def _fetch(self, event: Request, body: FetchOffsets, turn: Turn) -> None:
+        group = self.consumer.find(body.group_id)
+        error = ErrorCode.NONE
+        if group is not None:
+            error = consumer_committing.fetch_refusal(group, body)
+        fetched = self.offsets.fetch(body) if error == ErrorCode.NONE else error
+        turn.answer_durably(event.token, fetched)
 
     def _simple_group(self, group_id: str, turn: Turn) -> ClassicGroup:
         """A group that only keeps offsets. It has no record of its own: its offsets tell of it."""
@@ -272,7 +313,8 @@ class GroupShard:
         if group is None:
             turn.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
             return
-        if not group.is_empty and not group.is_consumer_group:
+        is_known = isinstance(group, ConsumerGroup) or group.is_consumer_group
+        if not group.is_empty and not is_known:
             # Nobody here can tell what its members use.
             turn.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
             return
@@ -298,7 +340,11 @@ class GroupShard:
             self._end_group(group, turn)
             turn.answer_durably(event.token, ErrorCode.NONE)
 
-    def _end_group(self, group: ClassicGroup, turn: Turn) -> None:
+    def _end_group(self, group: ClassicGroup | ConsumerGroup, turn: Turn) -> None:
+        if isinstance(group, ConsumerGroup):
+            self.offsets.delete_all(group.group_id, turn)
+            self.consumer.end(group, turn)
+            return
         for member_id in list(group.pending_members):
             rebalance.forget_pending(group, member_id, turn)
         group.transition_to(GroupState.DEAD, turn.now.wall_ms)
@@ -313,7 +359,9 @@ class GroupShard:
             book = self.offsets.book(group_id)
             over = expired_offsets(group, book, turn.now.wall_ms, retention_ms)
             self.offsets.delete(group_id, over, turn)
-            is_over = group.is_empty and not group.pending_members
+            is_over = group.is_empty
+            if isinstance(group, ClassicGroup) and group.pending_members:
+                is_over = False
             if is_over and self.offsets.book(group_id).is_blank:
                 self._end_group(group, turn)
 
@@ -328,7 +376,10 @@ class GroupShard:
             self._expire_offsets(turn)
             self._set_expiry_timer(turn)
             return
-        group = self.groups.get(name.group_id)  # type: ignore[attr-defined]
+        if isinstance(name, (ConsumerSessionTimer, ConsumerRebalanceTimer)):
+            self.consumer.on_timer(name, turn)
+            return
+        group = self._classic(name.group_id)  # type: ignore[attr-defined]
         if group is None:
             return
         match name:
@@ -342,3 +393,11 @@ class GroupShard:
                 rebalance.on_sync_timer(group, turn)
             case _:
                 raise InvariantViolated(f"a group's shard set no timer {name!r}")
+
+
+def _commit_refusal(
+    group: ClassicGroup | ConsumerGroup, body: CommitOffsets | CommitTransactionOffsets
+) -> ErrorCode:
+    if isinstance(group, ConsumerGroup):
+        return consumer_committing.commit_refusal(group, body)
+    return commit_refusal(group, body)

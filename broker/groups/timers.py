@@ -39,3 +39,19 @@ class ExpiryTimer(NamedTuple):
     """Time to look for offsets that nobody needs any more."""
 
     kind: str = "expiry"
+
+
+class ConsumerSessionTimer(NamedTuple):
+    """A member of a group of the consumer protocol has not been heard of for its session."""
+
+    group_id: str
+    member_id: str
+    kind: str = "consumer-session"
+
+
+class ConsumerRebalanceTimer(NamedTuple):
+    """The time to give up partitions is over for a member of such a group."""
+
+    group_id: str
+    member_id: str
+    kind: str = "consumer-rebalance"

@@ -127,6 +127,10 @@ class GroupClient:
         values: Row = {"groups": [name], "include_authorized_operations": False}
         coordinator, reply = self._ask(name, "describe_groups", 15, 6, values)
         found = reply.groups[0]
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            row = self._describe_consumer(name)
+            if row is not None:
+                return row
         check(found.error_code, found.error_message, f"group {name}")
         members = [_member(found.protocol_type, member) for member in found.members]
         return {
@@ -135,6 +139,26 @@ class GroupClient:
             "type": "classic",
             "protocol_type": found.protocol_type,
             "protocol": found.protocol_data,
+            "coordinator": coordinator,
+            "members": members,
+            "offsets": self._offsets(name, members),
+        }
+
+    def _describe_consumer(self, name: str) -> Row | None:
+        """A group of the consumer protocol; None if there is none of that name."""
+        values: Row = {"group_ids": [name], "include_authorized_operations": False}
+        coordinator, reply = self._ask(name, "consumer_group_describe", 69, 1, values)
+        found = reply.groups[0]
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
+        check(found.error_code, found.error_message, f"group {name}")
+        members = [_consumer_member(member) for member in found.members]
+        return {
+            "group": name,
+            "state": found.group_state,
+            "type": "consumer",
+            "protocol_type": CONSUMER_PROTOCOL_TYPE,
+            "protocol": found.assignor_name,
             "coordinator": coordinator,
             "members": members,
             "offsets": self._offsets(name, members),
@@ -192,6 +216,20 @@ class GroupClient:
             connection = self._connection(broker["host"], broker["port"])
             found.update(_latest(connection, topics))
         return found
+
+
+def _consumer_member(member: Any) -> Row:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "partitions": [
+            f"{topic.topic_name}-{partition}"
+            for topic in member.assignment.topic_partitions
+            for partition in topic.partitions
+        ],
+    }
 
 
 def _latest(

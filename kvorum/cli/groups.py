@@ -11,7 +11,14 @@ from kvorum.cli.common import CommandFailed, cluster_options, show
 if TYPE_CHECKING:
     from kvorum.cli.group_client import GroupClient
 
-_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
+_STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Stable",
+)
 
 
 @click.group()

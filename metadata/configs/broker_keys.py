@@ -220,6 +220,30 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("group.min.session.timeout.ms", _INT, "6000", "Least session time-out of a member."),
     ("group.max.session.timeout.ms", _INT, "1800000", "Longest session time-out of a member."),
     ("group.max.size", _INT, "2147483647", "Members that a group may have."),
+    (
+        "group.consumer.session.timeout.ms",
+        _INT,
+        "45000",
+        "Silence after which a member of the consumer protocol is lost.",
+    ),
+    (
+        "group.consumer.heartbeat.interval.ms",
+        _INT,
+        "5000",
+        "Time between two heartbeats, as members of the consumer protocol are told.",
+    ),
+    (
+        "group.consumer.max.size",
+        _INT,
+        "2147483647",
+        "Members that a group of the consumer protocol may have.",
+    ),
+    (
+        "group.consumer.assignors",
+        ConfigType.LIST,
+        "uniform,range",
+        "Assignors that groups may use, the default one first.",
+    ),
     ("offset.metadata.max.bytes", _INT, "4096", "Size of the metadata of a committed offset."),
     (
         "offsets.retention.minutes",

@@ -31,6 +31,7 @@ def produce(bootstrap: str, topic: str, partitions: int = 4) -> None:
 
 
 def consumer(bootstrap: str, group_id: str, **more: object) -> Consumer:
+    """A client for tests; what is None in `more` stays unset."""
     base: dict[str, object] = {
         "group_id": group_id,
         "auto_offset_reset": "earliest",
@@ -40,7 +41,8 @@ def consumer(bootstrap: str, group_id: str, **more: object) -> Consumer:
         "reconnect_backoff_ms": 20,
         "reconnect_backoff_max_ms": 200,
     }
-    return Consumer(settings(bootstrap, **(base | more)))
+    given = {key: value for key, value in (base | more).items() if value is not None}
+    return Consumer(settings(bootstrap, **given))
 
 
 class Reader:

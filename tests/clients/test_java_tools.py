@@ -150,7 +150,9 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
         rows = [line.split("\t") for line in features("describe").splitlines() if "\t" in line]
         return {row[0].partition(": ")[2]: row[3].partition(": ")[2] for row in rows}
 
-    others = {"metadata.version": "4.1-IV1", "transaction.version": "2"}
+    others = {
+        "group.version": "1", "metadata.version": "4.1-IV1", "transaction.version": "2",
+    }  # fmt: skip
     assert finalized() == {elr: "1", **others}
     assert "can be downgraded" in features("downgrade", "--feature", f"{elr}=0", "--dry-run")
     assert "was downgraded to 0" in features("downgrade", "--feature", f"{elr}=0")

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
 NODES = ("controller-1", "controller-2", "controller-3", "broker-101")
 LEVEL = "metadata.version"
 ELR = "eligible.leader.replicas.version"
+GV = "group.version"
 TV = "transaction.version"
 
 
@@ -25,7 +26,8 @@ def old(tmp_path: Path) -> Iterator[HandMade]:
     """Nodes that know metadata.version up to 26 only, as of a build before 27."""
     made = HandMade(tmp_path, controllers=3, brokers=1, settings=["metadata.version.max=26"])
     made.start(*NODES)
-    eventually(lambda: described(made) == {LEVEL: 26, ELR: 0, TV: 0}, "the cluster has begun at 26")
+    begun = {LEVEL: 26, ELR: 0, GV: 0, TV: 0}
+    eventually(lambda: described(made) == begun, "the cluster has begun at 26")
     yield made
     made.close()
 
@@ -78,9 +80,10 @@ def test_rolling_upgrade_node_by_node_then_the_level(old: HandMade) -> None:
         {"feature": LEVEL, "level": 27, "error": "NONE", "message": "", "changed": False}
     ]
     assert described(old)[LEVEL] == 26
-    done = upgrade(old, "--feature", f"{ELR}=1", "--feature", f"{TV}=2")
+    more = {ELR: 1, GV: 1, TV: 2}
+    done = upgrade(old, *(f"--feature={name}={level}" for name, level in more.items()))
     assert done.returncode == 0, done.stdout + done.stderr
-    eventually(lambda: described(old) == {LEVEL: 27, ELR: 1, TV: 2}, "all levels are finalised")
+    eventually(lambda: described(old) == {LEVEL: 27, **more}, "all levels are finalised")
 
     # From now on a node of the older build is kept out, and says why.
     old.stop("broker-101")

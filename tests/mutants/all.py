@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    consumer_groups,
     decisions,
     groups,
     log_engine,
@@ -20,5 +21,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *log_engine.MUTANTS,
     *partitions.MUTANTS,
     *groups.MUTANTS,
+    *consumer_groups.MUTANTS,
     *transactions.MUTANTS,
 )

@@ -487,7 +487,8 @@ def test_the_table_has_every_state_and_no_way_out_of_dead():
 
 
 def test_the_page_on_groups_shows_the_table():
-    page = (Path(__file__).parents[2] / "docs" / "protocol" / "groups.md").read_text()
+    whole = (Path(__file__).parents[2] / "docs" / "protocol" / "groups.md").read_text()
+    page, _, _ = whole.partition("## The consumer protocol")
     for row in TRANSITIONS:
         assert f"| {row.source.value} | {row.target.value} | {row.when} |" in page
         assert f"    {row.source.value} --> {row.target.value}\n" in page

@@ -13,6 +13,7 @@ from metadata.decide.features import bootstrap
 from metadata.delta import Delta
 from metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
     METADATA_VERSION,
     RELEASES,
     SUPPORTED,
@@ -122,6 +123,7 @@ def an_old_cluster():
 def test_a_new_cluster_begins_with_all_that_its_first_controller_can():
     assert Cluster().levels == {
         METADATA_VERSION: 27, ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: 2,
+        GROUP_VERSION: 1,
     }  # fmt: skip
     assert Cluster(supported=OLD).levels == {METADATA_VERSION: 26}
 
@@ -157,7 +159,11 @@ def test_a_node_that_cannot_read_the_finalised_level_may_not_join():
         "metadata.version 27 is in force, it supports 26 to 26"
         in cluster.join(
             101,
-            (FeatureRange(METADATA_VERSION, 26, 26), FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1)),
+            (
+                FeatureRange(METADATA_VERSION, 26, 26),
+                FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
+                FeatureRange(GROUP_VERSION, 0, 1),
+            ),
         ).message
     )
     assert not cluster.image.brokers and not cluster.image.controllers
@@ -256,7 +262,7 @@ def test_a_level_goes_not_below_what_rests_on_it():
     assert refused.message.endswith("downgrade eligible.leader.replicas.version first")
     both = cluster.update(kind=UpdateKind.SAFE_DOWNGRADE, metadata=26, elr=0)
     assert [one.error for one in both] == [ErrorCode.NONE] * 2
-    assert cluster.levels == {METADATA_VERSION: 26, TRANSACTION_VERSION: 2}
+    assert cluster.levels == {METADATA_VERSION: 26, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
 
 
 def test_a_level_needs_what_it_rests_on():

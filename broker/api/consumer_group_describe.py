@@ -1,0 +1,99 @@
+"""ConsumerGroupDescribe (69). Served: v0-1 (KIP-848): what members have, and what they are to have.
+
+v1 tells the kind of each member: all are of the consumer protocol here. Topics that are gone are
+left out. Errors of a group: 14, 15, 16, 24, 69 (not there, or of another kind). Shows only what is
+replicated. Missing: authorized operations: always "not known".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask_named
+from broker.groups.consumer.member import Partitions
+from broker.groups.consumer.records import by_topic
+from broker.groups.consumer.requests import (
+    ConsumerGroupDescription,
+    DescribeConsumerGroup,
+    DescribedMember,
+)
+from metadata.image import ClusterImage
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=69, name="consumer_group_describe", min_version=0, max_version=1, first_flexible=0)
+
+_CONSUMER_MEMBER = 1
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    group_ids = list(dict.fromkeys(request.group_ids))
+    answers = await asyncio.gather(
+        *(
+            ask_named(context, group_id, DescribeConsumerGroup(group_id=group_id))
+            for group_id in group_ids
+        )
+    )
+    image = context.services.image()
+    return {
+        "groups": [
+            _row(found, image)
+            if isinstance(found, ConsumerGroupDescription)
+            else _failed(group_id, found)
+            for group_id, found in zip(group_ids, answers, strict=True)
+        ]
+    }
+
+
+def _row(found: ConsumerGroupDescription, image: ClusterImage) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "group_id": found.group_id,
+        "group_state": found.state,
+        "group_epoch": found.group_epoch,
+        "assignment_epoch": found.assignment_epoch,
+        "assignor_name": found.assignor_name,
+        "members": [_member(described, image) for described in found.members],
+    }
+
+
+def _member(described: DescribedMember, image: ClusterImage) -> dict[str, Any]:
+    member = described.member
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.member_epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.subscribed_topic_names,
+        "subscribed_topic_regex": member.subscribed_topic_regex,
+        "assignment": _assignment(member.assigned, image),
+        "target_assignment": _assignment(described.target, image),
+        "member_type": _CONSUMER_MEMBER,
+    }
+
+
+def _assignment(partitions: Partitions, image: ClusterImage) -> dict[str, Any]:
+    rows = []
+    for topic_id, numbers in by_topic(partitions):
+        topic = image.topics.get(topic_id)
+        if topic is not None:
+            rows.append({"topic_id": topic_id, "topic_name": topic.name, "partitions": numbers})
+    return {"topic_partitions": rows}
+
+
+def _failed(group_id: str, error: ErrorCode) -> dict[str, Any]:
+    is_missing = error == ErrorCode.GROUP_ID_NOT_FOUND
+    return {
+        "error_code": error,
+        "error_message": f"Group {group_id} is not a consumer group." if is_missing else None,
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": (),
+    }

@@ -1,0 +1,94 @@
+"""ConsumerGroupHeartbeat (68). Served: v0-1, once group.version is 1 (KIP-848).
+
+v1 subscribed expressions, and ids that members make themselves; in v0 an empty id gets one here.
+Errors: 14, 15, 16, 25 (gone: join again), 35 (group.version 0), 42, 69 (no such group, or its
+members use the classic protocol), 81, 82, 110 (give everything up and join again), 111, 112, 128.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from broker.context import RequestContext
+from broker.group_calls import ask
+from broker.groups.consumer.records import by_topic
+from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
+from metadata.features import GROUP_VERSION, level_of
+from runtime.errors import ErrorCode, Rejected
+from wire.kio_codec import milliseconds, uuid_bytes
+from wire.versions import Api
+
+API = Api(key=68, name="consumer_group_heartbeat", min_version=0, max_version=1, first_flexible=0)
+
+_FIRST_WITH_OWN_IDS = 1
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    if level_of(context.services.image().features, GROUP_VERSION) < 1:
+        return _failed(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "group.version is 0: the cluster has no groups of the consumer protocol.",
+        )
+    if not request.group_id:
+        return _failed(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+    member_id = request.member_id
+    if not member_id and context.api_version < _FIRST_WITH_OWN_IDS and request.member_epoch == 0:
+        member_id = str(uuid.uuid4())
+    names = request.subscribed_topic_names
+    body = ConsumerHeartbeat(
+        group_id=request.group_id,
+        member_id=member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
+        subscribed_topic_names=None if names is None else tuple(names),
+        subscribed_topic_regex=getattr(request, "subscribed_topic_regex", None),
+        server_assignor=request.server_assignor,
+        owned=(
+            None
+            if request.topic_partitions is None
+            else frozenset(
+                (uuid_bytes(topic.topic_id), partition)
+                for topic in request.topic_partitions
+                for partition in topic.partitions
+            )
+        ),
+    )
+    answer = await ask(context, request.group_id, body)
+    if isinstance(answer, Rejected):
+        return _failed(answer.code, answer.message)
+    if isinstance(answer, ErrorCode):
+        return _failed(answer, None)
+    return _row(answer)
+
+
+def _row(answer: ConsumerHeartbeated) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "member_id": answer.member_id,
+        "member_epoch": answer.member_epoch,
+        "heartbeat_interval": answer.heartbeat_interval_ms,
+        "assignment": (
+            None
+            if answer.assignment is None
+            else {
+                "topic_partitions": [
+                    {"topic_id": topic_id, "partitions": partitions}
+                    for topic_id, partitions in by_topic(answer.assignment)
+                ]
+            }
+        ),
+    }
+
+
+def _failed(error: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "member_id": None,
+        "member_epoch": 0,
+        "heartbeat_interval": 0,
+        "assignment": None,
+    }

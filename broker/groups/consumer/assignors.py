@@ -1,0 +1,164 @@
+"""Server-side assignors: which member is to get which partitions. Pure functions.
+
+Both give every partition of a subscribed topic to exactly one member that subscribes to it.
+
+    range    of each topic, consecutive partitions to members in order of their names; topics with
+             as many partitions and the same subscribers are cut alike (co-partitioned)
+    uniform  members get as much as each other; what a member has stays with it as far as that
+             allows. Equal subscriptions: sizes differ by one at most and nothing moves that need
+             not. Others: no partition could go to a subscriber that has two fewer than its owner.
+
+Racks are not looked at, as in Apache Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from broker.groups.consumer.member import NO_PARTITIONS, Partitions, TopicPartition
+
+UNIFORM = "uniform"
+RANGE = "range"
+
+
+class Subscriber(NamedTuple):
+    """topics: ids of topics that are there. has: what it is to have by the last target."""
+
+    topics: frozenset[bytes]
+    instance_id: str | None = None
+    has: Partitions = NO_PARTITIONS
+
+
+Subscribers = Mapping[str, Subscriber]
+"""By member id."""
+Assignor = Callable[[Subscribers, Mapping[bytes, int]], dict[str, Partitions]]
+"""(subscribers, number of partitions by topic id) -> partitions by member id, for each of them."""
+
+
+def assign_range(
+    members: Subscribers, partition_counts: Mapping[bytes, int]
+) -> dict[str, Partitions]:
+    """See the top of the file. Static members keep their place by their instance ids."""
+    given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
+    for topic_id, names in _subscribers_by_topic(members).items():
+        # Static ones first, so that dynamic ones that come and go do not shift them.
+        names.sort(key=lambda name: (members[name].instance_id is None,
+                                     members[name].instance_id or name))  # fmt: skip
+        least, with_one_more = divmod(partition_counts[topic_id], len(names))
+        start = 0
+        for place, name in enumerate(names):
+            end = start + least + (place < with_one_more)
+            given[name] += [(topic_id, partition) for partition in range(start, end)]
+            start = end
+    return {member_id: frozenset(partitions) for member_id, partitions in given.items()}
+
+
+def assign_uniform(
+    members: Subscribers, partition_counts: Mapping[bytes, int]
+) -> dict[str, Partitions]:
+    """See the top of the file."""
+    subscriptions = {member.topics for member in members.values()}
+    if len(subscriptions) > 1:
+        return _assign_unequal(members, partition_counts)
+    topics = next(iter(subscriptions), frozenset())
+    return _assign_equal(members, {topic_id: partition_counts[topic_id] for topic_id in topics})
+
+
+ASSIGNORS: dict[str, Assignor] = {UNIFORM: assign_uniform, RANGE: assign_range}
+"""The first is taken where no member names one."""
+
+
+def _assign_equal(members: Subscribers, counts: Mapping[bytes, int]) -> dict[str, Partitions]:
+    every = {(topic_id, p) for topic_id, count in counts.items() for p in range(count)}
+    kept = _kept(members, every)
+    least, with_one_more = divmod(len(every), max(len(members), 1))
+    # Those that have most keep one more, so that as little as possible moves.
+    order = sorted(members, key=lambda name: (-len(kept[name]), name))
+    given: dict[str, list[TopicPartition]] = {}
+    for place, name in enumerate(order):
+        given[name] = sorted(kept[name])[: least + (place < with_one_more)]
+    taken = {row for rows in given.values() for row in rows}
+    # By partition first: a newcomer gets some of each topic rather than all of one.
+    free = iter(sorted(every - taken, key=lambda row: (row[1], row[0])))
+    for place, name in enumerate(order):
+        quota = least + (place < with_one_more)
+        given[name] += [next(free) for _ in range(quota - len(given[name]))]
+    return {name: frozenset(given[name]) for name in members}
+
+
+def _assign_unequal(members: Subscribers, counts: Mapping[bytes, int]) -> dict[str, Partitions]:
+    subscribers = _subscribers_by_topic(members)
+    every = {(topic_id, p) for topic_id in subscribers for p in range(counts[topic_id])}
+    given: dict[str, dict[bytes, list[int]]] = {name: {} for name in members}
+    sizes = dict.fromkeys(members, 0)
+
+    def give(name: str, topic_id: bytes, partition: int) -> None:
+        given[name].setdefault(topic_id, []).append(partition)
+        sizes[name] += 1
+
+    kept = _kept(members, every)
+    for name, rows in kept.items():
+        for topic_id, partition in sorted(rows):
+            give(name, topic_id, partition)
+    free = every.difference(*kept.values())
+    # Topics with few subscribers first: the others can still make up for them.
+    for topic_id, partition in sorted(free, key=lambda row: (len(subscribers[row[0]]), row)):
+        give(min(subscribers[topic_id], key=lambda name: (sizes[name], name)), topic_id, partition)
+    while (move := _best_move(given, sizes, subscribers)) is not None:
+        # Each move makes the sum of the squared sizes smaller, so this ends.
+        source, topic_id, target = move
+        give(target, topic_id, given[source][topic_id].pop())
+        sizes[source] -= 1
+    return {
+        name: frozenset((topic_id, p) for topic_id, rows in topics.items() for p in rows)
+        for name, topics in given.items()
+    }
+
+
+def _best_move(
+    given: Mapping[str, Mapping[bytes, list[int]]],
+    sizes: Mapping[str, int],
+    subscribers: Mapping[bytes, list[str]],
+) -> tuple[str, bytes, str] | None:
+    """(from, topic, to) out of the largest member that can give to one with two fewer."""
+    lightest = {
+        topic_id: min(names, key=lambda name: (sizes[name], name))
+        for topic_id, names in subscribers.items()
+    }
+    for name in sorted(given, key=lambda name: (-sizes[name], name)):
+        for topic_id in sorted(given[name]):
+            target = lightest[topic_id]
+            if given[name][topic_id] and sizes[target] + 1 < sizes[name]:
+                return name, topic_id, target
+    return None
+
+
+def _kept(members: Subscribers, every: set[TopicPartition]) -> dict[str, Partitions]:
+    """What each has of what there is and it still subscribes to; nothing twice."""
+    taken: set[TopicPartition] = set()
+    kept: dict[str, Partitions] = {}
+    for name, member in sorted(members.items()):
+        mine = {row for row in member.has & every if row[0] in member.topics} - taken
+        taken |= mine
+        kept[name] = frozenset(mine)
+    return kept
+
+
+def _subscribers_by_topic(members: Subscribers) -> dict[bytes, list[str]]:
+    topics: dict[bytes, list[str]] = {}
+    for name, member in sorted(members.items()):
+        for topic_id in member.topics:
+            topics.setdefault(topic_id, []).append(name)
+    return topics
+
+
+def parse_assignors(names: str) -> tuple[str, ...]:
+    """group.consumer.assignors: names with commas between. Raises ValueError."""
+    found = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    unknown = [name for name in found if name not in ASSIGNORS]
+    if unknown or not found:
+        raise ValueError(
+            f"group.consumer.assignors is {names!r}: it names one or more of {', '.join(ASSIGNORS)}"
+        )
+    return found

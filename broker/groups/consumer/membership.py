@@ -1,0 +1,145 @@
+"""How members of a group of the consumer protocol go: by leaving, silence or delay. Pure.
+
+Timers: a session (group.consumer.session.timeout.ms) from each heartbeat, and the member's own
+rebalance time-out from when it is told to give up partitions. Who is over either is out; what it
+held is free then, so a client stops reading by itself when it has not been heard for that long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import (
+    NO_PARTITIONS,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+)
+from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
+from broker.groups.consumer.states import MemberState
+from broker.groups.consumer.targets import Setting, bump_epoch, forget_unused_expressions
+from broker.groups.timers import ConsumerRebalanceTimer, ConsumerSessionTimer
+from broker.groups.turn import Turn
+from runtime.errors import ErrorCode, Rejected
+
+
+def leave(
+    group: ConsumerGroup, request: ConsumerHeartbeat, setting: Setting, turn: Turn
+) -> ConsumerHeartbeated | Rejected:
+    """Epoch -1: for good. -2, static members only: away, and back before the session ends."""
+    member = group.members.get(request.member_id)
+    if request.instance_id is not None:
+        found = find_static(group, request.instance_id, request.member_id)
+        if isinstance(found, Rejected):
+            return found
+        member = found
+    if member is None:
+        return unknown_member(group, request.member_id)
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        away = replace(
+            member,
+            member_epoch=STATIC_LEAVE_EPOCH,
+            state=MemberState.STABLE,
+            pending_revocation=NO_PARTITIONS,
+        )
+        group.put(away)
+        setting.out.append(group.current_record(away))
+        turn.cancel_timer(ConsumerRebalanceTimer(group.group_id, member.member_id))
+    else:
+        remove(group, [member.member_id], setting, turn)
+    return ConsumerHeartbeated(
+        member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
+    )
+
+
+def find_static(
+    group: ConsumerGroup, instance_id: str, member_id: str
+) -> ConsumerMember | Rejected:
+    """The member under that instance id, if it is this one."""
+    holder = group.static_members.get(instance_id)
+    if holder is None:
+        text = f"Instance id {instance_id} is unknown in group {group.group_id}."
+        return Rejected(ErrorCode.UNKNOWN_MEMBER_ID, text)
+    if holder != member_id:
+        text = (
+            f"Static member {member_id} with instance id {instance_id} was fenced by "
+            f"member {holder}."
+        )
+        return Rejected(ErrorCode.FENCED_INSTANCE_ID, text)
+    return group.members[holder]
+
+
+def unknown_member(group: ConsumerGroup, member_id: str) -> Rejected:
+    text = f"Member {member_id} is not a member of group {group.group_id}."
+    return Rejected(ErrorCode.UNKNOWN_MEMBER_ID, text)
+
+
+def remove(group: ConsumerGroup, member_ids: list[str], setting: Setting, turn: Turn) -> None:
+    """They are out: tombstones, one new group epoch. The next heartbeat makes the target."""
+    for member_id in member_ids:
+        setting.out.extend(group.member_tombstones(member_id))
+        group.remove(member_id)
+        forget_timers(group, member_id, turn)
+    forget_unused_expressions(group, setting)
+    bump_epoch(group, setting, has_changed=True)
+
+
+# --- timers --------------------------------------------------------------------------------------
+
+
+def extend_session(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    """It was heard of now. The timer is left alone: when it fires too early it is set anew."""
+    timeout_ms = turn.config.group_consumer_session_timeout_ms
+    deadline_ms = turn.now.monotonic_ms + timeout_ms
+    group.session_deadlines[member_id] = deadline_ms
+    if member_id not in group.session_timers:
+        group.session_timers[member_id] = deadline_ms
+        turn.set_timer(ConsumerSessionTimer(group.group_id, member_id), timeout_ms)
+
+
+def forget_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    group.session_deadlines.pop(member_id, None)
+    if group.session_timers.pop(member_id, None) is not None:
+        turn.cancel_timer(ConsumerSessionTimer(group.group_id, member_id))
+    turn.cancel_timer(ConsumerRebalanceTimer(group.group_id, member_id))
+
+
+def watch_revocation(
+    group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, turn: Turn
+) -> None:
+    """Start, or stop, the time in which the member has to give up partitions."""
+    timer = ConsumerRebalanceTimer(group.group_id, member.member_id)
+    if member.state == MemberState.UNREVOKED_PARTITIONS:
+        if before != member:
+            turn.set_timer(timer, member.rebalance_timeout_ms)
+    elif before.state == MemberState.UNREVOKED_PARTITIONS:
+        turn.cancel_timer(timer)
+
+
+def on_session_timer(group: ConsumerGroup, member_id: str, setting: Setting, turn: Turn) -> None:
+    """Out, unless it was heard of meanwhile."""
+    if member_id not in group.members:
+        return
+    del group.session_timers[member_id]
+    left_ms = group.session_deadlines[member_id] - turn.now.monotonic_ms
+    if left_ms > 0:
+        group.session_timers[member_id] = group.session_deadlines[member_id]
+        turn.set_timer(ConsumerSessionTimer(group.group_id, member_id), left_ms)
+        return
+    remove(group, [member_id], setting, turn)
+
+
+def on_rebalance_timer(group: ConsumerGroup, member_id: str, setting: Setting, turn: Turn) -> None:
+    """It has not given up what it was told to: out, so that the others can go on."""
+    member = group.members.get(member_id)
+    if member is not None and member.state == MemberState.UNREVOKED_PARTITIONS:
+        remove(group, [member_id], setting, turn)
+
+
+def on_loaded(group: ConsumerGroup, turn: Turn) -> None:
+    """The group as the log has it comes under this coordinator's clock."""
+    for member in group.members.values():
+        extend_session(group, member.member_id, turn)
+        if member.state == MemberState.UNREVOKED_PARTITIONS:
+            timer = ConsumerRebalanceTimer(group.group_id, member.member_id)
+            turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))

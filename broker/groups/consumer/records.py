@@ -1,0 +1,255 @@
+"""Records of groups of the consumer protocol, Kafka's own formats (wire.md section 10). Pure.
+
+Types of keys in `__consumer_offsets`, each key (group id[, member id or expression]):
+
+    3  the group's epoch          6  the epoch of its target     8  what a member has
+    5  what a member says         7  a member's target          16  topics of an expression
+
+Values are of version 0 and flexible. A tombstone removes what its key names. Type 4 (topics of a
+group, of before Kafka 4.1) is read over; the member metadata's tag 0 (members that use the classic
+protocol in such a group) too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from broker.groups.consumer.member import ConsumerMember, Partitions
+from broker.groups.consumer.states import MemberState
+from broker.groups.records import TOPIC
+from runtime.errors import CorruptData, WireError
+from wire.primitives import Reader, count_bytes, string_bytes, uvarint_bytes
+
+GROUP_EPOCH = 3
+MEMBER_METADATA = 5
+TARGET_EPOCH = 6
+MEMBER_TARGET = 7
+CURRENT_ASSIGNMENT = 8
+REGULAR_EXPRESSION = 16
+
+_OBSOLETE_PARTITION_METADATA = 4
+_WITHOUT_ITEM = (GROUP_EPOCH, _OBSOLETE_PARTITION_METADATA, TARGET_EPOCH)
+_WITH_ITEM = (MEMBER_METADATA, MEMBER_TARGET, CURRENT_ASSIGNMENT, REGULAR_EXPRESSION)
+_METADATA_HASH_TAG = 0
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_TWO_INT64 = struct.Struct(">qq")
+_EPOCHS_AND_STATE = struct.Struct(">iib")
+_VERSION = b"\x00\x00"
+_NO_TAGS = b"\x00"
+_NO_CLASSIC_METADATA = b"\x01\x00\x01\x00"
+"""Kafka writes the tag 0 of member metadata also where it is null."""
+
+
+class ConsumerKey(NamedTuple):
+    """item: the member id or the regular expression; "" where the type has neither."""
+
+    record_type: int
+    group_id: str
+    item: str = ""
+
+
+class GroupEpoch(NamedTuple):
+    """metadata_hash: of the topics that the group is subscribed to, 0 if never worked out."""
+
+    epoch: int
+    metadata_hash: int
+
+
+class ResolvedExpression(NamedTuple):
+    """topics: sorted. version: of the metadata that they were looked up in. timestamp_ms: when."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+class CurrentAssignment(NamedTuple):
+    """See the fields of `ConsumerMember`."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: MemberState
+    assigned: Partitions
+    pending_revocation: Partitions
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def encode_key(key: ConsumerKey) -> bytes:
+    """Keys are not flexible: strings with an int16 length."""
+    encoded = _INT16.pack(key.record_type) + string_bytes(key.group_id, False)
+    return encoded if key.record_type in _WITHOUT_ITEM else encoded + string_bytes(key.item, False)
+
+
+def decode_key(key: bytes) -> ConsumerKey | None:
+    """What a record is about; None if about no group of the consumer protocol.
+
+    Raises CorruptData."""
+    reader = Reader(key, 0, len(key))
+    try:
+        record_type = reader.int16()
+        if record_type in _WITHOUT_ITEM:
+            return ConsumerKey(record_type, reader.string(False))
+        if record_type in _WITH_ITEM:
+            return ConsumerKey(record_type, reader.string(False), reader.string(False))
+    except WireError as error:
+        raise CorruptData(TOPIC, reader.position, f"the key {key!r} is cut off: {error}") from error
+    return None
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def encode_group_epoch(value: GroupEpoch) -> bytes:
+    tags = _NO_TAGS
+    if value.metadata_hash:
+        head = b"\x01" + uvarint_bytes(_METADATA_HASH_TAG) + uvarint_bytes(_INT64.size)
+        tags = head + _INT64.pack(value.metadata_hash)
+    return _VERSION + _INT32.pack(value.epoch) + tags
+
+
+def encode_member_metadata(member: ConsumerMember) -> bytes:
+    """What the member says of itself; what it has is a record of its own."""
+    return b"".join(
+        (
+            _VERSION,
+            string_bytes(member.instance_id, True),
+            string_bytes(member.rack_id, True),
+            string_bytes(member.client_id, True),
+            string_bytes(member.client_host, True),
+            _strings(member.subscribed_topic_names),
+            string_bytes(member.subscribed_topic_regex, True),
+            _INT32.pack(member.rebalance_timeout_ms),
+            string_bytes(member.server_assignor, True),
+            _NO_CLASSIC_METADATA,
+        )
+    )
+
+
+def encode_target_epoch(assignment_epoch: int) -> bytes:
+    return _VERSION + _INT32.pack(assignment_epoch) + _NO_TAGS
+
+
+def encode_member_target(partitions: Partitions) -> bytes:
+    return _VERSION + _partitions(partitions) + _NO_TAGS
+
+
+def encode_current_assignment(member: ConsumerMember) -> bytes:
+    head = _EPOCHS_AND_STATE.pack(member.member_epoch, member.previous_member_epoch, member.state)
+    held = _partitions(member.assigned) + _partitions(member.pending_revocation)
+    return _VERSION + head + held + _NO_TAGS
+
+
+def encode_expression(value: ResolvedExpression) -> bytes:
+    times = _TWO_INT64.pack(value.version, value.timestamp_ms)
+    return _VERSION + _strings(value.topics) + times + _NO_TAGS
+
+
+Value = (
+    GroupEpoch | ConsumerMember | int | Partitions | CurrentAssignment | ResolvedExpression | None
+)
+"""In the order of the types above; int: a target's epoch; None: of the obsolete type 4."""
+
+
+def decode_value(key: ConsumerKey, data: bytes) -> Value:
+    """The value that stands under such a key. Raises CorruptData."""
+    reader = Reader(data, 0, len(data))
+    try:
+        version = reader.int16()
+        if version != 0:
+            reason = f"a record of type {key.record_type} and version {version} is not known"
+            raise CorruptData(TOPIC, 0, reason)
+        match key.record_type:
+            case 3:
+                return _read_group_epoch(reader, data)
+            case 5:
+                return _read_member(reader, key.item)
+            case 6:
+                return reader.int32()
+            case 7:
+                return _read_partitions(reader)
+            case 8:
+                return _read_current(reader, data)
+            case 16:
+                topics = _read_strings(reader)
+                return ResolvedExpression(topics, reader.int64(), reader.int64())
+    except WireError as error:
+        reason = f"the value of {key} is cut off: {error}"
+        raise CorruptData(TOPIC, reader.position, reason) from error
+    return None
+
+
+def _read_group_epoch(reader: Reader, data: bytes) -> GroupEpoch:
+    epoch, metadata_hash = reader.int32(), 0
+    for tag, position, length in reader.tags():
+        if tag == _METADATA_HASH_TAG and length == _INT64.size:
+            (metadata_hash,) = _INT64.unpack_from(data, position)
+    return GroupEpoch(epoch, metadata_hash)
+
+
+def _read_member(reader: Reader, member_id: str) -> ConsumerMember:
+    member = ConsumerMember(
+        member_id=member_id,
+        instance_id=reader.nullable_string(True),
+        rack_id=reader.nullable_string(True),
+        client_id=reader.string(True),
+        client_host=reader.string(True),
+        subscribed_topic_names=_read_strings(reader),
+        subscribed_topic_regex=reader.nullable_string(True) or None,
+        rebalance_timeout_ms=reader.int32(),
+        server_assignor=reader.nullable_string(True),
+    )
+    reader.skip_tags()
+    return member
+
+
+def _read_current(reader: Reader, data: bytes) -> CurrentAssignment:
+    position = reader.skip(_EPOCHS_AND_STATE.size)
+    epoch, previous_epoch, state = _EPOCHS_AND_STATE.unpack_from(data, position)
+    known = state if state in (0, 1, 2) else MemberState.UNKNOWN
+    assigned, pending = _read_partitions(reader), _read_partitions(reader)
+    return CurrentAssignment(epoch, previous_epoch, MemberState(known), assigned, pending)
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _strings(texts: Iterable[str]) -> bytes:
+    encoded = [string_bytes(text, True) for text in texts]
+    return count_bytes(len(encoded), True) + b"".join(encoded)
+
+
+def _read_strings(reader: Reader) -> tuple[str, ...]:
+    return tuple(reader.string(True) for _ in range(reader.array_count(True)))
+
+
+def by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, list[int]]]:
+    """Grouped and sorted, as records and answers list them."""
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(partitions):
+        topics.setdefault(topic_id, []).append(partition)
+    return list(topics.items())
+
+
+def _partitions(partitions: Partitions) -> bytes:
+    topics = by_topic(partitions)
+    out = bytearray(count_bytes(len(topics), True))
+    for topic_id, numbers in topics:
+        out += topic_id + count_bytes(len(numbers), True)
+        out += struct.pack(f">{len(numbers)}i", *numbers) + _NO_TAGS
+    return bytes(out)
+
+
+def _read_partitions(reader: Reader) -> Partitions:
+    found = []
+    for _ in range(reader.array_count(True)):
+        topic_id = reader.uuid()
+        found += [(topic_id, reader.int32()) for _ in range(reader.array_count(True))]
+        reader.skip_tags()
+    return frozenset(found)

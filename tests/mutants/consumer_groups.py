@@ -1,0 +1,113 @@
+"""Rules of groups of the consumer protocol, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+RECONCILIATION = "broker/groups/consumer/reconciliation.py"
+HEARTBEAT = "broker/groups/consumer/heartbeat.py"
+MEMBERSHIP = "broker/groups/consumer/membership.py"
+TARGETS = "broker/groups/consumer/targets.py"
+ASSIGNORS = "broker/groups/consumer/assignors.py"
+GROUP = "broker/groups/consumer/group.py"
+COORDINATOR = "broker/groups/consumer/coordinator.py"
+LOADING = "broker/groups/consumer/loading.py"
+EXPRESSIONS = "broker/groups/consumer/expressions.py"
+SHARD = "broker/groups/shard.py"
+
+_RULES: tuple[tuple[str, str, str, str, str], ...] = (
+    # Who may read what.
+    ("consumer-takes-what-is-held", "a partition is free when nobody holds it", RECONCILIATION,
+     "if row in mine or row not in taken)", "if True)"),
+    ("consumer-revokes-without-word", "a member confirms that it gave up", RECONCILIATION,
+     "            if _may_own(owned, member.pending_revocation):\n                return member\n",
+     "            pass\n"),
+    ("consumer-silence-confirms", "who does not say what it owns may own all", RECONCILIATION,
+     "return owned is None or not owned.isdisjoint(partitions)",
+     "return owned is not None and not owned.isdisjoint(partitions)"),
+    ("consumer-early-epoch", "a member that has to give up stays in its epoch", RECONCILIATION,
+     "            state=MemberState.UNREVOKED_PARTITIONS,\n",
+     "            state=MemberState.UNREVOKED_PARTITIONS,\n"
+     "            member_epoch=assignment_epoch,\n"),
+    ("consumer-pending-is-free", "what is still being given up is held", "broker/groups/consumer/"
+     "member.py", "return self.assigned | self.pending_revocation", "return self.assigned"),
+    ("consumer-old-word-counts", "a heartbeat of the epoch before confirms nothing", HEARTBEAT,
+     "    if is_current:\n        after", "    if True:\n        after"),
+    # Epochs.
+    ("consumer-greater-epoch", "an epoch that was never told is fenced", HEARTBEAT,
+     "if is_older and epoch == member.previous_member_epoch and owns_no_more:",
+     "if epoch >= member.previous_member_epoch and owns_no_more:"),
+    ("consumer-any-older-epoch", "only the epoch before is heard", HEARTBEAT,
+     "if is_older and epoch == member.previous_member_epoch and owns_no_more:",
+     "if is_older and owns_no_more:"),
+    ("consumer-no-new-epoch", "a change of subscription is a new epoch", HEARTBEAT,
+     "    has_changed = is_new or (\n", "    has_changed = is_new and (\n"),
+    ("consumer-blind-to-topics", "changed topics are a new epoch", TARGETS,
+     "if has_changed or found != group.metadata_hash:", "if has_changed:"),
+    ("consumer-hash-without-counts", "a topic that grows is another", TARGETS,
+     "\\0{len(topic.partitions)}\\n", "\\n"),
+    ("consumer-target-in-memory", "the target is in the log", TARGETS,
+     "            setting.out.append(group.target_record(member_id))\n", ""),
+    ("consumer-leave-without-epoch", "who leaves makes a new epoch", MEMBERSHIP,
+     "    bump_epoch(group, setting, has_changed=True)\n", ""),
+    # Static members.
+    ("consumer-instance-taken", "an instance id is held until it is given back", HEARTBEAT,
+     "if holder != member_id and member.member_epoch != STATIC_LEAVE_EPOCH:", "if False:"),
+    ("consumer-static-loses-target", "a static member comes back to its target", HEARTBEAT,
+     "        group.targets[told.member_id] = target\n", ""),
+    ("consumer-static-unfenced", "whoever holds another's instance id is fenced", MEMBERSHIP,
+     "    if holder != member_id:\n", "    if False:\n"),
+    # Time.
+    ("consumer-no-session", "a silent member is out", MEMBERSHIP,
+     "    remove(group, [member_id], setting, turn)\n\n\ndef on_rebalance_timer",
+     "    return\n\n\ndef on_rebalance_timer"),
+    ("consumer-no-rebalance-timeout", "who does not give up in time is out", MEMBERSHIP,
+     "            turn.set_timer(timer, member.rebalance_timeout_ms)\n", "            pass\n"),
+    ("consumer-rebalance-timer-stays", "the time to give up ends with that", MEMBERSHIP,
+     "        turn.cancel_timer(timer)\n", "        pass\n"),
+    ("consumer-no-timers-after-load", "sessions run again after a fail-over", MEMBERSHIP,
+     "        extend_session(group, member.member_id, turn)\n        if member.state",
+     "        if member.state"),
+    # Assignors.
+    ("consumer-uniform-forgets", "what a member has stays with it", ASSIGNORS,
+     "    kept = _kept(members, every)\n    least", "    kept = _kept({}, every) | "
+     "dict.fromkeys(members, NO_PARTITIONS)\n    least"),
+    ("consumer-uniform-any-order", "the larger shares go to those that have most", ASSIGNORS,
+     "key=lambda name: (-len(kept[name]), name))", "key=lambda name: (len(kept[name]), name))"),
+    ("consumer-unbalanced", "nobody is two short", ASSIGNORS,
+     "sizes[target] + 1 < sizes[name]", "sizes[target] + 3 < sizes[name]"),
+    # The log, offsets and the rest.
+    ("consumer-told-too-early", "a heartbeat is answered once it is replicated", COORDINATOR,
+     "turn.answer_durably(event.token, self._answer(event, request, turn))",
+     "turn.answer(event.token, self._answer(event, request, turn))"),
+    ("consumer-tombstone-of-the-other", "a classic tombstone ends classic groups only", SHARD,
+     "            if self._classic(group_id) is not None:\n                del self.groups[group_id]",
+     "            self.groups.pop(group_id, None)"),
+    ("consumer-classic-record-stays", "a group that changes its kind leaves a tombstone",
+     COORDINATOR,
+     "                turn.append(CoordinatorRecord(group_key(request.group_id), None))\n", ""),
+    ("consumer-stale-commits", "members commit in their epoch", GROUP,
+     "return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH",
+     "return ErrorCode.NONE"),
+    ("consumer-strangers-fetch", "who fetches as a member is one", SHARD,
+     "            error = consumer_committing.fetch_refusal(group, body)\n", "            pass\n"),
+    ("consumer-loses-what-it-has", "both records of a member count, in any order", LOADING,
+     "                assigned=had.assigned,\n", "                assigned=value.assigned,\n"),
+    ("consumer-expression-part", "the whole name must match", EXPRESSIONS,
+     "matches = re.compile(expression).fullmatch", "matches = re.compile(expression).match"),
+    ("consumer-expression-explodes", "no repetition inside a repetition", EXPRESSIONS,
+     "if is_repeated and (token in _REPEATS or token == tokens.BRANCH):", "if False:"),
+)  # fmt: skip
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(
+        name=name,
+        rule=rule,
+        path=path,
+        old=old,
+        new=new,
+        tests=("tests/test_groups/consumer",),
+        has_simulator=False,
+    )
+    for name, rule, path, old, new in _RULES
+)
