@@ -2,23 +2,18 @@
 //
 //   node scenarios.js BOOTSTRAP PREFIX NAME...
 //
-// kafkajs reads by group only: it has no assignment by hand. lz4 and snappy come by its plug-ins.
+// kafkajs reads by group only: it has no assignment by hand. snappy comes by its plug-in.
 'use strict'
 
 const {
   CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLevel,
 } = require('kafkajs')
-const lz4 = require('lz4js')
 
 const REPLICAS = 3
 const DEADLINE_MS = 30_000
 const [bootstrap, prefix, ...names] = process.argv.slice(2)
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
-CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async encoder => Buffer.from(lz4.compress(encoder.buffer)),
-  decompress: async buffer => Buffer.from(lz4.decompress(buffer)),
-})
 
 const kafka = new Kafka({
   clientId: prefix,
@@ -422,7 +417,6 @@ const scenarios = {
   'codec-none': () => codec('none', CompressionTypes.None),
   'codec-gzip': () => codec('gzip', CompressionTypes.GZIP),
   'codec-snappy': () => codec('snappy', CompressionTypes.Snappy),
-  'codec-lz4': () => codec('lz4', CompressionTypes.LZ4),
   nulls,
   'seek-offset': seekOffset,
   'seek-time': seekTime,
