@@ -167,6 +167,8 @@ FAMILIES: Sequence[Family] = (
     Java(),
     FranzGo(),
     KafkaJs(),
+    Python("librdkafka", "confluent_kafka", "script_librdkafka"),
+    Python("kafka-python", "kafka", "script_kafka_python"),
 )
 
 
