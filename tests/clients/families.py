@@ -169,6 +169,7 @@ FAMILIES: Sequence[Family] = (
     KafkaJs(),
     Python("librdkafka", "confluent_kafka", "script_librdkafka"),
     Python("kafka-python", "kafka", "script_kafka_python"),
+    Python("aiokafka", "aiokafka", "script_aiokafka"),
 )
 
 
