@@ -1,4 +1,3 @@
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;

@@ -5,7 +5,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
-import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.function.BooleanSupplier;
 import org.apache.kafka.clients.admin.Admin;
@@ -156,9 +155,5 @@ final class World {
             found.put((String) pairs[i], pairs[i + 1]);
         }
         return found;
-    }
-
-    static Set<TopicPartition> partition0(String topic) {
-        return Set.of(new TopicPartition(topic, 0));
     }
 }
