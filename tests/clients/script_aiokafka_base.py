@@ -57,7 +57,9 @@ async def an_admin() -> AsyncIterator[AIOKafkaAdminClient]:
 
 @contextlib.asynccontextmanager
 async def a_producer(**more: object) -> AsyncIterator[AIOKafkaProducer]:
-    async with AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, **more) as client:
+    # With its default, acks=1, what was acknowledged may not be committed yet.
+    settings: dict[str, object] = {"acks": "all", **more}
+    async with AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, **settings) as client:
         yield client
 
 

@@ -58,8 +58,6 @@ def main() -> int:
         cluster.launch()
         wait_for_port(cluster.brokers, START_TIMEOUT_S)
         wrong = list(_compare(cluster, families, folder, options.port))
-    for sentence in wrong:
-        print(sentence, flush=True)
     print(f"{len(wrong)} outcomes of Apache Kafka {VERSION} differ from scenarios.json")
     return 1 if wrong else 0
 
@@ -96,7 +94,8 @@ def _run(family: Family, bootstrap: str, folder: Path, *, needs_dead_broker: boo
         f"{family.name}: {len(names)} scenarios in {taken_ms} ms, {len(wrong)} differ", flush=True
     )
     for sentence in wrong:
-        yield f"{family.name}: {sentence}"
+        print(f"{family.name}: {sentence}", flush=True)
+        yield sentence
 
 
 def _write_versions(port: int) -> None:

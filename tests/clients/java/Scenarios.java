@@ -48,6 +48,9 @@ public final class Scenarios {
         all.put("error-illegal-generation", Refusals::illegalGeneration);
         all.put("error-unknown-member", Refusals::unknownMember);
         all.put("error-group-not-empty", Refusals::groupNotEmpty);
+        all.put("rare-errors-topics", MoreRefusals::ofTopics);
+        all.put("rare-errors-groups", MoreRefusals::ofGroups);
+        all.put("rare-errors-producers", MoreRefusals::ofProducers);
         all.put("error-not-enough-replicas", Refusals::notEnoughReplicas);
         return all;
     }

@@ -143,7 +143,9 @@ final class World {
         } catch (Exception error) {
             Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
             Errors known = Errors.forException(cause);
-            return outcome("error", known == Errors.UNKNOWN_SERVER_ERROR ? "" + cause : known.name());
+            // Some errors the client makes an exception of its own of, which has no code.
+            String name = cause.getClass().getSimpleName();
+            return outcome("error", known == Errors.UNKNOWN_SERVER_ERROR ? name : known.name());
         }
         return outcome("error", "NONE");
     }
