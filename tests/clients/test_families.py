@@ -74,7 +74,7 @@ def test_scenarios_have_names_of_their_own_and_absences_of_known_families():
     names = [scenario.name for scenario in scenarios()]
     assert len(set(names)) == len(names)
     absent = {family for scenario in scenarios() for family in scenario.absent}
-    assert absent <= {family.name for family in FAMILIES} | {"kcat"}
+    assert absent <= {family.name for family in FAMILIES}
 
 
 def test_a_difference_is_told():
