@@ -6,12 +6,13 @@ SEEDS ?= 1000
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
-.PHONY: help setup demo test lint bench sim soak mutants rpc clean
+.PHONY: help setup demo test lint bench clients-vs-kafka sim soak mutants rpc clean
 
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    every test, with ruff, mypy and import-linter among them"
 	@echo "make bench   side by side with Apache Kafka 4.1 and etcd; writes bench/results.md, bench/quorum.md"
+	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.1 (docs/compat.md)"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
 	@echo "make soak    ten minutes of kill -9 of brokers, then two hundred kills and pauses of any node"
 	@echo "make mutants break the rules one by one; the tests must object; WORLD=partitions: only those"
@@ -39,6 +40,10 @@ lint: setup
 bench: setup
 	$(PYTHON) -m bench.run
 	$(PYTHON) -m bench.quorum --with-etcd
+
+clients-vs-kafka: setup
+	$(PYTHON) -m tests.clients.vs_kafka
+	$(PYTHON) -m tests.clients.compat
 
 sim: setup
 	$(PYTHON) -m kvorum chaos sim --seed 0 --count $(SEEDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,11 +50,22 @@ class _Node:
 
 
 class KafkaCluster:
-    """Implements `bench.cluster.BenchCluster`. library: the folder that holds the jars."""
+    """Implements `bench.cluster.BenchCluster`.
+
+    library: the folder that holds the jars; settings: broker properties beside the usual ones.
+    """
 
     side = KAFKA
 
-    def __init__(self, *, directory: Path, port: int, library: Path) -> None:
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        port: int,
+        library: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings = dict(settings or {})
         self._directory = directory
         self._library = library
         self._nodes = [
@@ -178,6 +190,7 @@ class KafkaCluster:
             "transaction.state.log.min.isr": "2",
             "share.coordinator.state.topic.replication.factor": "3",
             "share.coordinator.state.topic.min.isr": "2",
+            **self._settings,
         }
         return "".join(f"{key}={value}\n" for key, value in lines.items())
 

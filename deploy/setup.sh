@@ -240,6 +240,53 @@ install_test_clients() {
     fi
 }
 
+# A checksum of a program's sources, by which the tests know that what was built is theirs.
+sources_stamp() {
+    (export LC_ALL=C && cat "$1"/*) | sha256sum | cut -d ' ' -f 1
+}
+
+install_kafkajs() {
+    local source="$root/tests/clients/kafkajs" built="$tools/kafkajs"
+    if ! command -v npm >/dev/null 2>&1; then
+        say "no npm: tests with kafkajs will be skipped"
+        return
+    fi
+    if [ -d "$built/node_modules/kafkajs" ] &&
+        cmp -s "$source/package-lock.json" "$built/package-lock.json"; then
+        say "kafkajs is up to date"
+        return
+    fi
+    say "fetching kafkajs with npm"
+    rm -rf "$built"
+    mkdir -p "$built"
+    cp "$source/package.json" "$source/package-lock.json" "$built"
+    (
+        # Not --prefix, which npm does not find its lock file by when .tools is a link.
+        cd -P "$built"
+        quietly env HOME="$caller_home" npm ci --cache "$tools/npm-cache" --ignore-scripts \
+            --no-audit --no-fund
+    )
+    rm -rf "$tools/npm-cache"
+}
+
+install_franz_go() {
+    local source="$root/tests/clients/franz_go" built="$tools/franz-go" go
+    if [ -x "$built/scenarios" ] && [ "$(cat "$built/stamp")" = "$(sources_stamp "$source")" ]; then
+        say "franz-go's scenarios are up to date"
+        return
+    fi
+    if ! go=$(find_go) || ! at_least "$("$go" env GOVERSION | sed 's/^go//')" \
+        "$(sed -n 's/^go //p' "$source/go.mod")"; then
+        say "no Go as new as tests/clients/franz_go/go.mod asks: tests with franz-go will be skipped"
+        return
+    fi
+    say "building franz-go's scenarios with $("$go" env GOVERSION)"
+    mkdir -p "$built"
+    quietly run_go -C "$source" build -trimpath -o "$built/scenarios" .
+    sources_stamp "$source" >"$built/stamp"
+    remove_go
+}
+
 case "$mode" in
 all | test | demo | etcd) ;;
 *) fail "unknown mode $mode; use all, test, demo or etcd" ;;
@@ -258,5 +305,9 @@ else
     install_python_packages
     install_toxiproxy
     install_test_clients
+    if [ "$mode" != demo ]; then
+        install_kafkajs
+        install_franz_go
+    fi
 fi
 say "done"
