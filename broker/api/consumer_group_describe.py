@@ -20,7 +20,7 @@ from broker.groups.consumer.requests import (
     DescribedMember,
 )
 from metadata.image import ClusterImage
-from runtime.errors import ErrorCode
+from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
 API = Api(key=69, name="consumer_group_describe", min_version=0, max_version=1, first_flexible=0)
@@ -85,11 +85,10 @@ def _assignment(partitions: Partitions, image: ClusterImage) -> dict[str, Any]:
     return {"topic_partitions": rows}
 
 
-def _failed(group_id: str, error: ErrorCode) -> dict[str, Any]:
-    is_missing = error == ErrorCode.GROUP_ID_NOT_FOUND
+def _failed(group_id: str, refused: Rejected | ErrorCode) -> dict[str, Any]:
     return {
-        "error_code": error,
-        "error_message": f"Group {group_id} is not a consumer group." if is_missing else None,
+        "error_code": refused.code if isinstance(refused, Rejected) else refused,
+        "error_message": refused.message if isinstance(refused, Rejected) else None,
         "group_id": group_id,
         "group_state": "",
         "group_epoch": 0,

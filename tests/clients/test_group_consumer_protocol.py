@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.groups import (
@@ -15,7 +16,7 @@ from tests.clients.groups import (
     together,
 )
 from tests.live.clients import settings
-from tests.live.cluster import Cluster, broker_name
+from tests.live.cluster import DEADLINE_S, Cluster, broker_name
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -122,4 +123,20 @@ def test_kvorum_groups_shows_it(cluster):
     assert [m["partitions"] for m in group["members"]] == [[f"shown-{p}" for p in range(4)]]
     assert {row["lag"] for row in group["offsets"]} == {0}
     assert {row["member_id"] for row in group["offsets"]} == {group["members"][0]["member_id"]}
+    member.close()
+
+
+def test_a_member_commits_in_a_transaction(cluster):
+    fill(cluster.bootstrap, "copied")
+    member = reader(cluster, "copying", "copied")
+    together([member], lambda: len(member.seen) == ALL, "all is read")
+    producer = Producer(settings(cluster.bootstrap, transactional_id="copying"))
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    positions = member.client.position(member.client.assignment())
+    metadata = member.client.consumer_group_metadata()
+    producer.send_offsets_to_transaction(positions, metadata, DEADLINE_S)
+    producer.commit_transaction(DEADLINE_S)
+    offsets = committed_offsets(cluster.bootstrap, "copying", "copied")
+    assert offsets == [RECORDS_PER_PARTITION] * 4
     member.close()

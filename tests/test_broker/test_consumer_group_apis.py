@@ -158,7 +158,12 @@ def test_a_classic_group_is_no_consumer_group(client, group_id):
     values = {"group_ids": [group_id], "include_authorized_operations": False}
     (found,) = client.call("consumer_group_describe", 1, values).groups
     assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert group_id in found.error_message
+    assert found.error_message == f"Group {group_id} is not a consumer group."
+    missing = group_led_by(client, 1, "missing")
+    values = {"group_ids": [missing], "include_authorized_operations": False}
+    (found,) = client.call("consumer_group_describe", 1, values).groups
+    assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert found.error_message == f"Group {missing} not found."
 
 
 def test_members_commit_and_fetch_in_their_epoch(client, group_id):

@@ -105,11 +105,17 @@ def _assign_unequal(members: Subscribers, counts: Mapping[bytes, int]) -> dict[s
     # Topics with few subscribers first: the others can still make up for them.
     for topic_id, partition in sorted(free, key=lambda row: (len(subscribers[row[0]]), row)):
         give(min(subscribers[topic_id], key=lambda name: (sizes[name], name)), topic_id, partition)
+    average = -(-len(every) // len(members))
     while (move := _best_move(given, sizes, subscribers)) is not None:
-        # Each move makes the sum of the squared sizes smaller, so this ends.
+        # Each move makes the sum of the squared sizes smaller, so this ends. As many at once as
+        # leave the giver with the average or more and the taker with no more than that.
         source, topic_id, target = move
-        give(target, topic_id, given[source][topic_id].pop())
-        sizes[source] -= 1
+        count = max(1, min(sizes[source] - average, average - sizes[target]))
+        numbers = given[source][topic_id]
+        for partition in numbers[-count:]:
+            give(target, topic_id, partition)
+            sizes[source] -= 1
+        del numbers[-count:]
     return {
         name: frozenset((topic_id, p) for topic_id, rows in topics.items() for p in rows)
         for name, topics in given.items()

@@ -103,10 +103,12 @@ class ConsumerGroups:
             turn.append_all(setting.out)
         return answer
 
-    def describe(self, request: DescribeConsumerGroup) -> ConsumerGroupDescription | ErrorCode:
+    def describe(self, request: DescribeConsumerGroup) -> ConsumerGroupDescription | Rejected:
         group = self.find(request.group_id)
         if group is None:
-            return ErrorCode.GROUP_ID_NOT_FOUND
+            is_there = request.group_id in self.groups
+            what = "is not a consumer group" if is_there else "not found"
+            return Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} {what}.")
         return describing.describe(group, self._config.group_consumer_assignors)
 
     def on_timer(self, name: ConsumerSessionTimer | ConsumerRebalanceTimer, turn: Turn) -> None:

@@ -51,7 +51,7 @@ class ConsumerHeartbeated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConsumerGroup:
-    """-> ConsumerGroupDescription, or GROUP_ID_NOT_FOUND (also for a group of another kind)."""
+    """-> ConsumerGroupDescription, or Rejected: not there, or of another kind."""
 
     needs_replicas: ClassVar[bool] = False
     group_id: str

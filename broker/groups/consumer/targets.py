@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from broker.coordinator.model import CoordinatorRecord, Instant
 from broker.groups.consumer.assignors import ASSIGNORS, Subscriber
-from broker.groups.consumer.expressions import matching_topics
+from broker.groups.consumer.expressions import expression_refusal, matching_topics
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import ResolvedExpression
 from broker.topic_names import INTERNAL_TOPICS
@@ -53,6 +53,9 @@ def refresh(group: ConsumerGroup, setting: Setting) -> None:
     if not group.is_metadata_stale:
         return
     for expression, before in list(group.expressions.items()):
+        if expression_refusal(expression) is not None:
+            # From a log that Apache Kafka wrote: its topics stay those of then.
+            continue
         found = setting.resolve(expression)
         if found.topics != before.topics:
             group.expressions[expression] = found

@@ -109,6 +109,16 @@ def test_range_cuts_topics_alike(names, count):
     assert max(sizes) - min(sizes) <= 2
 
 
+def test_uniform_takes_from_one_that_had_all_no_more_than_it_must():
+    counts = dict.fromkeys(TOPICS, 25)
+    every = frozenset((topic, p) for topic in TOPICS for p in range(25))
+    members = {name: Subscriber(frozenset(TOPICS[: 3 + (name != "b")])) for name in NAMES[:5]}
+    members["a"] = Subscriber(frozenset(TOPICS), None, every)
+    given_to = assign_uniform(members, counts)
+    assert [len(rows) for rows in given_to.values()] == [20] * 5
+    assert given_to["a"] <= every
+
+
 def test_range_keeps_the_place_of_static_members():
     topics = frozenset(TOPICS[:1])
     before = assign_range(

@@ -269,6 +269,25 @@ def test_a_bad_expression_is_refused_and_changes_nothing(world):
     assert world.log == []
 
 
+def test_an_expression_of_kafkas_that_we_do_not_take_keeps_its_topics(world):
+    joined(world, "a", topics=None, subscribed_topic_regex="ord.*")
+    foreign = r"\pL+s"
+    log = [
+        item._replace(
+            key=item.key.replace(b"\x00\x05ord.*", b"\x00\x05" + foreign.encode()),
+            value=item.value and item.value.replace(b"ord.*", foreign.encode()),
+        )
+        for item in world.log
+    ]
+    world.log = log
+    world.fail_over()
+    assert world.group.members["a"].subscribed_topic_regex == foreign
+    world.set_topic("others", 3)
+    answer = world.beat("a", 1, owned=parts("orders", 0, 1, 2, 3))
+    assert answer.member_epoch == 1
+    assert world.group.expressions[foreign].topics == ("orders",)
+
+
 def test_most_members_choose_the_assignor(world):
     world.set_topic("payments", 4)
     joined(world, "a", "b", topics=("orders", "payments"), server_assignor="range")
