@@ -236,7 +236,8 @@ def test_a_replica_that_was_away_leads_if_it_is_eligible_and_has_all_that_was_ac
     cluster.kill(broker_name(first))
     eventually(lambda: rows_of(cluster, "eligible")[0]["leader"] == -1, "nobody leads")
     cluster.signal(broker_name(second), signal.SIGCONT)
-    assert topics.leader("eligible") == second
+    # The one that stood still tells the metadata of then until it has caught up.
+    eventually(lambda: topics.leader("eligible") == second, "the eligible replica leads")
     cluster.restart(broker_name(first))
     topics.wait_isr("eligible", {first, second})
     assert set(load.acknowledged) <= set(read_all(cluster.bootstrap, "eligible")[0])
