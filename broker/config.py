@@ -6,10 +6,13 @@ Where Kvorum differs from Kafka the comment says so and why.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
+
+PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +114,12 @@ class BrokerConfig:
     # may have outstanding, and bytes it may leave unread, before we stop reading from it.
     connection_requests_in_flight_max: int = 1_000
     connection_output_bytes_max: int = 67_108_864
+
+
+def part_of(config: BrokerConfig, part: type[PartT], **given: Any) -> PartT:
+    """A dataclass whose fields are some of `config`'s, filled from them.
+
+    given: fields whose value is not the text that the configuration has.
+    """
+    names = (field.name for field in fields(part))  # type: ignore[arg-type]
+    return part(**{name: getattr(config, name) for name in names} | given)

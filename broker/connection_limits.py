@@ -31,10 +31,8 @@ class ConnectionLimits:
         self._windows: dict[str, RateWindow] = {}
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """The metadata's client quotas are now these."""
-        if quotas is not self._rates:
-            self._rates = quotas
-            self._windows.clear()
+        """The metadata's client quotas are now these. What was used goes on to count."""
+        self._rates = quotas
 
     def refusal(self, address: str, per_address_max: int, now_ms: int) -> str | None:
         """Why a new connection of that address is not taken, or None; then it counts as open.

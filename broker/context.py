@@ -56,7 +56,9 @@ class Services:
         self.producer_ids = ProducerIdSource(controller)
         self.internal_topics = InternalTopicMaker(self)
         self.groups = CoordinatorHost(
-            topic=OFFSETS_TOPIC, replicas=replicas, make_shard=group_shard_maker(config)
+            topic=OFFSETS_TOPIC,
+            replicas=replicas,
+            make_shard=group_shard_maker(config, replicas.rng),
         )
         self.transaction_driver = TransactionDriver(self)
         self.transactions = CoordinatorHost(

@@ -77,6 +77,7 @@ class ReplicaManager:
         less that is online; whether the broker can go on is the owner's to say."""
         self.broker_id = broker_id
         self.clock = clock
+        self.rng = rng
         self.config = config
         """What holds now: the broker's file with what is set in the metadata on top."""
         self._static_config = config

@@ -251,6 +251,7 @@ class KafkaServer:
             hot(context, view, position, end)
             return
         handler = cold_handler(key)
+        context.is_exempt = context.api_version >= handler.API.inter_broker_min_version
         request = read_request(handler.API.name, context.api_version, view[position:end])
         answer = handler.handle(context, request)
         if inspect.isawaitable(answer):
@@ -296,7 +297,8 @@ class KafkaServer:
     def _fill(self, context: RequestContext, api: Api, values: Mapping[str, Any] | bytes) -> None:
         """values: the answer's fields, or its body where a handler keeps that ready; such a body
         does not tell of a pause."""
-        context.count_time(self.clock.monotonic_ms())
+        if context.began_ms >= 0:
+            context.count_time(self.clock.monotonic_ms())
         version = context.api_version
         muted_ms = context.slot.connection.muted_ms
         if isinstance(values, bytes):

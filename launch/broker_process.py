@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from broker.api import usual_schemas
 from broker.config import BrokerConfig
@@ -39,6 +40,8 @@ logger = logging.getLogger("kvorum.broker")
 
 LISTENER_NAME = "PLAINTEXT"
 CATCH_UP_TIMEOUT_MS = 60_000
+SERVE_FENCED_AFTER_S = 1.0
+"""A broker that is still fenced then serves all the same: clients must hear what is wrong."""
 FAILURE_CHECK_S = 0.1
 """Between two looks whether the controller has heard of a failed directory."""
 WARM_UP_DELAY_S = 2.0
@@ -50,7 +53,7 @@ class BrokerProcess:
     """Implements `launch.process.NodeProcess`.
 
     Start: recover, follow the metadata log, register, wait until the own registration shows in
-    the image, load the replicas it names, listen, and only then ask to be unfenced.
+    the image, load the replicas it names, ask to be unfenced, and serve once that shows.
     """
 
     def __init__(
@@ -164,12 +167,15 @@ class BrokerProcess:
         self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
         self._replicas.start()
-        self._server.serve()
         self._tasks.spawn(self._link.run_heartbeats(), "heartbeats")
+        # What this broker tells clients comes from its image. Clients that have waited for a
+        # cluster to start would be told of one without brokers, and librdkafka rests for a second
+        # or two on that; after a restart partitions that wait for this broker would have no leader.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._shown_active.wait(), SERVE_FENCED_AFTER_S)
+        self._server.serve()
         await self._unfenced.wait()
-        # What this broker tells clients comes from its image, which is a fetch behind the answer
-        # to its heartbeat: it would still call partitions leaderless that wait for this broker.
-        self._note_own_state(self._publisher.image)
+        # The image is a fetch behind the answer to the heartbeat.
         await self._shown_active.wait()
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from launch.plan import NodePlan
@@ -29,14 +30,43 @@ class Child:
     ready_fd: int
 
 
-def preload() -> None:
-    """Import what nodes run, so that the forked ones find it in memory."""
-    import launch.broker_process
+def preload_controllers() -> None:
+    """Import what controllers run, so that the forked ones find it in memory."""
     import launch.controller_process
     import launch.node  # noqa: F401
 
+    _keep()
+
+
+def preload_brokers() -> None:
+    """As `preload_controllers`, with the schemas of a client's first requests: three brokers that
+    import them one by one, while their first clients wait, take three times as long."""
+    import launch.broker_process  # noqa: F401
+    from broker.api import preload
+
+    with _without_hypothesis():
+        preload()
+    _keep()
+
+
+def _keep() -> None:
+    """What is there now stays where it is: collections in the children would copy its pages."""
     gc.collect()
     gc.freeze()
+
+
+@contextlib.contextmanager
+def _without_hypothesis() -> Iterator[None]:
+    """kio registers its types with hypothesis wherever that is installed, which takes a node of a
+    development environment 80 ms and ten megabytes; no node ever tests anything."""
+    if "hypothesis" in sys.modules:
+        yield
+        return
+    sys.modules["hypothesis"] = None  # type: ignore[assignment] # import's word for "not there"
+    try:
+        yield
+    finally:
+        del sys.modules["hypothesis"]
 
 
 def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:

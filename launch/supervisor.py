@@ -16,7 +16,7 @@ from types import FrameType
 
 from launch.cluster_file import ClusterFile, NodeEntry, write_cluster_file
 from launch.control import finish_restart, take_restart_requests
-from launch.forking import READY, Child, preload, spawn
+from launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
 from launch.plan import HOST, ClusterPlan, NodePlan
 from runtime.errors import KvorumError
 
@@ -60,8 +60,11 @@ class Supervisor:
         return self._stop_asked
 
     def start(self) -> None:
-        """Fork every node. Nothing is awaited."""
-        preload()
+        """Fork every node. Nothing is awaited.
+
+        Controllers come first: they elect a leader while the brokers' code is imported.
+        """
+        preload_controllers()
         for fd in (self._wake_read, self._wake_write):
             os.set_blocking(fd, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
@@ -70,7 +73,10 @@ class Supervisor:
             self._had_handlers[number] = signal.signal(number, self._on_signal)
         # Before the first node: a directory with nodes and no cluster file is refused for ever.
         self._write_cluster_file()
-        for process in self._processes.values():
+        for process in self._of_role("controller"):
+            self._spawn(process)
+        preload_brokers()
+        for process in self._of_role("broker"):
             self._spawn(process)
         self._write_cluster_file()
 
@@ -96,8 +102,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stop brokers, then controllers, each in good order; kill what takes too long."""
         for role in ("broker", "controller"):
-            group = [p for p in self._processes.values() if p.node.role == role]
-            self._stop_group(group)
+            self._stop_group(self._of_role(role))
         self._write_cluster_file(is_running=False)
         signal.set_wakeup_fd(-1)
         for number, handler in self._had_handlers.items():
@@ -107,6 +112,9 @@ class Supervisor:
         os.close(self._wake_write)
 
     # Inside.
+
+    def _of_role(self, role: str) -> list[_Process]:
+        return [p for p in self._processes.values() if p.node.role == role]
 
     def _stop_group(self, group: list[_Process]) -> None:
         for process in group:

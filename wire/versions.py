@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from runtime.errors import invariant
 
+_NO_VERSION = 1 << 15
+"""Above each int16."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
@@ -20,7 +23,8 @@ class Api:
     key: Kafka's number; name: kio's schema folder (`list_offsets`);
     min_version, max_version: served, both inclusive; first_flexible: first version with tagged
     fields and request header v2; advertised_min_version: what ApiVersions says when that must
-    differ (Produce says 0: librdkafka turns compression off otherwise).
+    differ (Produce says 0: librdkafka turns compression off otherwise); inter_broker_min_version:
+    from it on only brokers ask, so no client quota binds it.
     """
 
     key: int
@@ -29,6 +33,7 @@ class Api:
     max_version: int
     first_flexible: int
     advertised_min_version: int | None = None
+    inter_broker_min_version: int = _NO_VERSION
 
 
 class ServedVersions:

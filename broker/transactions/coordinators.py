@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from broker.context import Services
 
 ADD_PARTITIONS_TO_TXN = Api(
-    key=24, name="add_partitions_to_txn", min_version=0, max_version=5, first_flexible=3
+    key=24,
+    name="add_partitions_to_txn",
+    min_version=0,
+    max_version=5,
+    first_flexible=3,
+    inter_broker_min_version=4,
 )
 
 CONCURRENT_RETRY_MS = 20

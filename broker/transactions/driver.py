@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.config import part_of
 from broker.coordinator.model import Told
 from broker.coordinator.term import Term
 from broker.failures import report_failure
@@ -38,19 +39,9 @@ class TransactionDriver:
 
     def make_shard(self, partition_id: int, leader_epoch: int) -> TransactionShard:
         """An empty shard for one partition of `__transaction_state`, in that term."""
-        config = self._services.config
         return TransactionShard(
             coordinator_epoch=leader_epoch,
-            config=TransactionConfig(
-                transaction_max_timeout_ms=config.transaction_max_timeout_ms,
-                transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-                transaction_abort_timed_out_transaction_cleanup_interval_ms=(
-                    config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-                ),
-                transaction_remove_expired_transaction_cleanup_interval_ms=(
-                    config.transaction_remove_expired_transaction_cleanup_interval_ms
-                ),
-            ),
+            config=part_of(self._services.config, TransactionConfig),
             transaction_version=self._level,
         )
 

@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 WRITE_TXN_MARKERS = Api(
-    key=27, name="write_txn_markers", min_version=1, max_version=2, first_flexible=1
+    key=27,
+    name="write_txn_markers",
+    min_version=1,
+    max_version=2,
+    first_flexible=1,
+    inter_broker_min_version=1,
 )
 RETRY_MS = 50
 """Pause before markers that failed, or whose partition has no leader, are looked at again."""

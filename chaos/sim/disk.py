@@ -23,6 +23,7 @@ from chaos.sim.disk_tree import (
     saved_folder,
     used_bytes,
 )
+from runtime.disk import overwrite
 
 Data = bytes | bytearray | memoryview
 
@@ -274,13 +275,7 @@ class MemoryDisk:
 
     def write_atomic(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
-        file = self.open(temporary)
-        try:
-            file.truncate(0)
-            file.pwrite(data, 0)
-            file.sync()
-        finally:
-            file.close()
+        overwrite(self, temporary, data)
         self.rename(temporary, path)
         self.sync_dir(path.rpartition("/")[0] or ".")
 

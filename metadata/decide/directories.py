@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from metadata.decide import Decision
 from metadata.decide.electorate import Electorate, Terms, electorate
 from metadata.decide.partition_change import Wish, change, dropped, without
+from metadata.decide.registered import stale_broker
 from metadata.directory_requests import AssignedReplica, AssignReplicas, ReplicaDirectory
 from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from metadata.image import BrokerImage, ClusterImage, PartitionImage
@@ -103,15 +104,10 @@ def assign_replicas(
     UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker holds no
     replica of it) and INVALID_REQUEST are each the item's own.
     """
-    broker = image.brokers.get(request.broker_id)
-    if broker is None or broker.broker_epoch != request.broker_epoch:
-        return Decision(
-            (),
-            Rejected(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}",
-            ),
-        )
+    stale = stale_broker(image, request.broker_id, request.broker_epoch)
+    if stale is not None:
+        return Decision((), stale)
+    broker = image.brokers[request.broker_id]
     if len(request.replicas) > ASSIGNMENTS_PER_REQUEST_MAX:
         return Decision(
             (),

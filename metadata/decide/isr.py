@@ -9,6 +9,7 @@ from __future__ import annotations
 from metadata.decide import Decision
 from metadata.decide.electorate import Electorate
 from metadata.decide.partition_change import Wish, change, changed
+from metadata.decide.registered import stale_broker
 from metadata.image import ClusterImage, PartitionImage
 from metadata.records import Record
 from metadata.requests import AlteredPartition, AlterPartition, IsrProposal
@@ -23,15 +24,9 @@ def alter_partition(
     NEW_LEADER_ELECTED: the proposal was accepted, completed a reassignment and thereby cost the
     sender its leadership.
     """
-    broker = image.brokers.get(request.broker_id)
-    if broker is None or broker.broker_epoch != request.broker_epoch:
-        return Decision(
-            (),
-            Rejected(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}",
-            ),
-        )
+    stale = stale_broker(image, request.broker_id, request.broker_epoch)
+    if stale is not None:
+        return Decision((), stale)
     records: list[Record] = []
     results: list[AlteredPartition] = []
     seen: set[tuple[bytes, int]] = set()

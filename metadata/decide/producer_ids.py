@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from metadata.decide import Decision
+from metadata.decide.registered import stale_broker
 from metadata.image import ClusterImage
 from metadata.records import ProducerIds
 from metadata.requests import AllocateProducerIds, ProducerIdBlock
-from runtime.errors import ErrorCode, Rejected
+from runtime.errors import Rejected
 
 BLOCK_LENGTH = 1_000
 
@@ -15,15 +16,9 @@ def allocate_producer_ids(
     image: ClusterImage, request: AllocateProducerIds
 ) -> Decision[ProducerIdBlock | Rejected]:
     """The next block, for this broker alone."""
-    broker = image.brokers.get(request.broker_id)
-    if broker is None or broker.broker_epoch != request.broker_epoch:
-        return Decision(
-            (),
-            Rejected(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}",
-            ),
-        )
+    stale = stale_broker(image, request.broker_id, request.broker_epoch)
+    if stale is not None:
+        return Decision((), stale)
     start = image.next_producer_id
     return Decision(
         (ProducerIds(request.broker_id, request.broker_epoch, start + BLOCK_LENGTH),),

@@ -12,6 +12,7 @@ import pytest
 
 from tests.live.by_hand import HandMade
 from tests.live.cluster import eventually, run_kvorum
+from tests.test_broker.raw_client import RawClient
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -95,3 +96,27 @@ def test_one_bootstrap_server_is_enough_whoever_leads(tmp_path: Path) -> None:
 
     eventually(created, "the broker reaches the new leader")
     made.close()
+
+
+def test_a_client_that_waits_for_the_cluster_to_start_is_told_of_brokers(tmp_path: Path) -> None:
+    """librdkafka rests for a second or two when its first metadata names no broker."""
+    made = HandMade(tmp_path, controllers=1, brokers=1)
+    try:
+        made.start("broker-101")
+        port = int(made.bootstrap.rpartition(":")[2])
+        client = eventually(lambda: connected(port), "the port is taken")
+        client.send("metadata", 12, {"topics": None})
+        made.start("controller-1")
+        answer = client.answer("metadata", 12)
+        assert [broker.node_id for broker in answer.brokers] == [101]
+        assert answer.controller_id == 101
+        client.close()
+    finally:
+        made.close()
+
+
+def connected(port: int) -> RawClient | None:
+    try:
+        return RawClient(port)
+    except ConnectionRefusedError:
+        return None

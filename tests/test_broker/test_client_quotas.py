@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode as KioError
 from broker.client_quotas import ClientQuotas, QuotaKind, RateWindow
 from broker.config import BrokerConfig
 from broker.connection_limits import ConnectionLimits, parse_overrides
+from metadata.quotas import IP
 from metadata.records import ClientQuota, QuotaEntity
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values
@@ -125,6 +126,16 @@ def test_connections_come_no_faster_than_their_quota() -> None:
     assert limits.refusal("10.0.0.1", 10**6, 11_000) is None
 
 
+def test_a_change_of_other_quotas_gives_an_address_no_fresh_start() -> None:
+    limits = ConnectionLimits({}, samples_max=11, sample_ms=1_000)
+    rates = {((IP, None),): {"connection_creation_rate": 0.3}}
+    limits.update(rates)
+    taken = [limits.refusal("10.0.0.1", 100, 0) is None for _ in range(4)]
+    assert taken == [True, True, True, False]
+    limits.update({**rates, (("client-id", "a"),): {"producer_byte_rate": 1.0}})
+    assert limits.refusal("10.0.0.1", 100, 0) is not None
+
+
 @pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:x", ":3"])
 def test_overrides_that_say_nothing_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not address:count"):
@@ -218,6 +229,30 @@ def test_requests_count_by_the_time_they_take(
     finally:
         server.clock = clock
     assert told > 0
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_only_what_brokers_ask_of_each_other_is_bound_by_no_quota(
+    harness: Harness, client: RawClient, bind: object, version: int
+) -> None:
+    server = harness.cluster.brokers[1].server
+    asked = (
+        {"transactions": []}
+        if version == 4
+        else {
+            "v3_and_below_transactional_id": "t",
+            "v3_and_below_producer_id": 1,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": [],
+        }
+    )
+    clock, server.clock = server.clock, SlowClock(server.clock)
+    try:
+        bind((("client-id", None),), "request_percentage", 10.0)
+        answer = client.call("add_partitions_to_txn", version, asked)
+    finally:
+        server.clock = clock
+    assert (answer.throttle_time.total_seconds() > 0) is (version == 3)
 
 
 class SlowClock:

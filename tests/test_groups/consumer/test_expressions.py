@@ -20,6 +20,8 @@ NAMES = ["orders", "orders-eu", "payments", "Orders", "a.b"]
         ("[a-z]+-(eu|us)", ["orders-eu"]),
         (".*-.*", ["orders-eu"]),
         ("(?:o|p)[a-z]{1,8}", ["orders", "payments"]),
+        ("(a|aa|orders?)+", ["orders"]),
+        (".*.*.*.*s", ["Orders", "orders", "payments"]),
         ("nothing", []),
     ],
 )
@@ -31,20 +33,24 @@ def test_the_whole_name_must_match(expression, topics):
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ("(", "missing"),
-        ("a**", "multiple repeat"),
-        ("(a+)+", "repetition"),
-        ("(a|ab)*", "choice"),
-        ("(a?b)*", "repetition"),
-        (".*.*.*.*", "more than 3"),
-        (r"(a)\1", "groupref"),
-        ("(?=a)b", "assert"),
-        ("(?!a)b", "assert"),
+        ("(", "missing )"),
+        ("*", "no argument for repetition"),
+        (r"(a)\1", "invalid escape sequence"),
+        ("(?=a)b", "invalid perl operator"),
+        ("(?!a)b", "invalid perl operator"),
+        ("a{1001}", "invalid repetition size"),
+        (r"\pL{150}", "pattern too large"),
         ("x" * (LENGTH_MAX + 1), "longer"),
     ],
 )
 def test_what_could_take_long_or_is_wrong_is_refused_in_words(expression, words):
     assert words in expression_refusal(expression)
+
+
+def test_nested_repetitions_cost_no_more_than_the_name_is_long():
+    name = "a" * 248 + "!"
+    assert expression_refusal("(a+)+") is None
+    assert matching_topics("(a+)+", [name]) == ()  # a matcher that backtracks takes 2**248 steps
 
 
 def test_deep_nesting_is_refused_and_breaks_nothing():

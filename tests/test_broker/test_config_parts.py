@@ -1,0 +1,33 @@
+"""A coordinator's settings are the broker's of the same name, with the same defaults."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from broker.config import BrokerConfig, part_of
+from broker.groups.config import GroupConfig
+from broker.groups.consumer.assignors import parse_assignors
+from broker.transactions.config import TransactionConfig
+
+
+@pytest.mark.parametrize(
+    ("part", "given"),
+    [
+        (
+            GroupConfig,
+            {"group_consumer_assignors": parse_assignors(BrokerConfig().group_consumer_assignors)},
+        ),
+        (TransactionConfig, {}),
+    ],
+)
+def test_a_part_of_the_defaults_is_the_parts_own_defaults(part, given):
+    assert part_of(BrokerConfig(), part, **given) == part()
+
+
+def test_a_setting_of_the_broker_reaches_its_part():
+    config = BrokerConfig(**{field.name: 7 for field in fields(TransactionConfig)})
+    assert part_of(config, TransactionConfig) == TransactionConfig(
+        **{field.name: 7 for field in fields(TransactionConfig)}
+    )
