@@ -157,6 +157,34 @@ FIGURES: tuple[Figure, ...] = (
         "broker_rss_mb", "memory", "resident memory after load, largest broker", "MB", _at_most(80)
     ),
     _figure(
+        "group_join_s",
+        "groups",
+        "100 members join a group: end of the initial delay to the last assignment",
+        "s",
+        _at_most(2),
+    ),
+    _figure(
+        "offset_commits_per_s",
+        "groups",
+        "offset commits on one broker, 500 in flight",
+        "commits/s",
+        _at_least(5000),
+    ),
+    _figure(
+        "idle_groups_percent",
+        "groups",
+        "CPU of the brokers for 50 groups of 4 idle members",
+        "% of a core",
+        _at_most(3),
+    ),
+    _figure(
+        "transaction_p50_ms",
+        "transactions",
+        "transaction of one record to each of 3 partitions, p50",
+        "ms",
+        _times_at_most(1),
+    ),
+    _figure(
         "idle_cpu_percent",
         "idle",
         "idle CPU of all processes together",

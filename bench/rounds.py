@@ -13,6 +13,12 @@ from dataclasses import dataclass, field
 
 from bench.client import Throughput, consume, latencies_ms, produce
 from bench.cluster import BenchCluster, BenchFailed, active_controller, bootstrap_of, pids
+from bench.coordinators import (
+    commits_per_second,
+    idle_group_percent,
+    join_seconds,
+    transaction_latencies_ms,
+)
 from bench.figures import percentile
 from bench.gaps import broker_gap, controller_gap_s
 from bench.processes import (
@@ -66,6 +72,8 @@ class Load:
     batch_topics: int
     large_topics: int
     large_topic_partitions: int
+    offset_commits: int
+    transactions: int
     idle_s: float
 
 
@@ -81,6 +89,8 @@ FULL = Load(
     batch_topics=1_000,
     large_topics=2,
     large_topic_partitions=1_000,
+    offset_commits=20_000,
+    transactions=300,
     idle_s=10.0,
 )
 QUICK = Load(
@@ -95,6 +105,8 @@ QUICK = Load(
     batch_topics=200,
     large_topics=2,
     large_topic_partitions=1_000,
+    offset_commits=4_000,
+    transactions=60,
     idle_s=3.0,
 )
 
@@ -162,6 +174,8 @@ class Round:
                 ("idle", self._idle),
                 ("topics", self._topics),
                 ("partitions", self._partitions),
+                ("groups", self._coordinate),
+                ("transactions", self._transact),
                 ("controller-gap", self._controller_gap),
                 ("controller-hang", self._controller_hang),
                 ("broker-gap", self._broker_gap),
@@ -335,6 +349,8 @@ class Round:
     def _topics(self) -> None:
         load = self._load
         admin = open_admin(self._bootstrap)
+        # Each topic is fsynced by three controllers, behind whatever the loads before have left.
+        os.sync()
         self._sample("topics_single_per_s", single_per_second(admin, load.single_topics, "single"))
         self._sample("topics_batch_per_s", batch_per_second(admin, load.batch_topics, "batch"))
         self._remove(
@@ -351,6 +367,35 @@ class Round:
         self._sample("partitions_shown_s", shown_s)
         self._sample("partitions_served_s", served_s)
         self._remove(*names)
+
+    def _coordinate(self) -> None:
+        brokers = pids(self._cluster, BROKER)
+
+        def cpu_s() -> float:
+            return sum(cpu_seconds(brokers).values())
+
+        whole_s, after_delay_s = join_seconds(self._bootstrap)
+        self._sample("group_join_s", after_delay_s)
+        self._record.notes.append(
+            f"{self._cluster.side}, round {self._number}: 100 members were in their group "
+            f"{whole_s:.2f} s after the first of them asked, initial delay and all"
+        )
+        commits, topic = self._load.offset_commits, self._topic("offsets")
+        commits_per_second(self._bootstrap, topic, commits // 2)
+        self._sample("offset_commits_per_s", commits_per_second(self._bootstrap, topic, commits))
+        time.sleep(SETTLE_S)
+        percent = idle_group_percent(self._bootstrap, self._load.idle_s, cpu_s)
+        self._sample("idle_groups_percent", percent)
+        self._remove(topic)
+
+    def _transact(self) -> None:
+        topic = self._topic("transactions")
+        count = self._load.transactions
+        found = transaction_latencies_ms(
+            self._bootstrap, topic, partitions=PARTITIONS, transactions=count, warm=count // 3
+        )
+        self._sample("transaction_p50_ms", percentile(found, 50))
+        self._remove(topic)
 
     def _controller_gap(self) -> None:
         self._controller_fault("controller_gap_s", signal.SIGKILL, "gap")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from bench import client, gaps, topics
+from bench import client, coordinators, gaps, topics
 from bench.cluster import BenchCluster
 from bench.figures import GROUPS, KAFKA, KVORUM, OPTIONAL_GROUPS
 from bench.kafka_cluster import HEAP, VERSION, KafkaCluster
@@ -200,6 +200,12 @@ def method(load: Load, rounds: int) -> list[str]:
         f"Consume: fetch.queue.backoff.ms={client.FETCH_QUEUE_BACKOFF_MS}, assigned partitions, "
         "page cache warm.",
         f"Latency: {load.latency_records:,} x 100 B, acks=all, linger 0, one record in flight.",
+        f"Groups: {coordinators.JOIN_MEMBERS} members on a connection each; "
+        f"{coordinators.COMMIT_GROUPS} groups of one coordinator on "
+        f"{coordinators.COMMIT_CONNECTIONS} connections, commits prepared before; heartbeats every "
+        f"{coordinators.HEARTBEAT_INTERVAL_S:g} s, CPU is what they add. Transactions: "
+        f"{load.transactions} one after the other, begin to commit, librdkafka, after "
+        f"{load.transactions // 3} to warm up.",
         "Leaders: shown when each broker's Metadata names a leader of every partition, served "
         "when ListOffsets is answered for every partition by a broker that holds itself for its "
         "leader; asked every 10 ms.",

@@ -154,8 +154,9 @@ class KafkaServer:
         _log.debug("connection of %s ended: %s", connection.peer, reason)
 
     def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
-        self._limits.update(image.client_quotas)
-        self.services.quotas.update(image.client_quotas)
+        if delta is None or delta.changed_quotas:
+            self._limits.update(image.client_quotas)
+            self.services.quotas.update(image.client_quotas)
 
     # --- connections -------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""Whether a follower waits for its disk where it stands.
+"""Whether a voter waits for its disk where it stands.
 
 A thread that fsyncs costs two wake-ups on the way of every commit, about as much as the fsync of a
 quick disk. A follower has nothing better to do meanwhile: what it would ask the leader for next
-vouches for these very bytes. But a disk that is slow, once, must not stop votes and questions
-again and again.
+vouches for these very bytes. A leader has sent them out by then, and cannot hear of them before
+the others have fsynced too. But a disk that is slow, once, must not stop votes and questions again
+and again.
 """
 
 from __future__ import annotations

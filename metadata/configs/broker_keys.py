@@ -174,7 +174,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("replica.lag.time.max.ms", _LONG, "30000", "Lag after which a follower leaves the ISR."),
     ("replica.fetch.max.bytes", _INT, "1048576", "Bytes of a partition in a follower's fetch."),
     ("replica.fetch.min.bytes", _INT, "1", "Bytes that a follower's fetch waits for."),
-    ("replica.fetch.wait.max.ms", _INT, "500", "How long a follower's fetch waits for them."),
+    ("replica.fetch.wait.max.ms", _INT, "1000", "How long a follower's fetch waits for them."),
     ("replica.fetch.response.max.bytes", _INT, "10485760", "Bytes of a follower's fetch."),
     ("replica.fetch.backoff.ms", _INT, "100", "Pause of a partition that failed to fetch."),
     ("replica.socket.timeout.ms", _INT, "3000", "Silence after which a leader's socket is closed."),
