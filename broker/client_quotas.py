@@ -28,11 +28,13 @@ UNLIMITED_BYTES = (1 << 63) - 1
 
 
 class QuotaKind(enum.Enum):
-    """What is bound, by the name of the quota. REQUEST: per cent of this broker's one thread."""
+    """What is bound, by the name of the quota. REQUEST: per cent of this broker's one thread;
+    MUTATION: partitions, see `broker.mutation_quota`."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"
     REQUEST = "request_percentage"
+    MUTATION = "controller_mutation_rate"
 
 
 class Limit(NamedTuple):
@@ -119,7 +121,7 @@ class ClientQuotas:
         self, kind: QuotaKind, client_id: str | None, amount: float, now_ms: int
     ) -> int:
         """Count `amount` for the client; how long it must pause for it, 0 for not at all."""
-        limit = self._limit(kind, ANONYMOUS, client_id or "")
+        limit = self.limit(kind, client_id)
         if limit is None:
             return 0
         window = self._windows.get(limit.key)
@@ -134,12 +136,14 @@ class ClientQuotas:
 
     def fetch_bytes_max(self, client_id: str | None) -> int:
         """Bytes that one answer to a fetch may have: what the quota lets through in a window."""
-        limit = self._limit(QuotaKind.FETCH, ANONYMOUS, client_id or "")
+        limit = self.limit(QuotaKind.FETCH, client_id)
         if limit is None:
             return UNLIMITED_BYTES
         return int(limit.bound * (self._samples_max - 1) * self._sample_ms / 1000)
 
-    def _limit(self, kind: QuotaKind, user: str, client_id: str) -> Limit | None:
+    def limit(self, kind: QuotaKind, client_id: str | None) -> Limit | None:
+        """What binds this client, whose user nobody knows; None if nothing does."""
+        user, client_id = ANONYMOUS, client_id or ""
         asked = (kind, user, client_id)
         if asked in self._limits:
             return self._limits[asked]

@@ -14,6 +14,7 @@ from broker.coordinator.topics import InternalTopicMaker
 from broker.dynamic_config import static_values
 from broker.failures import report_failure
 from broker.group_shards import group_shard_maker
+from broker.mutation_quota import MutationBuckets
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
 from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -69,6 +70,11 @@ class Services:
         )
         self.quotas = ClientQuotas(
             samples_max=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000
+        )
+        self.mutations = MutationBuckets(
+            self.quotas,
+            samples_max=config.quota_window_num,
+            sample_ms=config.quota_window_size_seconds * 1000,
         )
         self.caches: dict[str, Any] = {}
         """What API files keep between requests, by API name."""

@@ -1,6 +1,6 @@
 """CreatePartitions (37). Served: v0-3. Any broker takes it and forwards it to the controller.
 
-The answer waits until this broker's own metadata shows the partitions. Missing: mutation quotas.
+The answer waits until this broker's own metadata shows the partitions.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import RequestContext
+from broker.mutation_charge import MutationCharge
 from metadata.requests import CreatePartitions, GrownTopic, MorePartitions
 from runtime.errors import ErrorCode, Rejected
 from wire.kio_codec import milliseconds
@@ -15,22 +16,53 @@ from wire.versions import Api
 
 API = Api(key=37, name="create_partitions", min_version=0, max_version=3, first_flexible=2)
 
+QUOTA_STRICT_VERSION = 3
+
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    asked = CreatePartitions(
-        topics=tuple(_more_partitions(topic) for topic in request.topics),
-        validate_only=request.validate_only,
-    )
-    timeout_ms = max(milliseconds(request.timeout), 0)
-    reply = await context.services.controller.partitions.create_partitions(asked, timeout_ms)
-    if isinstance(reply, Rejected):
-        reply = tuple(
-            GrownTopic(name=topic.name, error=reply.code, message=reply.message)
-            for topic in asked.topics
-        )
+    charge = MutationCharge(context, QUOTA_STRICT_VERSION)
+    charged: dict[str, int] = {}
+    accepted: list[MorePartitions] = []
+    outcome: list[GrownTopic] = []
+    for topic in (_more_partitions(topic) for topic in request.topics):
+        count = 0 if request.validate_only else _growth(context, topic)
+        refused = charge.take(count) if count else None
+        if refused is None:
+            charged[topic.name] = count
+            accepted.append(topic)
+        else:
+            outcome.append(_refused(topic, refused))
+    if accepted:
+        outcome += await _create(context, request, tuple(accepted))
+    for grown in outcome:
+        if grown.error != ErrorCode.NONE and grown.name in charged:
+            charge.give_back(charged.pop(grown.name))
+    charge.close()
     # Named twice, a topic is refused twice; Kafka answers once.
-    by_name = {grown.name: grown for grown in reply}
+    by_name = {grown.name: grown for grown in outcome}
     return {"results": [_answer(grown) for grown in by_name.values()]}
+
+
+async def _create(
+    context: RequestContext, request: Any, topics: tuple[MorePartitions, ...]
+) -> tuple[GrownTopic, ...]:
+    reply = await context.services.controller.partitions.create_partitions(
+        CreatePartitions(topics=topics, validate_only=request.validate_only),
+        max(milliseconds(request.timeout), 0),
+    )
+    if isinstance(reply, Rejected):
+        return tuple(_refused(topic, reply) for topic in topics)
+    return reply
+
+
+def _growth(context: RequestContext, topic: MorePartitions) -> int:
+    """How many partitions more that is, as far as this broker knows."""
+    known = context.services.image().topic(topic.name)
+    return 0 if known is None else max(topic.count - len(known.partitions), 0)
+
+
+def _refused(topic: MorePartitions, reason: Rejected) -> GrownTopic:
+    return GrownTopic(name=topic.name, error=reason.code, message=reason.message)
 
 
 def _more_partitions(topic: Any) -> MorePartitions:

@@ -2,7 +2,7 @@
 
 Configs that Kvorum does not serve (compaction, broker-side compression, ...) are refused with 40
 before the controller is asked. The answer waits until this broker's own metadata shows the
-topics, so that a client may produce at once. Missing: mutation quotas.
+topics, so that a client may produce at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from broker.config_entries import topic_entries
 from broker.context import RequestContext
+from broker.mutation_charge import MutationCharge
 from broker.topic_names import name_refusal
 from metadata.config_keys import topic_config_problem
 from metadata.image import ClusterImage
@@ -22,6 +23,7 @@ from wire.versions import Api
 
 API = Api(key=19, name="create_topics", min_version=2, max_version=7, first_flexible=5)
 
+QUOTA_STRICT_VERSION = 6
 IMAGE_WAIT_MAX_MS = 5_000
 """How long to wait for the metadata log to reach this broker after the controller's answer; it
 usually takes a millisecond, and the topic exists either way."""
@@ -31,8 +33,11 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     repeated = {name for name, n in Counter(t.name for t in request.topics).items() if n > 1}
     outcome: dict[str, CreatedTopic] = {}
     accepted: list[NewTopic] = []
+    charge = MutationCharge(context, QUOTA_STRICT_VERSION)
     for topic in request.topics:
         refused = _refusal_of(topic, repeated)
+        if refused is None and not request.validate_only:
+            refused = charge.take(_partitions_of(context, topic))
         if refused is None:
             accepted.append(_new_topic(topic))
         else:
@@ -41,6 +46,12 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             )
     if accepted:
         await _create(context, request, accepted, outcome)
+    if not request.validate_only:
+        counts = {topic.name: _partitions_of(context, topic) for topic in request.topics}
+        for new in accepted:
+            if outcome[new.name].error != ErrorCode.NONE:
+                charge.give_back(counts[new.name])
+        charge.close()
     names = list(dict.fromkeys(topic.name for topic in request.topics))
     return {"topics": [_answer(context, outcome[name]) for name in names]}
 
@@ -75,6 +86,11 @@ async def _create(
         await context.services.replicas.wait_for_image(
             is_there, min(max(timeout_ms, 1), IMAGE_WAIT_MAX_MS)
         )
+
+
+def _partitions_of(context: RequestContext, topic: Any) -> int:
+    asked = len(topic.assignments) or int(topic.num_partitions)
+    return asked if asked > 0 else context.services.config.num_partitions
 
 
 def _refusal_of(topic: Any, repeated: set[str]) -> Rejected | None:

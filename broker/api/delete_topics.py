@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import RequestContext
+from broker.mutation_charge import MutationCharge
 from metadata.image import ClusterImage
 from metadata.requests import DeletedTopic, DeleteTopics, TopicReference
 from runtime.errors import ErrorCode, Rejected
@@ -16,23 +17,30 @@ from wire.versions import Api
 
 API = Api(key=20, name="delete_topics", min_version=1, max_version=6, first_flexible=4)
 
+QUOTA_STRICT_VERSION = 5
 IMAGE_WAIT_MAX_MS = 5_000
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    references = _references(request)
+    charge = MutationCharge(context, QUOTA_STRICT_VERSION)
+    accepted: list[tuple[TopicReference, int]] = []
+    outcome: list[DeletedTopic] = []
+    for item in _references(request):
+        count = _partition_count(context, item)
+        refused = charge.take(count) if count else None
+        if refused is None:
+            accepted.append((item, count))
+        else:
+            outcome.append(_refused(item, refused))
     timeout_ms = max(milliseconds(request.timeout), 0)
-    reply = await context.services.controller.delete_topics(
-        DeleteTopics(topics=tuple(references)), timeout_ms
-    )
-    if isinstance(reply, Rejected):
-        reply = tuple(
-            DeletedTopic(
-                name=item.name, topic_id=item.topic_id, error=reply.code, message=reply.message
-            )
-            for item in references
-        )
-    gone = [item.topic_id for item in reply if item.error == ErrorCode.NONE]
+    if accepted:
+        deleted = await _delete(context, tuple(item for item, _ in accepted), timeout_ms)
+        for (_, count), result in zip(accepted, deleted, strict=True):
+            if result.error != ErrorCode.NONE:
+                charge.give_back(count)
+        outcome += deleted
+    charge.close()
+    gone = [item.topic_id for item in outcome if item.error == ErrorCode.NONE]
     if gone:
 
         def is_gone(image: ClusterImage) -> bool:
@@ -41,7 +49,30 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         await context.services.replicas.wait_for_image(
             is_gone, min(max(timeout_ms, 1), IMAGE_WAIT_MAX_MS)
         )
-    return {"responses": [_answer(item) for item in reply]}
+    return {"responses": [_answer(item) for item in outcome]}
+
+
+async def _delete(
+    context: RequestContext, topics: tuple[TopicReference, ...], timeout_ms: int
+) -> tuple[DeletedTopic, ...]:
+    """What became of each, in their order."""
+    reply = await context.services.controller.delete_topics(DeleteTopics(topics=topics), timeout_ms)
+    if isinstance(reply, Rejected):
+        return tuple(_refused(item, reply) for item in topics)
+    return reply
+
+
+def _partition_count(context: RequestContext, item: TopicReference) -> int:
+    """As far as this broker knows."""
+    image = context.services.image()
+    topic = image.topic(item.name) if item.name else image.topics.get(item.topic_id)
+    return 0 if topic is None else len(topic.partitions)
+
+
+def _refused(item: TopicReference, reason: Rejected) -> DeletedTopic:
+    return DeletedTopic(
+        name=item.name, topic_id=item.topic_id, error=reason.code, message=reason.message
+    )
 
 
 def _references(request: Any) -> list[TopicReference]:

@@ -40,7 +40,7 @@ def quotas_of(rates: dict[QuotaEntity, float], key: str = "producer_byte_rate") 
 @given(st.sets(st.integers(0, 7), min_size=1))
 def test_the_most_particular_entity_binds(given_ones: set[int]) -> None:
     quotas = quotas_of({IN_ORDER[at]: 100.0 + at for at in given_ones})
-    limit = quotas._limit(QuotaKind.PRODUCE, "ANONYMOUS", "app")
+    limit = quotas.limit(QuotaKind.PRODUCE, "app")
     assert limit is not None
     assert limit.bound == 100.0 + min(given_ones)
 

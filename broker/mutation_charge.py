@@ -1,0 +1,49 @@
+"""What a request that makes or deletes partitions takes of its client's `mutation_quota`."""
+
+from __future__ import annotations
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode, Rejected
+
+
+class MutationCharge:
+    """What one request is charged. Use: take for each item, give_back what came to nothing, close.
+
+    strict_version: the first of the API whose clients know THROTTLING_QUOTA_EXCEEDED.
+    """
+
+    def __init__(self, context: RequestContext, strict_version: int) -> None:
+        self._context = context
+        self._buckets = context.services.mutations
+        self._limit = self._buckets.limit(context.client_id)
+        self._is_strict = context.api_version >= strict_version
+
+    def take(self, partitions: int) -> Rejected | None:
+        """Charge an item, or say why it must wait."""
+        if self._limit is None:
+            return None
+        now_ms = self._now_ms()
+        owed_ms = self._buckets.owed_ms(self._limit, now_ms)
+        if owed_ms and self._is_strict:
+            return Rejected(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"client {self._context.client_id or ''!r} has made and deleted more than "
+                f"controller_mutation_rate={self._limit.bound:g} partitions a second: ask again "
+                f"in {owed_ms} ms",
+            )
+        self._buckets.take(self._limit, partitions, now_ms)
+        return None
+
+    def give_back(self, partitions: int) -> None:
+        """The controller refused it."""
+        if self._limit is not None:
+            self._buckets.take(self._limit, -partitions, self._now_ms())
+
+    def close(self) -> None:
+        """Let the client pause for what it owes; the answer will say so (KIP-219)."""
+        if self._limit is not None:
+            owed_ms = self._buckets.owed_ms(self._limit, self._now_ms())
+            self._context.slot.connection.mute(owed_ms)
+
+    def _now_ms(self) -> int:
+        return self._context.services.replicas.now_ms()
