@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
+from broker.partition import Partition
 from broker.replica import Replica
 from broker.throttle import UNLIMITED
 from runtime.errors import CorruptData, ErrorCode
@@ -273,6 +274,13 @@ def _answer(
     )
 
 
+def _is_current(core: Partition, state: FetchState) -> bool:
+    """Whether the follower holds a replica, and is the process that the metadata knows."""
+    return state.replica_id in core.remotes and not core.is_outdated_broker(
+        state.replica_id, state.replica_epoch
+    )
+
+
 def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
     """Why this partition cannot be read as asked: an error, or a history that differs."""
     core, asked = replica.core, watched.asked
@@ -283,11 +291,9 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
         error = core.check_epoch(asked.current_leader_epoch)
     else:
         error = core.check_leader(asked.current_leader_epoch)
-    if error == ErrorCode.NONE and state.replica_id >= 0:
-        if state.replica_id not in core.remotes:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif core.is_outdated_broker(state.replica_id, state.replica_epoch):
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    is_replica = state.replica_id >= 0
+    if is_replica and error == ErrorCode.NONE and not _is_current(core, state):
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if error != ErrorCode.NONE:
         return FetchedPartition(
             asked.partition_id, error.value, current_leader=(core.leader, core.leader_epoch)

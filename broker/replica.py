@@ -24,11 +24,14 @@ from storage.batch import (
     TRANSACTIONAL_BIT,
     BatchError,
     BatchHeader,
-    refuse_keyless,
     stamp_log_append_time,
-    validate_client_batch,
 )
 from storage.checkpoints import PARTITION_METADATA
+from storage.client_batch import (
+    refuse_keyless,
+    validate_client_batch,
+    validate_client_records,
+)
 from storage.log import Log
 from wire.produce_codec import ProducedPartition
 
@@ -195,14 +198,15 @@ class Replica:
             return ProducedPartition(partition_id, error.value, current_leader=leader), 0
         log = self.log
         try:
-            header = validate_client_batch(
+            header = validate_client_batch(batch, max_message_bytes=log.config.max_message_bytes)
+            self._check_served(header, terms.version)
+            header = validate_client_records(
                 batch,
-                max_message_bytes=log.config.max_message_bytes,
+                header,
                 # The leader's own stamp takes the place of the producer's: any will do.
                 now_ms=None if self.config.is_log_append_time else terms.wall_ms,
                 timestamp_after_max_ms=self.config.timestamp_after_max_ms,
             )
-            self._check_served(header, terms.version)
             if log.config.compaction is not None:
                 refuse_keyless(batch, header, f"{core.topic}-{partition_id}")
             duplicate = check_sequence(

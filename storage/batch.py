@@ -1,4 +1,4 @@
-"""Record batch v2 (magic 2): header, checksum, building, reading, and what a client may send.
+"""Record batch v2 (magic 2): header, checksum, building and reading.
 
 A batch is opaque to the broker: it reads the 61-byte header, checks the CRC and writes base offset
 and leader epoch, both of which lie before the checksummed part. Nothing here touches the records of
@@ -28,11 +28,10 @@ __all__ = [
     "iter_headers",
     "iter_records",
     "read_header",
-    "refuse_keyless",
+    "restamp",
     "seal_batch",
     "stamp",
     "stamp_log_append_time",
-    "validate_client_batch",
     "varint",
 ]
 
@@ -55,8 +54,6 @@ DELETE_HORIZON_BIT = 0x40
 SEQUENCE_MODULUS = 1 << 31
 DECOMPRESSED_BYTES_MAX = 256 << 20
 """Default bound on what one batch may unpack to: far above any message size limit in use."""
-
-_RECORD_ERRORS_SHOWN = 3
 
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
@@ -206,8 +203,27 @@ def stamp_log_append_time(
     For topics with message.timestamp.type=LogAppendTime, before the append. All records then carry
     the maximum timestamp; their deltas stay as they are. Returns the new header.
     """
-    _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | LOG_APPEND_TIME_BIT)
-    _BASE_OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    return restamp(
+        buffer,
+        position,
+        header,
+        attributes=header.attributes | LOG_APPEND_TIME_BIT,
+        max_timestamp_ms=timestamp_ms,
+    )
+
+
+def restamp(
+    buffer: bytearray | memoryview,
+    position: int,
+    header: BatchHeader,
+    *,
+    attributes: int,
+    max_timestamp_ms: int,
+) -> BatchHeader:
+    """Give the batch these attributes and this maximum timestamp, and its CRC anew, in place.
+    Returns the new header."""
+    _ATTRIBUTES.pack_into(buffer, position + CRC_START, attributes)
+    _BASE_OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, max_timestamp_ms)
     _renew_crc(buffer, position, header.size_bytes)
     return read_header(buffer, position)
 
@@ -215,113 +231,6 @@ def stamp_log_append_time(
 def _renew_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
     crc = crc32c(memoryview(buffer)[position + CRC_START : position + size_bytes])
     _CRC.pack_into(buffer, position + _CRC_POSITION, crc)
-
-
-# --- what a client may send ------------------------------------------------------------------
-
-
-def validate_client_batch(
-    view: Buffer,
-    *,
-    max_message_bytes: int,
-    now_ms: int | None = None,
-    timestamp_before_max_ms: int | None = None,
-    timestamp_after_max_ms: int | None = None,
-) -> BatchHeader:
-    """The header of the one batch that a Produce partition must hold, after every check.
-
-    Looks at the header and the CRC only, never at records. The timestamp bounds apply to the base
-    and maximum timestamps of the header, and only when `now_ms` is given.
-    Raises BatchError with the code that Kafka answers (LogValidator, UnifiedLog.analyze).
-    """
-    size = len(view)
-    if size == 0:
-        _refuse(ErrorCode.INVALID_RECORD, "no record batch in the request")
-    header = read_header(view, 0)
-    if header.magic != MAGIC:
-        _refuse(ErrorCode.INVALID_RECORD, f"magic {header.magic}; only magic 2 is accepted")
-    if header.batch_length < BATCH_LENGTH_MIN or header.size_bytes > size:
-        _refuse(
-            ErrorCode.CORRUPT_MESSAGE, f"batch of {header.size_bytes} bytes in {size} bytes sent"
-        )
-    if header.size_bytes < size:
-        _refuse(ErrorCode.INVALID_RECORD, "more than one record batch for a partition")
-    if size > max_message_bytes:
-        _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, limit {max_message_bytes}")
-    if not check_crc(view, 0, header):
-        _refuse(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match")
-    if header.base_offset != 0:
-        _refuse(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, must be 0")
-    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
-        _refuse(
-            ErrorCode.INVALID_RECORD,
-            f"{header.record_count} records with last offset delta {header.last_offset_delta}",
-        )
-    if header.attributes & CONTROL_BIT:
-        _refuse(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-    if header.attributes & CODEC_MASK > Codec.ZSTD:
-        _refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {header.compression_code}")
-    _validate_producer(header)
-    if now_ms is not None:
-        _validate_timestamps(header, now_ms, timestamp_before_max_ms, timestamp_after_max_ms)
-    return header
-
-
-def refuse_keyless(view: Buffer, header: BatchHeader, partition: str) -> None:
-    """Raise BatchError(INVALID_RECORD) naming the records without key, if there are any.
-
-    For compacted topics, whose records are nothing without one. partition: its name.
-    """
-    sentence = f"Compacted topic cannot accept message without key in topic partition {partition}."
-    errors = [
-        (at, sentence)
-        for at, record in enumerate(iter_records(view, 0, header))
-        if record.key is None
-    ]
-    if errors:
-        shown = ", ".join(
-            f"RecordError(batchIndex={at}, message='{sentence}')"
-            for at, _ in errors[:_RECORD_ERRORS_SHOWN]
-        )
-        raise BatchError(
-            ErrorCode.INVALID_RECORD,
-            f"One or more records have been rejected due to {len(errors)} record errors in total, "
-            f"and only showing the first three errors at most: [{shown}]",
-            errors,
-        )
-
-
-def _validate_producer(header: BatchHeader) -> None:
-    if header.producer_id >= 0:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
-            _refuse(
-                ErrorCode.INVALID_RECORD,
-                f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence"
-                f" {header.base_sequence}",
-            )
-    elif header.attributes & TRANSACTIONAL_BIT:
-        _refuse(ErrorCode.INVALID_RECORD, "a transactional batch without producer id")
-
-
-def _validate_timestamps(
-    header: BatchHeader, now_ms: int, before_max_ms: int | None, after_max_ms: int | None
-) -> None:
-    if header.max_timestamp_ms < 0 or header.is_log_append_time:
-        return
-    if after_max_ms is not None and header.max_timestamp_ms - now_ms > after_max_ms:
-        _refuse(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {header.max_timestamp_ms} is over {after_max_ms} ms ahead of {now_ms}",
-        )
-    if before_max_ms is not None and now_ms - header.base_timestamp_ms > before_max_ms:
-        _refuse(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {header.base_timestamp_ms} is over {before_max_ms} ms behind {now_ms}",
-        )
-
-
-def _refuse(code: ErrorCode, reason: str) -> None:
-    raise BatchError(code, reason)
 
 
 # --- building --------------------------------------------------------------------------------

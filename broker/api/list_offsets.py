@@ -4,7 +4,8 @@ Timestamps: >= 0 first record at or after it, -1 latest (high watermark; log end
 -2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
 tiered (-1: no tiering). Only the leader answers. A new leader whose watermark has not reached its
 epoch's start answers 78 for what depends on the end. With isolation level 1 (v2+) the end is the
-last stable offset.
+last stable offset. Special timestamps that are newer than the request's version, or unknown,
+are answered with UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+FIRST_VERSIONS = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""Of the special timestamps."""
 DEBUG_CONSUMER = -2
 READ_COMMITTED = 1
 NONE_FOUND = (-1, -1, -1)
@@ -54,7 +57,11 @@ def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> d
     partition_id = asked.partition_index
     replica = replicas.find_by_name(topic, partition_id)
     found, error = NONE_FOUND, ErrorCode.NONE
-    if replica is None:
+    if asked.timestamp < 0 and context.api_version < FIRST_VERSIONS.get(
+        asked.timestamp, context.api_version + 1
+    ):
+        error = ErrorCode.UNSUPPORTED_VERSION
+    elif replica is None:
         error = replicas.missing_error(topic, UUID_ZERO, partition_id)
     else:
         error = replica.core.check_epoch(getattr(asked, "current_leader_epoch", -1))
@@ -99,7 +106,5 @@ def _look_up(
         return (-1, end_offset, core.leader_epoch), ErrorCode.NONE
     if timestamp_ms == MAX_TIMESTAMP:
         return log.offset_of_max_timestamp(end_offset) or NONE_FOUND, ErrorCode.NONE
-    if timestamp_ms < 0:
-        return NONE_FOUND, ErrorCode.INVALID_REQUEST
     found = log.find_offset_by_timestamp(timestamp_ms, end_offset=end_offset)
     return found or NONE_FOUND, ErrorCode.NONE

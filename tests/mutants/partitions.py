@@ -26,7 +26,8 @@ LOG = "storage/log.py"
 RECOVERY = "storage/recovery.py"
 EPOCHS = "storage/epochs.py"
 INDEX = "storage/index.py"
-BATCH = "storage/batch.py"
+CLIENT_BATCH = "storage/client_batch.py"
+RECORD_CHECK = "storage/record_check.py"
 PRODUCERS = "storage/producer_state.py"
 PLACING = "storage/placing.py"
 WALK = "storage/batch_walk.py"
@@ -40,6 +41,7 @@ OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
 OF_QUOTAS = ("tests/test_broker/test_client_quotas.py",)
 OF_HOST = ("tests/test_broker/test_coordinator_host.py",)
 OF_STORE = ("tests/test_broker/test_replica_store.py",)
+OF_CLIENTS = ("tests/test_storage/test_client_batch.py",)
 OF_LOG = (
     "tests/test_storage/test_log.py",
     "tests/test_storage/test_recovery.py",
@@ -173,9 +175,23 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        at = bisect_right(self.relative_offsets, offset - self.base_offset)\n"
      "        at = min(at, len(self.positions) - 1)\n"
      "        return self.positions[at] if at >= 0 else 0\n\n    def floor_position", OF_LOG),
-    ("crc-not-checked", "a batch with a wrong CRC is refused", BATCH,
+    ("crc-not-checked", "a batch with a wrong CRC is refused", CLIENT_BATCH,
      "    if not check_crc(view, 0, header):\n        _refuse(", "    if False:\n        _refuse(",
-     OF_LOG),
+     OF_CLIENTS),
+    ("trailing-bytes", "nothing follows the last record", RECORD_CHECK,
+     "    if at != len(data):", "    if False:", OF_CLIENTS),
+    ("offset-deltas", "records stand in order", RECORD_CHECK,
+     "if offset_delta != number or byte & 1:", "if False:", OF_CLIENTS),
+    ("offset-columns", "records of a run stand in order", RECORD_CHECK,
+     "if _column(data, at + position, stride, run) != known[wanted]:", "if False:", OF_CLIENTS),
+    ("run-of-unlike", "a run is of records with the same sizes", RECORD_CHECK,
+     "run = len(column) - len(column.lstrip(column[:1]))", "run = len(column)", OF_CLIENTS),
+    ("fields-and-length", "a record is as long as its fields", RECORD_CHECK,
+     "            if at != end:", "            if False:", OF_CLIENTS),
+    ("newest-hidden", "no record is later than its batch says", CLIENT_BATCH,
+     "newest_ms == header.max_timestamp_ms and", "True and", OF_CLIENTS),
+    ("bits-kept", "attributes that are the broker's are not a producer's to set", CLIENT_BATCH,
+     "attributes=header.attributes & CLIENT_BITS,", "attributes=header.attributes,", OF_CLIENTS),
     ("crc-of-a-leader-not-checked", "a follower checks the CRC", PLACING,
      "        if not check_crc(batches, position, header):", "        if False:", OF_LOG),
     ("roll-off-by-one", "a segment never exceeds segment.bytes", ROLLING,

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode as KioError
@@ -334,18 +335,26 @@ def test_list_offsets_in_every_version(client: RawClient, topic: str, version: i
         produced(client, topic, bytes(build_batch([(None, b"x")], timestamp_ms=at)))
 
     def offset(timestamp: int) -> int:
+        row = asked(timestamp)
+        assert row.error_code is KioError.none
+        return row.offset
+
+    def asked(timestamp: int) -> Any:
         partition = {"partition_index": 0, "timestamp": timestamp}
         answer = client.call("list_offsets", version, {
             "replica_id": -1, "isolation_level": 0,
             "topics": [{"name": topic, "partitions": [partition]}], "timeout": 1000,
         })  # fmt: skip
-        row = answer.topics[0].partitions[0]
-        assert row.error_code is KioError.none
-        return row.offset
+        return answer.topics[0].partitions[0]
 
     assert offset(-1) == 3
     assert offset(-2) == 0
-    assert offset(-3) == 2
+    for special, first_version, found in ((-3, 7, 2), (-4, 8, 0), (-5, 9, -1)):
+        if version >= first_version:
+            assert offset(special) == found
+        else:
+            assert asked(special).error_code is KioError.unsupported_version
+    assert asked(-9).error_code is KioError.unsupported_version
     assert offset(now_ms - 1500) == 1
     assert offset(now_ms + 1) == -1
 

@@ -1,4 +1,4 @@
-"""Bytes of batches: golden ones first, then rules for what a client may send."""
+"""Bytes of batches: golden ones first. What a client may send: test_client_batch.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from storage.batch import (
     seal_batch,
     stamp,
     stamp_log_append_time,
-    validate_client_batch,
     varint,
 )
 from storage.compression import Codec, compress
@@ -172,58 +171,6 @@ def test_a_decompression_bomb_is_refused() -> None:
     batch = build_batch([(None, bytes(1 << 20))], timestamp_ms=1, compression=Codec.GZIP)
     with pytest.raises(BatchError, match="more than"):
         list(iter_records(batch, 0, read_header(batch, 0), decompressed_bytes_max=1 << 16))
-
-
-# --- validation --------------------------------------------------------------------------------
-
-
-def resealed(batch: bytearray, **fields: int) -> bytearray:
-    header = read_header(batch, 0)._replace(**fields)
-    return seal_batch(header, [bytes(HEADER_BYTES), bytes(batch[HEADER_BYTES:])])
-
-
-def code_of(batch: bytes | bytearray, **limits: int) -> ErrorCode:
-    with pytest.raises(BatchError) as caught:
-        validate_client_batch(batch, **{"max_message_bytes": 1000, **limits})
-    return caught.value.code
-
-
-def test_a_sound_client_batch_passes() -> None:
-    batch = two_records()
-    assert validate_client_batch(memoryview(batch), max_message_bytes=86) == read_header(batch, 0)
-
-
-def test_each_fault_of_a_client_batch_gets_its_kafka_code() -> None:
-    batch = two_records()
-    flipped = bytearray(batch)
-    flipped[-1] ^= 1
-    assert code_of(b"") is ErrorCode.INVALID_RECORD
-    assert code_of(batch[:50]) is ErrorCode.CORRUPT_MESSAGE
-    assert code_of(batch[:-1]) is ErrorCode.CORRUPT_MESSAGE
-    assert code_of(batch + batch) is ErrorCode.INVALID_RECORD
-    assert code_of(flipped) is ErrorCode.CORRUPT_MESSAGE
-    assert code_of(batch, max_message_bytes=85) is ErrorCode.MESSAGE_TOO_LARGE
-    assert code_of(resealed(batch, magic=1)) is ErrorCode.INVALID_RECORD
-    assert code_of(resealed(batch, base_offset=5)) is ErrorCode.INVALID_RECORD
-    assert code_of(resealed(batch, record_count=1)) is ErrorCode.INVALID_RECORD
-    empty = resealed(batch, record_count=0, last_offset_delta=-1)
-    assert code_of(empty) is ErrorCode.INVALID_RECORD
-    assert code_of(resealed(batch, attributes=0x20)) is ErrorCode.INVALID_RECORD
-    assert code_of(resealed(batch, attributes=5)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert code_of(resealed(batch, base_sequence=-1)) is ErrorCode.INVALID_RECORD
-    no_producer = resealed(batch, producer_id=-1, attributes=0x10)
-    assert code_of(no_producer) is ErrorCode.INVALID_RECORD
-
-
-def test_timestamps_outside_the_window_are_refused_when_asked() -> None:
-    batch = two_records()
-    late = {"now_ms": TIMESTAMP_MS - 100, "timestamp_after_max_ms": 104}
-    early = {"now_ms": TIMESTAMP_MS + 100, "timestamp_before_max_ms": 99}
-    assert code_of(batch, **late) is ErrorCode.INVALID_TIMESTAMP
-    assert code_of(batch, **early) is ErrorCode.INVALID_TIMESTAMP
-    validate_client_batch(
-        batch, max_message_bytes=100, now_ms=TIMESTAMP_MS - 100, timestamp_after_max_ms=105
-    )
 
 
 # --- codecs ------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from storage.batch import (
     iter_records,
     read_header,
     seal_batch,
-    validate_client_batch,
 )
+from storage.client_batch import validate_client_batch, validate_client_records
 from storage.compression import Codec, decompress
 from storage.dump import dump_lines
 from storage.log import Log, LogConfig
@@ -129,6 +129,7 @@ def test_what_a_producer_sent_passes_is_appended_and_read_back(folder: str, tmp_
         sent = bytearray(data)
         sent[:8] = bytes(8)
         header = validate_client_batch(sent, max_message_bytes=1 << 20)
+        assert validate_client_records(sent, header) is header, "nothing had to be put right"
         assert log.producers.check(header) is None
         done = log.append_as_leader(sent, leader_epoch=0, now_ms=0)
         stored = log.read(done.base_offset, bytes_max=1 << 20, end_offset=log.end_offset).read()

@@ -1,0 +1,177 @@
+"""What a client may send: every check of a batch before a leader appends it.
+
+Kafka's LogValidator and UnifiedLog.analyzeAndValidateRecords, with their error codes.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from runtime.errors import ErrorCode
+from storage.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchError,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    iter_records,
+    read_header,
+    restamp,
+)
+from storage.compression import Codec, CompressionError, decompress
+from storage.record_check import BadRecords, check_records
+
+BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD
+CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
+"""Attributes that are a producer's to say; the others are the broker's."""
+DECOMPRESSED_BYTES_MAX = 100 << 20
+"""What a client's batch may unpack to: what a request may have without compression
+(socket.request.max.bytes). Kafka sets no bound, and unpacks as it reads."""
+
+_RECORD_ERRORS_SHOWN = 3
+
+
+def validate_client_batch(view: Buffer, *, max_message_bytes: int) -> BatchHeader:
+    """The header of the one batch that a Produce partition must hold, checked with its CRC.
+
+    Records are for `validate_client_records`. Raises BatchError with the code that Kafka answers.
+    """
+    size = len(view)
+    if size < HEADER_BYTES:
+        _refuse(ErrorCode.INVALID_RECORD, f"no record batch in {size} bytes")
+    header = read_header(view, 0)
+    if not 0 <= header.magic <= MAGIC:
+        _refuse(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic}; only magic 2 is accepted")
+    if header.magic != MAGIC:
+        _refuse(ErrorCode.INVALID_RECORD, f"magic {header.magic}; only magic 2 is accepted")
+    if header.batch_length < BATCH_LENGTH_MIN or header.size_bytes > size:
+        _refuse(
+            ErrorCode.INVALID_RECORD, f"batch of {header.size_bytes} bytes in {size} bytes sent"
+        )
+    if header.size_bytes < size:
+        _refuse(ErrorCode.INVALID_RECORD, "more than one record batch for a partition")
+    if size > max_message_bytes:
+        _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, limit {max_message_bytes}")
+    if not check_crc(view, 0, header):
+        _refuse(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match")
+    if header.base_offset != 0:
+        _refuse(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, must be 0")
+    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
+        _refuse(
+            ErrorCode.INVALID_RECORD,
+            f"{header.record_count} records with last offset delta {header.last_offset_delta}",
+        )
+    if header.attributes & CONTROL_BIT:
+        _refuse(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        _refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {header.compression_code}")
+    _validate_producer(header)
+    return header
+
+
+def validate_client_records(
+    view: bytearray | memoryview,
+    header: BatchHeader,
+    *,
+    now_ms: int | None = None,
+    timestamp_before_max_ms: int | None = None,
+    timestamp_after_max_ms: int | None = None,
+) -> BatchHeader:
+    """Check the records of a batch whose header has been checked; the header as it is to be stored.
+
+    What a producer has no say in is put right in place, as Kafka does: attribute bits of the
+    broker's, and a maximum timestamp that no record has. The bounds of timestamps hold only when
+    `now_ms` is given. Raises BatchError: INVALID_RECORD or INVALID_TIMESTAMP.
+    """
+    records = memoryview(view)[HEADER_BYTES:]
+    try:
+        if header.attributes & CODEC_MASK:
+            codec = Codec(header.attributes & CODEC_MASK)
+            records = memoryview(decompress(codec, records, bytes_max=DECOMPRESSED_BYTES_MAX))
+        newest_delta_ms = check_records(records, header.record_count)
+    except CompressionError as error:
+        raise BatchError(
+            ErrorCode.INVALID_RECORD, f"the records cannot be unpacked: {error}"
+        ) from error
+    except BadRecords as error:
+        raise BatchError(error.code, str(error), [(error.index, error.reason)]) from error
+    newest_ms = header.base_timestamp_ms + newest_delta_ms
+    if now_ms is not None:
+        _validate_timestamps(
+            header, newest_ms, now_ms, timestamp_before_max_ms, timestamp_after_max_ms
+        )
+    if newest_ms == header.max_timestamp_ms and not header.attributes & ~CLIENT_BITS:
+        return header
+    return restamp(
+        view,
+        0,
+        header,
+        attributes=header.attributes & CLIENT_BITS,
+        max_timestamp_ms=newest_ms,
+    )
+
+
+def refuse_keyless(view: Buffer, header: BatchHeader, partition: str) -> None:
+    """Raise BatchError(INVALID_RECORD) naming the records without key, if there are any.
+
+    For compacted topics, whose records are nothing without one. partition: its name.
+    """
+    sentence = f"Compacted topic cannot accept message without key in topic partition {partition}."
+    errors = [
+        (at, sentence)
+        for at, record in enumerate(iter_records(view, 0, header))
+        if record.key is None
+    ]
+    if errors:
+        shown = ", ".join(
+            f"RecordError(batchIndex={at}, message='{sentence}')"
+            for at, _ in errors[:_RECORD_ERRORS_SHOWN]
+        )
+        raise BatchError(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            errors,
+        )
+
+
+def _validate_producer(header: BatchHeader) -> None:
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            _refuse(
+                ErrorCode.INVALID_RECORD,
+                f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence"
+                f" {header.base_sequence}",
+            )
+    elif header.attributes & TRANSACTIONAL_BIT:
+        _refuse(ErrorCode.INVALID_RECORD, "a transactional batch without producer id")
+
+
+def _validate_timestamps(
+    header: BatchHeader,
+    newest_ms: int,
+    now_ms: int,
+    before_max_ms: int | None,
+    after_max_ms: int | None,
+) -> None:
+    if newest_ms < 0:
+        return
+    if after_max_ms is not None and newest_ms - now_ms > after_max_ms:
+        _refuse(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {newest_ms} is over {after_max_ms} ms ahead of {now_ms}",
+        )
+    if before_max_ms is not None and now_ms - header.base_timestamp_ms > before_max_ms:
+        _refuse(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {header.base_timestamp_ms} is over {before_max_ms} ms behind {now_ms}",
+        )
+
+
+def _refuse(code: ErrorCode, reason: str) -> NoReturn:
+    raise BatchError(code, reason)

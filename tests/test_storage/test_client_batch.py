@@ -1,0 +1,255 @@
+"""What a client may send: each fault has its code, and what passes can be read by everybody."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.errors import ErrorCode
+from storage.batch import (
+    HEADER_BYTES,
+    BatchError,
+    check_crc,
+    encode_record,
+    read_header,
+    seal_batch,
+)
+from storage.client_batch import (
+    DECOMPRESSED_BYTES_MAX,
+    validate_client_batch,
+    validate_client_records,
+)
+from storage.compression import Codec, compress
+from storage.record_check import RECORDS_MAX, BadRecords, check_records
+from storage.record_codec import read_record
+from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
+
+
+def resealed(batch: bytearray, records: bytes | None = None, **fields: int) -> bytearray:
+    header = read_header(batch, 0)._replace(**fields)
+    body = bytes(batch[HEADER_BYTES:]) if records is None else records
+    return seal_batch(header, [bytes(HEADER_BYTES), body])
+
+
+def validated(batch: bytes | bytearray, *, max_message_bytes: int = 1000, **bounds: int) -> object:
+    header = validate_client_batch(batch, max_message_bytes=max_message_bytes)
+    return validate_client_records(batch, header, **bounds)
+
+
+def code_of(batch: bytes | bytearray, **limits: int) -> ErrorCode:
+    with pytest.raises(BatchError) as caught:
+        validated(batch, **limits)
+    return caught.value.code
+
+
+# --- the header ------------------------------------------------------------------------------
+
+
+def test_a_sound_client_batch_passes_as_it_is() -> None:
+    batch = two_records()
+    before = bytes(batch)
+    assert validated(memoryview(batch), max_message_bytes=86) == read_header(batch, 0)
+    assert batch == before
+
+
+def test_each_fault_of_a_header_gets_its_kafka_code() -> None:
+    batch = two_records()
+    flipped = bytearray(batch)
+    flipped[-1] ^= 1
+    assert code_of(b"") is ErrorCode.INVALID_RECORD
+    assert code_of(batch[:11]) is ErrorCode.INVALID_RECORD
+    assert code_of(batch[:-1]) is ErrorCode.INVALID_RECORD
+    assert code_of(batch + batch) is ErrorCode.INVALID_RECORD
+    assert code_of(flipped) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(batch, max_message_bytes=85) is ErrorCode.MESSAGE_TOO_LARGE
+    assert code_of(resealed(batch, magic=1)) is ErrorCode.INVALID_RECORD
+    assert code_of(resealed(batch, magic=3)) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(resealed(batch, magic=-1)) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(resealed(batch, base_offset=5)) is ErrorCode.INVALID_RECORD
+    assert code_of(resealed(batch, record_count=1)) is ErrorCode.INVALID_RECORD
+    empty = resealed(batch, record_count=0, last_offset_delta=-1)
+    assert code_of(empty) is ErrorCode.INVALID_RECORD
+    assert code_of(resealed(batch, attributes=0x20)) is ErrorCode.INVALID_RECORD
+    assert code_of(resealed(batch, attributes=5)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert code_of(resealed(batch, base_sequence=-1)) is ErrorCode.INVALID_RECORD
+    no_producer = resealed(batch, producer_id=-1, attributes=0x10)
+    assert code_of(no_producer) is ErrorCode.INVALID_RECORD
+
+
+def test_timestamps_outside_the_window_are_refused_when_asked() -> None:
+    batch = two_records()
+    late = {"now_ms": TIMESTAMP_MS - 100, "timestamp_after_max_ms": 104}
+    early = {"now_ms": TIMESTAMP_MS + 100, "timestamp_before_max_ms": 99}
+    assert code_of(batch, **late) is ErrorCode.INVALID_TIMESTAMP
+    assert code_of(batch, **early) is ErrorCode.INVALID_TIMESTAMP
+    validated(batch, now_ms=TIMESTAMP_MS - 100, timestamp_after_max_ms=105)
+
+
+def test_a_header_that_hides_a_late_record_does_not_let_it_in() -> None:
+    batch = resealed(two_records(), max_timestamp_ms=TIMESTAMP_MS)
+    bounds = {"now_ms": TIMESTAMP_MS - 100, "timestamp_after_max_ms": 104}
+    assert code_of(batch, **bounds) is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"attributes": 0x08},
+        {"attributes": 0x40},
+        {"attributes": 0x7F00},
+        {"max_timestamp_ms": TIMESTAMP_MS + 6},
+        {"max_timestamp_ms": -1},
+    ],
+)
+def test_what_a_producer_has_no_say_in_is_put_right(fields: dict[str, int]) -> None:
+    batch = resealed(two_records(), **fields)
+    assert validated(batch) == read_header(two_records(), 0)
+    assert batch == two_records()
+    assert check_crc(batch, 0, read_header(batch, 0))
+
+
+# --- records ---------------------------------------------------------------------------------
+
+
+def counted(batch: bytearray, count: int) -> bytearray:
+    return resealed(batch, record_count=count, last_offset_delta=count - 1)
+
+
+@pytest.mark.parametrize("count", [1, 3, 12, 2_000_000_000])
+def test_a_false_count_is_refused(count: int) -> None:
+    assert code_of(counted(two_records(), count)) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_compressed_records_are_looked_at_too(codec: Codec) -> None:
+    batch = two_records()
+    packed = compress(codec, bytes(batch[HEADER_BYTES:]))
+    sound = resealed(batch, packed, attributes=int(codec))
+    assert validated(sound) == read_header(sound, 0)
+    assert code_of(counted(sound, 3)) is ErrorCode.INVALID_RECORD
+    assert code_of(resealed(batch, attributes=int(codec))) is ErrorCode.INVALID_RECORD
+    garbage = resealed(batch, compress(codec, b"\xff" * 50), attributes=int(codec))
+    assert code_of(garbage) is ErrorCode.INVALID_RECORD
+
+
+def test_records_out_of_order_and_bytes_behind_the_last_are_refused() -> None:
+    batch = two_records()
+    first = encode_record(offset_delta=0, timestamp_delta_ms=0, key=b"k", value=b"v")
+    second = encode_record(offset_delta=1, timestamp_delta_ms=5, key=b"k", value=b"v")
+    assert code_of(resealed(batch, second + first)) is ErrorCode.INVALID_RECORD
+    assert code_of(resealed(batch, first + first)) is ErrorCode.INVALID_RECORD
+    assert code_of(resealed(batch, first + second + b"x")) is ErrorCode.INVALID_RECORD
+    with pytest.raises(BatchError) as caught:
+        validated(resealed(batch, first + first))
+    assert caught.value.record_errors == [(1, "its offset delta is not its place")]
+
+
+def test_a_decompression_bomb_is_refused() -> None:
+    bomb = gzip.compress(bytes(DECOMPRESSED_BYTES_MAX + 1))
+    batch = resealed(two_records(), bomb, attributes=int(Codec.GZIP))
+    assert code_of(batch, max_message_bytes=1 << 20) is ErrorCode.INVALID_RECORD
+
+
+def test_a_batch_of_endlessly_many_records_is_refused() -> None:
+    with pytest.raises(BadRecords, match="are taken"):
+        check_records(memoryview(bytes(100)), RECORDS_MAX + 1)
+
+
+# --- against the obvious ---------------------------------------------------------------------
+
+
+def newest_by_hand(data: bytes, count: int) -> int | None:
+    """The slow, obvious check: the largest timestamp delta, None if the records are wrong."""
+    at, deltas = 0, []
+    try:
+        for index in range(count):
+            delta_ms, offset_delta, _, _, _, at = read_record(data, at)
+            if offset_delta != index:
+                return None
+            deltas.append(delta_ms)
+    except (IndexError, ValueError):
+        return None
+    return max(deltas) if at == len(data) else None
+
+
+def newest(data: bytes, count: int) -> int | None:
+    try:
+        return check_records(memoryview(data), count)
+    except BadRecords:
+        return None
+
+
+sizes = st.one_of(st.none(), st.integers(0, 3), st.integers(60, 70), st.just(300))
+headers = st.lists(st.tuples(st.binary(max_size=3), st.none() | st.binary(max_size=3)), max_size=2)
+stretch = st.tuples(
+    st.integers(1, 90), sizes, sizes, st.integers(-70, 20_000), st.integers(0, 3), headers
+)
+stretches = st.lists(stretch, min_size=1, max_size=5)
+
+
+def encoded(stretches_of_records: list[tuple]) -> tuple[bytes, int]:
+    """Stretches of like records: (how many, key size, value size, first timestamp delta, step)."""
+    parts: list[bytes] = []
+    for count, key, value, first_ms, step_ms, own_headers in stretches_of_records:
+        parts += [
+            encode_record(
+                offset_delta=len(parts) + i,
+                timestamp_delta_ms=first_ms + i * step_ms,
+                key=None if key is None else bytes(key),
+                value=None if value is None else b"\xee" * value,
+                headers=own_headers,
+            )
+            for i in range(count)
+        ]
+    return b"".join(parts), sum(stretch[0] for stretch in stretches_of_records)
+
+
+@given(stretches)
+def test_sound_records_pass_with_their_largest_timestamp(made: list[tuple]) -> None:
+    data, count = encoded(made)
+    assert newest(data, count) == newest_by_hand(data, count) is not None
+
+
+@settings(max_examples=400)
+@given(stretches, st.data())
+def test_broken_records_are_found_as_by_reading_each(
+    made: list[tuple], draw: st.DataObject
+) -> None:
+    data, count = encoded(made)
+    broken = bytearray(data)
+    for _ in range(draw.draw(st.integers(1, 3))):
+        at = draw.draw(st.integers(0, len(broken) - 1))
+        match draw.draw(st.sampled_from(["flip", "cut", "add", "repeat"])):
+            case "flip":
+                broken[at] ^= 1 << draw.draw(st.integers(0, 7))
+            case "cut":
+                del broken[at : at + draw.draw(st.integers(1, 20))]
+            case "add":
+                broken[at:at] = draw.draw(st.binary(min_size=1, max_size=5))
+            case "repeat":
+                broken[at:at] = broken[at : at + draw.draw(st.integers(1, 40))]
+        if not broken:
+            return
+    count = draw.draw(st.sampled_from([count, count, count - 1, count + 1]))
+    assert newest(bytes(broken), count) == newest_by_hand(bytes(broken), count)
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 8_191, 8_192, 8_193, 32_768, 33_000])
+def test_offset_deltas_of_every_size_are_checked(count: int) -> None:
+    data, _ = encoded([(count, None, 3, 0, 0, [])])
+    assert newest(data, count) == 0
+    last = data.rindex(b"\x06\xee\xee\xee") - 2
+    assert newest(data[:last] + bytes([data[last] ^ 2]) + data[last + 1 :], count) is None
+
+
+@pytest.mark.parametrize("first_ms", [0, 100])
+def test_each_flipped_bit_of_a_run_is_judged_as_by_reading_each_record(first_ms: int) -> None:
+    data, count = encoded([(20, 2, 3, first_ms, 1, [])])
+    for at in range(len(data)):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[at] ^= 1 << bit
+            assert newest(bytes(broken), count) == newest_by_hand(bytes(broken), count), (at, bit)
