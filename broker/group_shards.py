@@ -9,6 +9,7 @@ from broker.config import BrokerConfig
 from broker.coordinator.model import Shard
 from broker.groups.config import GroupConfig
 from broker.groups.consumer.assignors import parse_assignors
+from broker.groups.migration.policy import parse_policy
 from broker.groups.shard import GroupShard
 
 
@@ -28,6 +29,7 @@ def group_shard_maker(config: BrokerConfig) -> Callable[[int, int], Shard]:
         group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         group_consumer_max_size=config.group_consumer_max_size,
         group_consumer_assignors=parse_assignors(config.group_consumer_assignors),
+        group_consumer_migration_policy=parse_policy(config.group_consumer_migration_policy),
     )
 
     def make(partition_id: int, leader_epoch: int) -> Shard:

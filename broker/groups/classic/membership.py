@@ -95,5 +95,6 @@ def on_loaded(group: ClassicGroup, turn: Turn) -> None:
     """The group as the log has it comes under this coordinator's clock."""
     for member in group.members.values():
         extend_session(group, member, turn)
-    if len(group.members) > turn.config.group_max_size:
+    is_due, group.needs_rebalance = group.needs_rebalance, False
+    if is_due or len(group.members) > turn.config.group_max_size:
         prepare(group, turn)
