@@ -53,6 +53,10 @@ def admitted(group: ConsumerGroup, event: Request, setting: Setting, turn: Turn)
     if isinstance(before, Joined):
         return before
     is_new = before.member_id not in group.members
+    if is_new and subscription.owned:
+        # It has been put out and has not heard of it: others may have what it reads. This tells it
+        # to give everything up; who has only just got its id owns nothing.
+        return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
     if is_new and len(group.members) >= turn.config.group_consumer_max_size:
         return _refused(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
     told = _as_told(before, event, subscription)
