@@ -46,19 +46,20 @@ def admitted(group: ConsumerGroup, event: Request, setting: Setting, turn: Turn)
     request: JoinGroup = event.body
     if not turn.config.group_consumer_migration_policy.allows_mixed_groups:
         return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    subscription = _subscription_of(group, request)
+    place = group.static_members.get(request.group_instance_id or "", request.member_id)
+    is_new = place not in group.members
+    if is_new and len(group.members) >= turn.config.group_consumer_max_size:
+        return _refused(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    subscription = _subscription_of(group, request, place)
     if subscription is None:
         return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     before = _find(group, event, turn)
     if isinstance(before, Joined):
         return before
-    is_new = before.member_id not in group.members
     if is_new and subscription.owned:
         # It has been put out and has not heard of it: others may have what it reads. This tells it
         # to give everything up; who has only just got its id owns nothing.
         return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
-    if is_new and len(group.members) >= turn.config.group_consumer_max_size:
-        return _refused(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
     told = _as_told(before, event, subscription)
     if not is_new and request.member_id == NO_MEMBER:
         # Whoever still uses the old id is fenced.
@@ -128,12 +129,11 @@ def _find(group: ConsumerGroup, event: Request, turn: Turn) -> ConsumerMember | 
     return group.members[holder]
 
 
-def _subscription_of(group: ConsumerGroup, request: JoinGroup) -> Subscription | None:
+def _subscription_of(group: ConsumerGroup, request: JoinGroup, place: str) -> Subscription | None:
     """None if it is no consumer, shares no assignor with the other classic members (with which it
     must be able to make up a classic group again), or its subscription does not parse."""
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return None
-    place = group.static_members.get(request.group_instance_id or "", request.member_id)
     common = {protocol.name for protocol in request.protocols}
     for member in group.members.values():
         if member.classic is not None and member.member_id != place:

@@ -6,12 +6,14 @@ import struct
 from typing import Any
 
 from broker.groups.classic.group import ClassicGroup
+from broker.groups.config import GroupConfig
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import Partitions
 from broker.groups.migration.embedded import read_assignment, read_subscription
+from broker.groups.migration.policy import MigrationPolicy
 from broker.groups.requests import Joined, ProtocolMetadata
-from runtime.errors import ErrorCode
-from tests.test_groups.consumer.world import ConsumerWorld, topic_id
+from runtime.errors import ErrorCode, Rejected
+from tests.test_groups.consumer.world import ConsumerWorld, Member, parts, topic_id
 from tests.test_groups.world import GROUP, join_body
 
 EAGER = "range"
@@ -268,3 +270,32 @@ def settle_all(classic: list[Classic], consumers: list[Any], rounds: int = 12) -
             member.act()
         for member in consumers:
             member.beat()
+
+
+ALL = parts("orders", 0, 1, 2, 3)
+
+
+def world_with(policy: MigrationPolicy, **more: Any) -> MixedWorld:
+    return MixedWorld(GroupConfig(group_consumer_migration_policy=policy, **more))
+
+
+def code(answer: Any) -> ErrorCode:
+    assert isinstance(answer, Rejected), answer
+    return answer.code
+
+
+def owned(*members: Any) -> list[Any]:
+    return sorted(
+        row for m in members for row in (m.owned_ids if isinstance(m, Classic) else m.owned)
+    )
+
+
+def one_of_each(world: MixedWorld) -> tuple[MixedWorld, Classic, Member]:
+    """One classic and one new member, two partitions each."""
+    (old,) = classics(world, 1)
+    new = Member(world, "n")
+    new.join()
+    settle_all([old], [new])
+    old.errors.clear()
+    assert (len(old.owned), len(new.owned)) == (2, 2)
+    return world, old, new
