@@ -149,13 +149,13 @@ def roll(load, cluster, group_id, workers, protocol, assignor, instances):
 
 @pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_members_are_rolled_to_the_new_protocol_and_back(cluster, assignor, is_static):
+def test_members_are_rolled_there_and_back_and_there_again(cluster, assignor, is_static):
     group_id = f"rolled-{assignor}-{is_static}"
     load = Load(cluster.bootstrap, group_id)
     instances = [f"worker-{n}" if is_static else None for n in range(MEMBERS)]
     workers = [worker(load, cluster, group_id, "classic", assignor, i) for i in instances]
-    roll(load, cluster, group_id, workers, "consumer", assignor, instances)
-    roll(load, cluster, group_id, workers, "classic", assignor, instances)
+    for protocol in ("consumer", "classic", "consumer"):
+        roll(load, cluster, group_id, workers, protocol, assignor, instances)
     assert load.producer.flush(DEADLINE_S) == 0
 
     def everything():

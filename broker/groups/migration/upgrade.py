@@ -30,6 +30,11 @@ from broker.groups.turn import Turn
 from metadata.image import ClusterImage
 from runtime.errors import ErrorCode
 
+CLIENTS_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""Assignors that clients bring along. What the sticky ones of librdkafka and others put beside the
+partitions only tells the next leader who had what, and this group will have no leader. Of other
+assignors nobody here can tell what their members do with it."""
+
 
 def upgraded(
     classic: ClassicGroup, image: ClusterImage, config: GroupConfig
@@ -108,7 +113,7 @@ def _held(
     assignment = read_assignment(member.assignment)
     if assignment is None:
         return f"what its member {member.member_id} was assigned does not parse"
-    if assignment.user_data:
+    if assignment.user_data and classic.protocol_name not in CLIENTS_ASSIGNORS:
         return (
             f"its member {member.member_id} uses an assignor of its own, which gives members data "
             "besides partitions; have all members use an assignor that comes with the client first"

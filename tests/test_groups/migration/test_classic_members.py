@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.consumer.requests import DescribeConsumerGroup
+from broker.groups.consumer.requests import ConsumerHeartbeated, DescribeConsumerGroup
 from broker.groups.consumer.states import MemberState
 from broker.groups.migration.policy import MigrationPolicy
 from broker.groups.requests import DescribeGroup, ListGroups, ProtocolMetadata
 from runtime.errors import ErrorCode
-from tests.test_groups.consumer.world import Member, joined, parts, settle
+from tests.test_groups.consumer.world import JOIN, Member, joined, parts, settle
 from tests.test_groups.migration.world import (
     ALL,
     COOPERATIVE,
@@ -295,6 +295,51 @@ def test_protocols_of_version_nought_are_eager(world):
     new.join()
     world.call(join_body(member_id, offers=offers))
     assert len(new.beat().assignment) == 2
+
+
+# --- one id, the other protocol ------------------------------------------------------------------
+
+
+def kinds_of_timers(world, member_id):
+    timers = [name for name in world.timers if getattr(name, "member_id", None) == member_id]
+    return sorted(name.kind for name in timers)
+
+
+def test_a_heartbeat_in_its_epoch_makes_a_classic_member_one_of_the_consumer_protocol(mixed):
+    world, old, new = mixed
+    Member(world, "m").join()
+    Member(world, "k").join()
+    old.beat()
+    old.act()
+    assert kinds_of_timers(world, old.member_id) == ["classic-sync", "consumer-session"]
+    assert world.group.members[old.member_id].state == MemberState.UNREVOKED_PARTITIONS
+    answer = world.beat(old.member_id, old.generation)
+    assert isinstance(answer, ConsumerHeartbeated)
+    assert world.group.members[old.member_id].classic is None
+    # What it was giving up it still has to give up, in the time that the new protocol gives.
+    assert kinds_of_timers(world, old.member_id) == ["consumer-rebalance", "consumer-session"]
+    classic_call = world.heartbeat(old.member_id, old.generation)
+    assert classic_call == ErrorCode.UNKNOWN_MEMBER_ID
+    new.beat()
+    world.advance(SESSION_MS)
+    assert old.member_id in world.group.members, "it has the session of the consumer protocol"
+
+
+def test_a_join_makes_a_member_of_the_consumer_protocol_a_classic_one(mixed):
+    world, old, new = mixed
+    Member(world, "m").join()
+    Member(world, "k").join()
+    new.is_slow = True
+    new.beat()
+    assert kinds_of_timers(world, "n") == ["consumer-rebalance", "consumer-session"]
+    offers = (ProtocolMetadata(COOPERATIVE, subscription()),)
+    answer = world.call(join_body("n", offers=offers))
+    assert answer.error == ErrorCode.NONE
+    assert kinds_of_timers(world, "n") == ["classic-sync", "consumer-session"]
+    assert code(world.beat("n", 0, **JOIN)) == ErrorCode.INVALID_REQUEST
+    settle_all([old], [])
+    world.advance(SESSION_MS)
+    assert "n" not in world.group.members, "it has the session that it asked for"
 
 
 # --- static members ------------------------------------------------------------------------------

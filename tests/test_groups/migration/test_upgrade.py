@@ -173,6 +173,15 @@ def test_members_that_cannot_be_understood_are_not_taken_over(world, metadata, a
     assert world.state == "Stable"
 
 
+def test_what_sticky_assignors_tell_the_next_leader_is_no_hindrance(world):
+    offer = (ProtocolMetadata(COOPERATIVE, subscription()),)
+    member_id, token = world.enter(offers=offer)
+    generation = world.until(token).generation_id
+    world.sync(member_id, generation, {member_id: assignment(orders(0), b"librdkafka's")})
+    Member(world, "n").join()
+    assert world.group.members[member_id].assigned == parts("orders", 0)
+
+
 def test_members_that_are_no_consumers_are_not_taken_over(world):
     world.stable(1, protocol_type="connect")
     answer = Member(world, "n").join()
