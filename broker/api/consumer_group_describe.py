@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (69). Served: v0-1 (KIP-848): what members have, and what they are to have.
 
-v1 tells which protocol each member uses (0 classic, 1 consumer). Topics that are gone are
-left out. Errors of a group: 14, 15, 16, 24, 69 (not there, or of another kind). Shows only what is
+v1 tells which protocol each member uses (0 classic, 1 consumer). Topics that are gone are left out.
+Errors of a group: 14, 15, 16, 24, 69 (not there, or of another kind). Shows only what is
 replicated. Missing: authorized operations: always "not known".
 """
 

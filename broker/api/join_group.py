@@ -1,4 +1,4 @@
-"""JoinGroup (11). Served: v0-9, for groups of the classic protocol.
+"""JoinGroup (11). Served: v0-9, for members of the classic protocol.
 
 Parked until the rebalance is over. v1 has a rebalance time-out (the session's before), v4 answers a
 new dynamic member 79 with an id to come back with, v5 static members, v7 the protocol type and a

@@ -126,13 +126,12 @@ class ConsumerGroups:
         if isinstance(answer, Rejected):
             return answer
         self.groups[request.group_id] = group
-        if turn.fit_together([*records, *setting.out]):
-            turn.append_together([*records, *setting.out])
-        else:
-            turn.append_together(records)
-            turn.append_all(setting.out)
+        if present is not None and turn.fit_together([*records, *setting.out]):
+            records, setting.out[:] = [*records, *setting.out], []
         if present is not None:
+            turn.append_together(records)
             upgrade.end_classic(present, turn)
+        turn.append_all(setting.out)
         for member_id in group.members.keys() - group.session_deadlines.keys():
             membership.extend_session(group, member_id, turn)
         return answer

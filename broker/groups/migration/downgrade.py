@@ -14,11 +14,12 @@ from broker.groups.classic.member import Member
 from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from broker.groups.config import GroupConfig
 from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ClassicMember, ConsumerMember
+from broker.groups.consumer.member import ConsumerMember
 from broker.groups.consumer.membership import forget_timers
 from broker.groups.migration.embedded import encode_assignment
 from broker.groups.turn import Turn
 from metadata.image import ClusterImage
+from runtime.errors import required
 
 _ASSIGNMENT_VERSION = 1
 """Of the embedded assignment, of which versions do not differ."""
@@ -30,7 +31,11 @@ def is_due(group: ConsumerGroup, config: GroupConfig) -> bool:
         return False
     if not 0 < len(group.members) <= config.group_max_size:
         return False
-    offered = [_names(member.classic) for member in group.members.values()]
+    offered = []
+    for member in group.members.values():
+        if member.classic is None:
+            return False
+        offered.append({protocol.name for protocol in member.classic.protocols})
     # One from a log that was written elsewhere may offer nothing that the others do.
     return bool(set.intersection(*offered))
 
@@ -65,21 +70,17 @@ def downgraded(
     return classic
 
 
-def _names(classic: ClassicMember | None) -> set[str]:
-    return set() if classic is None else {protocol.name for protocol in classic.protocols}
-
-
 def _converted(member: ConsumerMember, image: ClusterImage) -> Member:
-    classic = member.classic
+    classic = required(member.classic, f"member {member.member_id!r} is no classic one")
     return Member(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        session_timeout_ms=classic.session_timeout_ms if classic is not None else 0,
+        session_timeout_ms=classic.session_timeout_ms,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocols=classic.protocols if classic is not None else (),
+        protocols=classic.protocols,
         # Also what it is giving up: it may read that still, and nobody else has it.
         assignment=encode_assignment(member.held, image, _ASSIGNMENT_VERSION),
     )

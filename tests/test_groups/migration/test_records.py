@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from immutables import Map
 
-from broker.coordinator.model import ReplayedRecord
+from broker.coordinator.model import ReplayedRecord, TopicsChanged
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.config import GroupConfig
 from broker.groups.consumer import records
@@ -24,10 +25,12 @@ from broker.groups.migration.embedded import (
 )
 from broker.groups.requests import ProtocolMetadata
 from broker.groups.shard import GroupShard
+from metadata.image import ClusterImage, TopicImage
 from runtime.errors import CorruptData
 from storage.batch import iter_headers, iter_records
-from tests.test_groups.consumer.world import image_of, parts
-from tests.test_groups.migration.world import assignment, orders, subscription
+from tests.test_groups.consumer.world import PARTITION, image_of, parts
+from tests.test_groups.migration.world import MixedWorld, assignment, orders, subscription
+from tests.test_groups.world import join_body
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "groups" / "mixed-4.1.0.log"
 KEY = ConsumerKey(records.MEMBER_METADATA, "g", "m")
@@ -106,6 +109,33 @@ def test_a_group_that_kafka_took_there_and_back_is_loaded_at_every_step():
     group = shard.groups["mixed"]
     assert group.generation_id == 3
     assert shard.unknown_records == {}
+
+
+def test_a_group_that_kafka_left_half_way_goes_on_here():
+    """A classic member that has to give up, and a new one that waits for it."""
+    world = MixedWorld()
+    for record in list(golden())[:16]:
+        row = ReplayedRecord(record.offset, 0, record.key, record.value, -1, -1, False)
+        world.log.append(row)
+    world.replicated = len(world.log)
+    orders_id = next(iter(world.loaded().groups["mixed"].holders))[0]
+    topic = TopicImage("orders", orders_id, Map(dict.fromkeys(range(3), PARTITION)))
+    image = ClusterImage(topics=Map({orders_id: topic}), topic_ids=Map(orders=orders_id))
+    world.tell_topics = lambda *_: world.give(
+        TopicsChanged(image=image, changed=frozenset(), deleted=frozenset())
+    )
+    world.fail_over()
+    group = world.shard.groups["mixed"]
+    old, new = group.members.values()
+    offer = ProtocolMetadata("cooperative-sticky", subscription(("orders",), orders(0, 1)))
+    joined = world.call(
+        join_body(old.member_id, group_id="mixed", instance="static-1", offers=(offer,))
+    )
+    # The next epoch, as the hash of topics is our own; it has given up all the same.
+    assert (joined.error, joined.generation_id) == (0, 3)
+    answer = world.beat(new.member_id, 2, group_id="mixed")
+    assert answer.assignment == {(orders_id, 2)}
+    assert group.state == GroupState.STABLE
 
 
 # --- what members say and hear -------------------------------------------------------------------
