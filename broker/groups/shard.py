@@ -1,12 +1,13 @@
 """The groups of one partition of `__consumer_offsets`. Pure; see `coordinator.model.Shard`.
 
-    Request -> the group's rules (classic/, consumer/), its offsets (offset_store)
+    Request -> the group's rules (classic/, consumer/, migration/), its offsets (offset_store)
             -> records, answers, timers
 
 Nobody is told before it is replicated what a fail-over could take back: an assignment, a commit,
 what a reader reads. Of the classic protocol, heartbeats, refusals and joins leave at once, as they
 rest on no record: after a fail-over the last written generation holds again, and whoever was told
-of a later one hears 22 and joins again. A heartbeat of the consumer protocol rests on records.
+of a later one hears 22 and joins again. A heartbeat of the consumer protocol rests on records, and
+so does what classic members of such a group join and fetch.
 """
 
 from __future__ import annotations

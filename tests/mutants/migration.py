@@ -46,6 +46,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "            membership.extend_session(group, member_id, turn)\n        return answer",
      "            pass\n        return answer"),
     # Classic members in the mixed group.
+    ("migration-join-told-too-early", "an epoch is told once it is replicated", MIXED,
+     "            turn.answer_durably(event.token, joined)\n",
+     "            turn.answer(event.token, joined)\n"),
+    ("migration-sync-told-too-early", "an assignment is told once it is replicated", MIXED,
+     "turn.answer_durably(event.token, membership.sync(", "turn.answer(event.token, membership.sync("),
     ("migration-blind-to-owned", "a cooperative member gives up when it has", JOINING,
      "        owned=joiner.owned,\n", "        owned=frozenset(),\n"),
     ("migration-ghost-keeps-reading", "who was put out gives up before it joins", JOINING,

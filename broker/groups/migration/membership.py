@@ -141,6 +141,7 @@ def _has_to_join(group: ConsumerGroup, member: ConsumerMember, image: ClusterIma
 
 
 def _version_of(member: ConsumerMember) -> int:
-    classic = member.classic
-    found = read_subscription(classic.protocols[0].metadata) if classic is not None else None
+    """That of its subscription; 0, which every client reads, if a foreign log has none."""
+    protocols = () if member.classic is None else member.classic.protocols
+    found = read_subscription(protocols[0].metadata) if protocols else None
     return 0 if found is None else found.version

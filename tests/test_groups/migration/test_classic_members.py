@@ -112,6 +112,29 @@ def test_a_new_classic_member_gets_an_id_first_and_leads_nobody(mixed):
     assert (answer.protocol_type, answer.protocol_name) == ("consumer", COOPERATIVE)
 
 
+def test_a_member_hears_of_its_epoch_and_its_assignment_once_they_are_replicated(mixed):
+    world, old, _ = mixed
+    Member(world, "m").join()
+    world.is_replicating = False
+    joins = [world.ask(old.join_body()) for _ in range(2)]
+    generation = world.group.members[old.member_id].member_epoch
+    sync = world.sync(old.member_id, generation)
+    # The second join and the sync write nothing; they rest on what the first has written.
+    assert not world.answers.keys() & {*joins, sync}
+    world.replicate()
+    assert [world.answers[token].error for token in (*joins, sync)] == [0, 0, 0]
+
+
+def test_a_lost_answer_is_told_again(mixed):
+    world, old, _ = mixed
+    Member(world, "m").join()
+    answers = [world.call(old.join_body()) for _ in range(2)]
+    assert answers[0] == answers[1]
+    before = len(world.log)
+    world.call(old.join_body())
+    assert len(world.log) == before
+
+
 def test_an_old_client_joins_without_an_id(mixed):
     world, _, _ = mixed
     body = join_body(version=3, offers=(ProtocolMetadata(COOPERATIVE, subscription(version=0)),))
