@@ -124,10 +124,11 @@ class MixedGroupLife(RuleBasedStateMachine):
         if answer.code != ErrorCode.FENCED_INSTANCE_ID:
             self.admit(member)
 
-    @precondition(lambda self: self.consumers)
+    @precondition(lambda self: self.classic or self.consumers)
     @rule(data=st.data(), is_slow=st.booleans())
     def become_slow(self, data, is_slow):
-        member = data.draw(st.sampled_from(self.consumers))
+        """Its application takes its time to give up, or take up, what it is told to."""
+        member = data.draw(st.sampled_from([*self.classic, *self.consumers]))
         member.is_slow = is_slow
         if not is_slow:
             member.own()
@@ -219,7 +220,7 @@ class MixedGroupLife(RuleBasedStateMachine):
         if not self.classic and not self.consumers:
             return
         self.classic = [m for m in self.classic if not m.is_dead]
-        for member in self.consumers:
+        for member in [*self.classic, *self.consumers]:
             member.is_slow = False
             member.own()
         # Longer than any session: those that died are out.

@@ -73,7 +73,8 @@ class Classic:
     """A classic consumer. `act` takes its next step, one request or one answer at a time.
 
     owned: what it reads. An eager one gives everything up before it joins; a cooperative one what
-    its new assignment lacks, and joins again when it has."""
+    its new assignment lacks, and joins again when it has. told: its new assignment, while it is
+    slow to give up what that lacks."""
 
     def __init__(
         self,
@@ -95,6 +96,8 @@ class Classic:
         self.needs_join = True
         self.is_leader = False
         self.is_dead = False
+        self.is_slow = False
+        self.told: Named | None = None
         self.counts: dict[str, int] = {}
         self.join_token: int | None = None
         self.sync_token: int | None = None
@@ -118,6 +121,11 @@ class Classic:
             if self.sync_token in answers:
                 token, self.sync_token = self.sync_token, None
                 self._synced(answers[token])
+        elif self.told is not None:
+            if self.is_slow:
+                self.beat()
+            else:
+                self.own()
         elif self.needs_join:
             self.send_join()
         elif self.is_leader and self.counts != self.world.counts:
@@ -172,7 +180,7 @@ class Classic:
         self.errors.append(error)
         self.needs_join = True
         if error in LOST:
-            self.owned = frozenset()
+            self.owned, self.told = frozenset(), None
             self.generation = -1
         if error == ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
@@ -224,10 +232,16 @@ class Classic:
         if answer.error != ErrorCode.NONE:
             self._hear(answer.error)
             return
-        told = frozenset(read_assignment(answer.assignment).partitions)
-        if self.assignor == COOPERATIVE and self.owned - told:
-            self.needs_join = True
-        self.owned = told
+        self.told = frozenset(read_assignment(answer.assignment).partitions)
+        if not self.is_slow:
+            self.own()
+
+    def own(self) -> None:
+        """The application has seen to it."""
+        if self.told is not None:
+            if self.assignor == COOPERATIVE and self.owned - self.told:
+                self.needs_join = True
+            self.owned, self.told = self.told, None
 
 
 class MixedWorld(ConsumerWorld):
