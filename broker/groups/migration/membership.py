@@ -45,10 +45,8 @@ def sync(group: ConsumerGroup, request: SyncGroup, image: ClusterImage, turn: Tu
     if request.generation_id != member.member_epoch:
         return Synced(error=ErrorCode.ILLEGAL_GENERATION)
     protocol_name = protocol_name_of(member)
-    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
-        None,
-        protocol_name,
-    ):
+    is_type_known = request.protocol_type in (None, CONSUMER_PROTOCOL_TYPE)
+    if not is_type_known or request.protocol_name not in (None, protocol_name):
         return Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_revoking = member.state == MemberState.UNREVOKED_PARTITIONS
     if member.member_epoch < group.group_epoch and not is_revoking:
