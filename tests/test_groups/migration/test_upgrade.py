@@ -10,7 +10,7 @@ from broker.groups.consumer.states import GroupState
 from broker.groups.migration.policy import MigrationPolicy, parse_policy
 from broker.groups.requests import ProtocolMetadata
 from runtime.errors import ErrorCode
-from tests.test_groups.consumer.world import JOIN, Member, parts
+from tests.test_groups.consumer.world import JOIN, Member, parts, settle
 from tests.test_groups.migration.world import (
     ALL,
     COOPERATIVE,
@@ -57,6 +57,16 @@ def test_a_consumer_takes_a_classic_group_over_with_its_members(world, assignor)
     assert world.group.state == GroupState.STABLE
     assert owned(*old, new) == sorted(ALL)
     assert [error for m in old for error in m.errors if error in (22, 25)] == []
+
+
+def test_who_dies_before_the_upgrade_is_out_after_its_session(world):
+    classics(world, 2)
+    new = Member(world, "n")
+    new.join()
+    world.advance(SESSION_MS)
+    assert list(world.group.members) == ["n"]
+    settle([new])
+    assert new.owned == ALL
 
 
 def test_the_upgrade_is_one_batch(world):
