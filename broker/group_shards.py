@@ -9,6 +9,7 @@ from broker.config import BrokerConfig, part_of
 from broker.coordinator.model import Shard
 from broker.groups.config import GroupConfig
 from broker.groups.consumer.assignors import parse_assignors
+from broker.groups.migration.policy import parse_policy
 from broker.groups.shard import GroupShard
 
 
@@ -19,6 +20,7 @@ def group_shard_maker(config: BrokerConfig, rng: random.Random) -> Callable[[int
         config,
         GroupConfig,
         group_consumer_assignors=parse_assignors(config.group_consumer_assignors),
+        group_consumer_migration_policy=parse_policy(config.group_consumer_migration_policy),
     )
 
     def make(partition_id: int, leader_epoch: int) -> Shard:

@@ -11,6 +11,7 @@ from typing import Any
 from broker.config import BrokerConfig
 from broker.connection_limits import parse_overrides
 from broker.dynamic_config import text_of
+from broker.groups.migration.policy import parse_policy
 from metadata.configs.effective import StaticValue
 from metadata.controller import ControllerConfig
 from metadata.features import RELEASES
@@ -162,6 +163,10 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
         parse_overrides(broker.max_connections_per_ip_overrides)
     except ValueError as error:
         raise ConfigError(f"max.connections.per.ip.overrides: {error}") from error
+    try:
+        parse_policy(broker.group_consumer_migration_policy)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     return config, broker
 
 

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (69). Served: v0-1 (KIP-848): what members have, and what they are to have.
 
-v1 tells the kind of each member: all are of the consumer protocol here. Topics that are gone are
-left out. Errors of a group: 14, 15, 16, 24, 69 (not there, or of another kind). Shows only what is
+v1 tells which protocol each member uses (0 classic, 1 consumer). Topics that are gone are left out.
+Errors of a group: 14, 15, 16, 24, 69 (not there, or of another kind). Shows only what is
 replicated. Missing: authorized operations: always "not known".
 """
 
@@ -25,6 +25,7 @@ from wire.versions import Api
 
 API = Api(key=69, name="consumer_group_describe", min_version=0, max_version=1, first_flexible=0)
 
+_CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
 
@@ -72,7 +73,7 @@ def _member(described: DescribedMember, image: ClusterImage) -> dict[str, Any]:
         "subscribed_topic_regex": member.subscribed_topic_regex,
         "assignment": _assignment(member.assigned, image),
         "target_assignment": _assignment(described.target, image),
-        "member_type": _CONSUMER_MEMBER,
+        "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     }
 
 

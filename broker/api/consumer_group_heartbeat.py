@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat (68). Served: v0-1, once group.version is 1 (KIP-848).
 
 v1 subscribed expressions, and ids that members make themselves; in v0 an empty id gets one here.
-Errors: 14, 15, 16, 25 (gone: join again), 35 (group.version 0), 42, 69 (no such group, or its
-members use the classic protocol), 81, 82, 110 (give everything up and join again), 111, 112, 128.
+Errors: 14, 15, 16, 25 (gone: join again), 35 (group.version 0), 42, 69 (no such group, or a
+classic one that stays so), 81, 82, 110 (give everything up and join again), 111, 112, 128.
 """
 
 from __future__ import annotations

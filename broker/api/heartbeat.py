@@ -1,4 +1,4 @@
-"""Heartbeat (12). Served: v0-4, for groups of the classic protocol. v3 static members.
+"""Heartbeat (12). Served: v0-4, for members of the classic protocol. v3 static members.
 
 Errors: 14, 15, 16, 22, 24, 25, 27 (join again), 82.
 """

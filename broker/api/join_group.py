@@ -1,10 +1,10 @@
-"""JoinGroup (11). Served: v0-9, for groups of the classic protocol.
+"""JoinGroup (11). Served: v0-9, for members of the classic protocol.
 
 Parked until the rebalance is over. v1 has a rebalance time-out (the session's before), v4 answers a
 new dynamic member 79 with an id to come back with, v5 static members, v7 the protocol type and a
 null protocol on error, v8 a reason (not kept), v9 SkipAssignment.
 Errors: 14, 15, 16 (where the coordinator is), 23, 24, 25, 26, 42 (a name too long for the
-log), 79, 81, 82. Members that use the consumer protocol (KIP-848) are not known here.
+log), 79, 81, 82. In a group of the consumer protocol it is answered at once (groups/migration).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SyncGroup (14). Served: v0-5, for groups of the classic protocol.
+"""SyncGroup (14). Served: v0-5, for members of the classic protocol.
 
 The leader's brings the assignment; the others are parked until it is replicated. v3 static members,
 v5 protocol type and name, which must be the group's.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.groups.migration.policy import MigrationPolicy
+
 _MS_PER_MINUTE = 60_000
 
 
@@ -16,7 +18,8 @@ class GroupConfig:
     offsets_retention_minutes: how long offsets outlive their group's last member (or, without a
     group, their commit). offsets_retention_check_interval_ms: how often that is looked at.
     message_max_bytes: of the record that holds a whole group. group_consumer_*: of groups of the
-    consumer protocol; group_consumer_assignors: names, the first for members that ask for none.
+    consumer protocol; group_consumer_assignors: names, the first for members that ask for none;
+    group_consumer_migration_policy: which way groups with members may change their kind.
     """
 
     group_initial_rebalance_delay_ms: int = 3_000
@@ -31,6 +34,7 @@ class GroupConfig:
     group_consumer_heartbeat_interval_ms: int = 5_000
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     @property
     def offsets_retention_ms(self) -> int:

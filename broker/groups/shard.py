@@ -1,12 +1,13 @@
 """The groups of one partition of `__consumer_offsets`. Pure; see `coordinator.model.Shard`.
 
-    Request -> the group's rules (classic/, consumer/), its offsets (offset_store)
+    Request -> the group's rules (classic/, consumer/, migration/), its offsets (offset_store)
             -> records, answers, timers
 
 Nobody is told before it is replicated what a fail-over could take back: an assignment, a commit,
 what a reader reads. Of the classic protocol, heartbeats, refusals and joins leave at once, as they
 rest on no record: after a fail-over the last written generation holds again, and whoever was told
-of a later one hears 22 and joins again. A heartbeat of the consumer protocol rests on records.
+of a later one hears 22 and joins again. A heartbeat of the consumer protocol rests on records, and
+so does what classic members of such a group join and fetch.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
 from broker.groups.describing import describe, listings
 from broker.groups.expiry import expired_offsets
+from broker.groups.migration.coordinator import MixedGroups
 from broker.groups.offset_store import OffsetStore
 from broker.groups.records import (
     GroupKey,
@@ -69,6 +71,8 @@ from broker.groups.requests import (
     SyncGroup,
 )
 from broker.groups.timers import (
+    ClassicRejoinTimer,
+    ClassicSyncTimer,
     ConsumerRebalanceTimer,
     ConsumerSessionTimer,
     ExpiryTimer,
@@ -82,7 +86,8 @@ from runtime.errors import ErrorCode, InvariantViolated
 
 
 class GroupShard:
-    """groups: by id. consumer: rules of those of the consumer protocol. offsets: of all groups.
+    """groups: by id. consumer: rules of those of the consumer protocol; mixed: of their classic
+    members. offsets: of all groups.
 
     unknown_records: skipped while loading, by type."""
 
@@ -91,6 +96,7 @@ class GroupShard:
         self.config = config
         self.groups: Groups = {}
         self.consumer = ConsumerGroups(self.groups, config)
+        self.mixed = MixedGroups(self.consumer, config)
         self.offsets = OffsetStore()
         self.unknown_records: dict[int, int] = {}
         self._rng = rng
@@ -203,8 +209,8 @@ class GroupShard:
         emptied = None
         if isinstance(group, ConsumerGroup):
             if error == ErrorCode.NONE and not group.is_empty:
-                # Members of both protocols in one group are not supported.
-                error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+                self.mixed.join(group, event, turn)
+                return
             emptied, group = group, None
         if error == ErrorCode.NONE and group is None and body.member_id:
             # Whoever has an id has it from a group that is no more.
@@ -233,21 +239,28 @@ class GroupShard:
         return group if isinstance(group, ClassicGroup) else None
 
     def _sync(self, event: Request, body: SyncGroup, turn: Turn) -> None:
-        group = self._classic(body.group_id)
+        group = self.groups.get(body.group_id)
         if group is None:
             turn.answer(event.token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        elif isinstance(group, ConsumerGroup):
+            self.mixed.sync(group, event, body, turn)
         else:
             syncing.sync(group, event, turn)
 
     def _heartbeat(self, event: Request, body: Heartbeat, turn: Turn) -> None:
-        group = self._classic(body.group_id)
+        group = self.groups.get(body.group_id)
         error = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            error = self.mixed.heartbeat(group, body, turn)
+        elif group is not None:
             error = membership.heartbeat(group, body, turn)
         turn.answer(event.token, error)
 
     def _leave(self, event: Request, body: LeaveGroup, turn: Turn) -> None:
-        group = self._classic(body.group_id)
+        group = self.groups.get(body.group_id)
+        if isinstance(group, ConsumerGroup):
+            self.mixed.leave(group, event, body, turn)
+            return
         if group is None:
             rows = tuple(
                 LeftMember(m.member_id, m.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -376,7 +389,10 @@ class GroupShard:
             self._expire_offsets(turn)
             self._set_expiry_timer(turn)
             return
-        if isinstance(name, (ConsumerSessionTimer, ConsumerRebalanceTimer)):
+        if isinstance(
+            name,
+            (ConsumerSessionTimer, ConsumerRebalanceTimer, ClassicRejoinTimer, ClassicSyncTimer),
+        ):
             self.consumer.on_timer(name, turn)
             return
         group = self._classic(name.group_id)  # type: ignore[attr-defined]

@@ -55,3 +55,19 @@ class ConsumerRebalanceTimer(NamedTuple):
     group_id: str
     member_id: str
     kind: str = "consumer-rebalance"
+
+
+class ClassicRejoinTimer(NamedTuple):
+    """A classic member of such a group was told to join again, and has not."""
+
+    group_id: str
+    member_id: str
+    kind: str = "classic-rejoin"
+
+
+class ClassicSyncTimer(NamedTuple):
+    """A classic member of such a group has joined, and has not fetched its assignment."""
+
+    group_id: str
+    member_id: str
+    kind: str = "classic-sync"

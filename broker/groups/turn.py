@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -20,6 +20,10 @@ from broker.groups.config import GroupConfig
 BATCH_BYTES_MAX = 512 * 1024
 """Keys and values in one batch of records that need not stay together: well below the usual
 max.message.bytes, whatever a client puts into one request."""
+
+_RECORD_OVERHEAD_BYTES = 32
+_BATCH_OVERHEAD_BYTES = 61
+"""Of the log's format, at most: around key and value of a record, and of a batch."""
 
 
 class Turn:
@@ -42,6 +46,16 @@ class Turn:
     def fits(self, record: CoordinatorRecord) -> bool:
         """Whether the log takes a record of this size."""
         return len(record.key) + len(record.value or b"") <= self.config.message_max_bytes
+
+    def fit_together(self, records: Sequence[CoordinatorRecord]) -> bool:
+        """Whether the log takes them as one batch."""
+        size = _BATCH_OVERHEAD_BYTES + _RECORD_OVERHEAD_BYTES * len(records)
+        size += sum(len(record.key) + len(record.value or b"") for record in records)
+        return size <= self.config.message_max_bytes
+
+    def append_together(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Write records of which all or none are read back; they must `fit_together`."""
+        self._append_batch(list(records), None)
 
     def append_all(
         self, records: Iterable[CoordinatorRecord], producer: tuple[int, int] | None = None

@@ -244,6 +244,13 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "uniform,range",
         "Assignors that groups may use, the default one first.",
     ),
+    (
+        "group.consumer.migration.policy",
+        ConfigType.STRING,
+        "bidirectional",
+        "Which way a group with members may change its protocol: bidirectional, upgrade (to the "
+        "consumer protocol), downgrade (to the classic one) or disabled.",
+    ),
     ("offset.metadata.max.bytes", _INT, "4096", "Size of the metadata of a committed offset."),
     (
         "offsets.retention.minutes",

@@ -7,6 +7,7 @@ from tests.mutants import (
     decisions,
     groups,
     log_engine,
+    migration,
     partitions,
     quorum,
     transactions,
@@ -22,5 +23,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *partitions.MUTANTS,
     *groups.MUTANTS,
     *consumer_groups.MUTANTS,
+    *migration.MUTANTS,
     *transactions.MUTANTS,
 )

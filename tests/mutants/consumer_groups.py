@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.model import Mutant
 
 RECONCILIATION = "broker/groups/consumer/reconciliation.py"
+ENTERING = "broker/groups/consumer/entering.py"
 HEARTBEAT = "broker/groups/consumer/heartbeat.py"
 MEMBERSHIP = "broker/groups/consumer/membership.py"
 TARGETS = "broker/groups/consumer/targets.py"
@@ -40,7 +41,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("consumer-any-older-epoch", "only the epoch before is heard", HEARTBEAT,
      "if is_older and epoch == member.previous_member_epoch and owns_no_more:",
      "if is_older and owns_no_more:"),
-    ("consumer-no-new-epoch", "a change of subscription is a new epoch", HEARTBEAT,
+    ("consumer-no-new-epoch", "a change of subscription is a new epoch", ENTERING,
      "    has_changed = is_new or (\n", "    has_changed = is_new and (\n"),
     ("consumer-blind-to-topics", "changed topics are a new epoch", TARGETS,
      "if has_changed or found != group.metadata_hash:", "if has_changed:"),
@@ -53,7 +54,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     # Static members.
     ("consumer-instance-taken", "an instance id is held until it is given back", HEARTBEAT,
      "if holder != member_id and member.member_epoch != STATIC_LEAVE_EPOCH:", "if False:"),
-    ("consumer-static-loses-target", "a static member comes back to its target", HEARTBEAT,
+    ("consumer-static-loses-target", "a static member comes back to its target", ENTERING,
      "        group.targets[told.member_id] = target\n", ""),
     ("consumer-static-unfenced", "whoever holds another's instance id is fenced", MEMBERSHIP,
      "    if holder != member_id:\n", "    if False:\n"),
@@ -66,8 +67,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("consumer-rebalance-timer-stays", "the time to give up ends with that", MEMBERSHIP,
      "        turn.cancel_timer(timer)\n", "        pass\n"),
     ("consumer-no-timers-after-load", "sessions run again after a fail-over", MEMBERSHIP,
-     "        extend_session(group, member.member_id, turn)\n        if member.state",
-     "        if member.state"),
+     "        extend_session(group, member.member_id, turn)\n        if member.classic",
+     "        if member.classic"),
     # Assignors.
     ("consumer-uniform-forgets", "what a member has stays with it", ASSIGNORS,
      "    kept = _kept(members, every)\n    least", "    kept = _kept({}, every) | "
@@ -85,10 +86,10 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "            self.groups.pop(group_id, None)"),
     ("consumer-classic-record-stays", "a group that changes its kind leaves a tombstone",
      COORDINATOR,
-     "                turn.append(CoordinatorRecord(group_key(request.group_id), None))\n", ""),
+     "            records = [CoordinatorRecord(group_key(request.group_id), None)]\n",
+     "            records = []\n"),
     ("consumer-stale-commits", "members commit in their epoch", GROUP,
-     "return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH",
-     "return ErrorCode.NONE"),
+     "        if member.member_epoch == member_epoch:\n", "        if True:\n"),
     ("consumer-strangers-fetch", "who fetches as a member is one", SHARD,
      "            error = consumer_committing.fetch_refusal(group, body)\n", "            pass\n"),
     ("consumer-loses-what-it-has", "both records of a member count, in any order", LOADING,

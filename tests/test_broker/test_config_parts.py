@@ -9,6 +9,7 @@ import pytest
 from broker.config import BrokerConfig, part_of
 from broker.groups.config import GroupConfig
 from broker.groups.consumer.assignors import parse_assignors
+from broker.groups.migration.policy import MigrationPolicy
 from broker.transactions.config import TransactionConfig
 
 
@@ -17,7 +18,12 @@ from broker.transactions.config import TransactionConfig
     [
         (
             GroupConfig,
-            {"group_consumer_assignors": parse_assignors(BrokerConfig().group_consumer_assignors)},
+            {
+                "group_consumer_assignors": parse_assignors(
+                    BrokerConfig().group_consumer_assignors
+                ),
+                "group_consumer_migration_policy": MigrationPolicy.BIDIRECTIONAL,
+            },
         ),
         (TransactionConfig, {}),
     ],

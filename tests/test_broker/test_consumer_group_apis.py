@@ -123,7 +123,7 @@ def test_refusals_have_kafkas_codes(client, group_id):
     assert beat(client, group_id, "b", 0).error_code == 0
     assert beat(client, group_id, "c", 0).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     answer = client.call("join_group", 9, join_values(group_id))
-    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 @pytest.mark.parametrize("version", versions("consumer_group_describe"))
@@ -164,6 +164,31 @@ def test_a_classic_group_is_no_consumer_group(client, group_id):
     (found,) = client.call("consumer_group_describe", 1, values).groups
     assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert found.error_message == f"Group {missing} not found."
+
+
+def test_members_of_both_protocols_in_one_group(client, group_id):
+    beat(client, group_id, "a", 0)
+    asked = client.call("join_group", 9, join_values(group_id))
+    assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined = client.call("join_group", 9, join_values(group_id, asked.member_id))
+    assert (joined.error_code, joined.generation_id, joined.leader) == (0, 2, "")
+    assert (joined.protocol_type, joined.protocol_name, joined.members) == ("consumer", "range", ())
+    me = {"group_id": group_id, "member_id": joined.member_id, "generation_id": 2}
+    me["group_instance_id"] = None
+    protocol = {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
+    synced = client.call("sync_group", 5, me | protocol)
+    assert (synced.error_code, synced.protocol_name) == (0, "range")
+    # Nothing is free yet: a version, no topics, no user data.
+    assert synced.assignment == b"\0\0" + bytes(4) + b"\xff" * 4
+    assert beat(client, group_id, "a", 1, topic_partitions=[]).member_epoch == 2
+    assert client.call("heartbeat", 4, me).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    values = {"group_ids": [group_id], "include_authorized_operations": False}
+    (found,) = client.call("consumer_group_describe", 1, values).groups
+    assert {m.member_id: m.member_type for m in found.members} == {"a": 1, joined.member_id: 0}
+    beat(client, group_id, "a", -1)
+    (found,) = client.call("consumer_group_describe", 1, values).groups
+    assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert client.call("heartbeat", 4, me).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_members_commit_and_fetch_in_their_epoch(client, group_id):

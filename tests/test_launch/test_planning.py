@@ -93,6 +93,7 @@ def test_known_cluster_keeps_its_id_and_may_gain_brokers(tmp_path):
         ({"peer.address.overrides": "x=h:1"}, "must be of the form id=host:port"),
         ({"controller.quorum.fetch.timeout.ms": 100}, "must hold, got 400, 800, 100"),
         ({"cluster.id": "kvorum"}, "not a uuid: 'kvorum'"),
+        ({"group.consumer.migration.policy": "both"}, "one of bidirectional, upgrade, downgrade"),
     ],
 )
 def test_broker_properties_that_cannot_work_are_refused(change, words):

@@ -31,7 +31,8 @@ class ClassicGroup:
     pending_members: ids handed out and not yet used. pending_sync: members of this generation that
     have not asked for their assignment. initial_delay_ms, initial_remaining_ms: of the rebalance
     of a group that was empty: the delay that runs, and how much longer it may be extended; None in
-    other rebalances. has_new_member: somebody joined during that delay.
+    other rebalances. has_new_member: somebody joined during that delay. needs_rebalance: it was
+    written by a downgrade, before its first rebalance; only of a group that is being loaded.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class ClassicGroup:
         "initial_remaining_ms",
         "leader_id",
         "members",
+        "needs_rebalance",
         "pending_members",
         "pending_sync",
         "protocol_name",
@@ -67,6 +69,7 @@ class ClassicGroup:
         self.initial_delay_ms: int | None = None
         self.initial_remaining_ms = 0
         self.has_new_member = False
+        self.needs_rebalance = False
         self._subscribed_topics: frozenset[str] | None = None
 
     # --- state -------------------------------------------------------------------------------
@@ -270,10 +273,33 @@ class ClassicGroup:
         group.state = GroupState.STABLE if value.members else GroupState.EMPTY
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
+        group.needs_rebalance = bool(value.members) and value.leader is None
         if value.leader is not None and value.leader in group.members:
             group.leader_id = value.leader
         group.note_subscriptions()
         return group
+
+    @classmethod
+    def from_members(
+        cls, group_id: str, generation_id: int, members: list[Member], wall_ms: int
+    ) -> ClassicGroup:
+        """A stable group of consumers that has not come by a rebalance of its own. They must have
+        an assignor in common."""
+        group = cls(group_id, wall_ms)
+        group.generation_id = generation_id
+        for member in members:
+            group.add(member)
+        group.state = GroupState.STABLE
+        group.protocol_name = group.select_protocol()
+        group.note_subscriptions()
+        return group
+
+    def record_without_leader(self) -> CoordinatorRecord:
+        """As `record`, of a generation that the next coordinator is to end by a rebalance."""
+        leader_id, self.leader_id = self.leader_id, None
+        record = self.record()
+        self.leader_id = leader_id
+        return record
 
     def summary(self) -> str:
         """One line for logs and tests."""

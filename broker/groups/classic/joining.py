@@ -101,7 +101,7 @@ def _is_welcome(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
 def _join_new(group: ClassicGroup, event: Request, turn: Turn) -> None:
     request: JoinGroup = event.body
     instance_id = request.group_instance_id
-    new_id = _new_member_id(instance_id or event.client_id, turn)
+    new_id = new_member_id(instance_id or event.client_id, turn)
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is None:
@@ -118,7 +118,8 @@ def _join_new(group: ClassicGroup, event: Request, turn: Turn) -> None:
         turn.answer(event.token, Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id))
 
 
-def _new_member_id(prefix: str, turn: Turn) -> str:
+def new_member_id(prefix: str, turn: Turn) -> str:
+    """As Kafka makes them: of the client id, or the instance id."""
     return f"{prefix}-{uuid.UUID(int=turn.rng.getrandbits(128), version=4)}"
 
 

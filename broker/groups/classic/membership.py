@@ -93,7 +93,8 @@ def on_pending_member_timer(group: ClassicGroup, member_id: str, turn: Turn) -> 
 
 def on_loaded(group: ClassicGroup, turn: Turn) -> None:
     """The group as the log has it comes under this coordinator's clock."""
+    is_due, group.needs_rebalance = group.needs_rebalance, False
     for member in group.members.values():
         extend_session(group, member, turn)
-    if len(group.members) > turn.config.group_max_size:
+    if len(group.members) > turn.config.group_max_size or is_due:
         prepare(group, turn)

@@ -1,8 +1,9 @@
 """The groups of the consumer protocol of one shard: requests, timers, records to their rules. Pure.
 
-Shares `groups` with the shard: a group is of one kind at a time, and may change it only while it
-is empty. An online change (members of both kinds in one group, KIP-848's migration) is refused:
-the cluster behaves as with Kafka's group.consumer.migration.policy=disabled.
+Shares `groups` with the shard: a group is of one kind at a time. It changes its kind while it is
+empty, or, as far as group.consumer.migration.policy allows, with its members: to the consumer
+protocol with the first such member (`migration.upgrade`), back when the last such member has gone
+(`migration.downgrade`). What its classic members ask meanwhile is in `migration.coordinator`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from broker.groups.classic.group import ClassicGroup
 from broker.groups.config import GroupConfig
 from broker.groups.consumer import describing, heartbeat, loading, membership
 from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import JOIN_EPOCH
 from broker.groups.consumer.records import ConsumerKey
 from broker.groups.consumer.requests import (
     ConsumerGroupDescription,
@@ -19,13 +21,20 @@ from broker.groups.consumer.requests import (
     DescribeConsumerGroup,
 )
 from broker.groups.consumer.targets import Setting
+from broker.groups.migration import downgrade, upgrade
 from broker.groups.records import group_key
-from broker.groups.timers import ConsumerRebalanceTimer, ConsumerSessionTimer, PendingMemberTimer
+from broker.groups.timers import (
+    ClassicRejoinTimer,
+    ClassicSyncTimer,
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
+)
 from broker.groups.turn import Turn
 from metadata.image import ClusterImage
 from runtime.errors import ErrorCode, Rejected, required
 
 Groups = dict[str, ClassicGroup | ConsumerGroup]
+Timer = ConsumerSessionTimer | ConsumerRebalanceTimer | ClassicRejoinTimer | ClassicSyncTimer
 
 
 class ConsumerGroups:
@@ -82,52 +91,88 @@ class ConsumerGroups:
         if refused is not None:
             return refused
         present = self.groups.get(request.group_id)
-        is_joining = request.member_epoch == 0
-        if isinstance(present, ConsumerGroup):
-            group = present
-        elif not is_joining or not (present is None or present.is_empty):
-            return _not_a_consumer_group(request.group_id, is_there=present is not None)
-        else:
-            group = ConsumerGroup(request.group_id)
-        setting = self._setting(turn)
-        if request.member_epoch in heartbeat.LEAVING:
-            answer = membership.leave(group, request, setting, turn)
-        else:
-            answer = heartbeat.heartbeat(group, event, setting, turn)
-        if not isinstance(answer, Rejected):
-            if isinstance(present, ClassicGroup):
-                turn.append(CoordinatorRecord(group_key(request.group_id), None))
-                for member_id in present.pending_members:
-                    turn.cancel_timer(PendingMemberTimer(request.group_id, member_id))
-            self.groups[request.group_id] = group
+        setting = self.setting(turn)
+        if not isinstance(present, ConsumerGroup):
+            return self._begin(event, present, setting, turn)
+        if request.member_epoch not in heartbeat.LEAVING:
+            answer = heartbeat.heartbeat(present, event, setting, turn)
             turn.append_all(setting.out)
+            return answer
+        epoch = present.group_epoch
+        left = membership.leave(present, request, setting, turn)
+        self.finish(present, epoch, setting, turn)
+        return left
+
+    def _begin(
+        self, event: Request, present: ClassicGroup | None, setting: Setting, turn: Turn
+    ) -> object:
+        """The first member of the consumer protocol makes the group, or makes it what it is."""
+        request: ConsumerHeartbeat = event.body
+        if request.member_epoch != JOIN_EPOCH:
+            return _not_found(request.group_id, is_there=present is not None)
+        group = ConsumerGroup(request.group_id)
+        records: list[CoordinatorRecord] = []
+        if present is not None and not present.members:
+            records = [CoordinatorRecord(group_key(request.group_id), None)]
+        elif present is not None:
+            found = upgrade.upgraded(present, setting.image, self._config)
+            if isinstance(found, str):
+                return _not_upgraded(request.group_id, found)
+            group, records = found, upgrade.records(found)
+            if not turn.fit_together(records):
+                reason = "what is to be written of its members does not fit into one batch"
+                return _not_upgraded(request.group_id, reason)
+        answer = heartbeat.heartbeat(group, event, setting, turn)
+        if isinstance(answer, Rejected):
+            return answer
+        self.groups[request.group_id] = group
+        if present is not None and turn.fit_together([*records, *setting.out]):
+            records, setting.out[:] = [*records, *setting.out], []
+        if present is not None:
+            turn.append_together(records)
+            upgrade.end_classic(present, turn)
+        turn.append_all(setting.out)
+        for member_id in group.members.keys() - group.session_deadlines.keys():
+            membership.extend_session(group, member_id, turn)
         return answer
+
+    def finish(self, group: ConsumerGroup, epoch: int, setting: Setting, turn: Turn) -> None:
+        """Write what a step has changed; a group that it left to classic members becomes theirs.
+
+        epoch: the group's before the step."""
+        if downgrade.is_due(group, self._config):
+            classic = downgrade.downgraded(group, epoch, setting.out, setting.image, turn)
+            if classic is not None:
+                self.groups[group.group_id] = classic
+                return
+        turn.append_all(setting.out)
 
     def describe(self, request: DescribeConsumerGroup) -> ConsumerGroupDescription | Rejected:
         group = self.find(request.group_id)
         if group is None:
-            is_there = request.group_id in self.groups
-            what = "is not a consumer group" if is_there else "not found"
-            return Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} {what}.")
+            return _not_found(request.group_id, is_there=request.group_id in self.groups)
         return describing.describe(group, self._config.group_consumer_assignors)
 
-    def on_timer(self, name: ConsumerSessionTimer | ConsumerRebalanceTimer, turn: Turn) -> None:
+    def on_timer(self, name: Timer, turn: Turn) -> None:
         group = self.find(name.group_id)
         if group is None:
             return
-        setting = self._setting(turn)
-        if isinstance(name, ConsumerSessionTimer):
-            membership.on_session_timer(group, name.member_id, setting, turn)
-        else:
-            membership.on_rebalance_timer(group, name.member_id, setting, turn)
-        turn.append_all(setting.out)
+        setting, epoch = self.setting(turn), group.group_epoch
+        match name:
+            case ConsumerSessionTimer():
+                membership.on_session_timer(group, name.member_id, setting, turn)
+            case ConsumerRebalanceTimer():
+                membership.on_rebalance_timer(group, name.member_id, setting, turn)
+            case ClassicRejoinTimer() | ClassicSyncTimer():
+                membership.on_classic_timer(group, name, setting, turn)
+        self.finish(group, epoch, setting, turn)
 
     def end(self, group: ConsumerGroup, turn: Turn) -> None:
         """An empty group is no more: deleted, expired, or of another kind from now on."""
         turn.append_all(group.tombstones())
         del self.groups[group.group_id]
 
-    def _setting(self, turn: Turn) -> Setting:
+    def setting(self, turn: Turn) -> Setting:
         return Setting(
             image=required(self.image, "a group is asked before the metadata was told"),
             now=turn.now,
@@ -136,12 +181,11 @@ class ConsumerGroups:
         )
 
 
-def _not_a_consumer_group(group_id: str, *, is_there: bool) -> Rejected:
-    if is_there:
-        text = (
-            f"Group {group_id} is not a consumer group: it has members of the classic protocol. "
-            "They must leave first; a change while members are there is not supported."
-        )
-    else:
-        text = f"Group {group_id} not found."
+def _not_found(group_id: str, *, is_there: bool) -> Rejected:
+    what = "is not a consumer group" if is_there else "not found"
+    return Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+
+
+def _not_upgraded(group_id: str, reason: str) -> Rejected:
+    text = f"Group {group_id} is a classic group and stays one: {reason}."
     return Rejected(ErrorCode.GROUP_ID_NOT_FOUND, text)

@@ -37,11 +37,15 @@ class ConsumerGroup:
     holders: who holds a partition (may use it, or has not said that it gave it up). expressions:
     topics of each subscribed expression. is_metadata_stale: topics may have changed since
     metadata_hash was worked out. session_deadlines, session_timers: until when a member must be
-    heard of, and what its timer is set to (never later).
+    heard of, and what its timer is set to (never later). awaited_joins, awaited_syncs: members of
+    the classic protocol that have to join again, or to fetch their assignment; a timer runs for
+    each.
     """
 
     __slots__ = (
         "assignment_epoch",
+        "awaited_joins",
+        "awaited_syncs",
         "expressions",
         "group_epoch",
         "group_id",
@@ -68,6 +72,8 @@ class ConsumerGroup:
         self.is_metadata_stale = True
         self.session_deadlines: dict[str, int] = {}
         self.session_timers: dict[str, int] = {}
+        self.awaited_joins: set[str] = set()
+        self.awaited_syncs: set[str] = set()
 
     # --- state -------------------------------------------------------------------------------
 
@@ -149,12 +155,15 @@ class ConsumerGroup:
             del self.static_members[instance_id]
 
     def check_committer(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """Whether it is a member in this epoch: NONE, 25 or 113."""
+        """Whether it is a member in this epoch: NONE, 25, 113; 22 for one that calls the epoch its
+        generation."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        is_current = member.member_epoch == member_epoch
-        return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
+        if member.member_epoch == member_epoch:
+            return ErrorCode.NONE
+        is_classic = member.classic is not None
+        return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     # --- the log -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from broker.coordinator.model import Request
 from broker.groups.config import STRING_BYTES_MAX
+from broker.groups.consumer.entering import back, enter, says_more, update_epochs
 from broker.groups.consumer.expressions import expression_refusal
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import (
@@ -24,20 +25,13 @@ from broker.groups.consumer.member import (
 from broker.groups.consumer.membership import (
     extend_session,
     find_static,
-    forget_timers,
     unknown_member,
     watch_revocation,
 )
 from broker.groups.consumer.reconciliation import reconcile
 from broker.groups.consumer.records import ResolvedExpression
 from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from broker.groups.consumer.targets import (
-    Setting,
-    bump_epoch,
-    forget_unused_expressions,
-    refresh,
-    update_target,
-)
+from broker.groups.consumer.targets import Setting, forget_unused_expressions
 from broker.groups.turn import Turn
 from runtime.errors import ErrorCode, Rejected
 
@@ -97,17 +91,16 @@ def heartbeat(
     resolved = _resolved(group, told, setting)
     if isinstance(resolved, Rejected):
         return resolved
-    is_new_or_says_more = told.member_id not in group.members or _said(before) != _said(told)
-    if is_new_or_says_more and not turn.fits(group.metadata_record(told)):
+    if says_more(group, before, told) and not turn.fits(group.metadata_record(told)):
         text = f"What member {told.member_id} subscribes to does not fit into one record."
         return Rejected(ErrorCode.INVALID_REQUEST, text)
     # From here on nothing is refused.
-    _enter(group, before, told, setting, turn)
+    enter(group, before, told, setting, turn)
     if resolved is not None and told.subscribed_topic_regex is not None:
         group.expressions[told.subscribed_topic_regex] = resolved
         setting.out.append(group.expression_record(told.subscribed_topic_regex))
     forget_unused_expressions(group, setting)
-    _update_epochs(group, before, told, setting)
+    update_epochs(group, before, told, setting)
     after, is_current = told, request.member_epoch == told.member_epoch
     if is_current:
         after = reconcile(
@@ -123,7 +116,8 @@ def heartbeat(
     if after != told:
         group.put(after)
         setting.out.append(group.current_record(after))
-    watch_revocation(group, told, after, turn)
+    # Of a member that spoke the classic protocol until now, no such time runs yet.
+    watch_revocation(group, told if before.classic is None else before, after, turn)
     extend_session(group, after.member_id, turn)
     is_told_all = request.is_full or not is_current or after.assigned != told.assigned
     return ConsumerHeartbeated(
@@ -160,6 +154,9 @@ def _find(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | 
             return ConsumerMember(member_id=member_id, instance_id=instance_id)
         return _epoch_refusal(request, member) or member
     member = group.members[holder]
+    if member.classic is not None:
+        # Its client is restarted with the new protocol, which cannot know the old one's id.
+        return member
     if holder != member_id and member.member_epoch != STATIC_LEAVE_EPOCH:
         text = (
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
@@ -191,9 +188,11 @@ def _epoch_refusal(request: ConsumerHeartbeat, member: ConsumerMember) -> Reject
 
 
 def _as_told(before: ConsumerMember, event: Request) -> ConsumerMember:
-    """The member with what this heartbeat says. A static one that is back begins at epoch 0."""
+    """The member with what this heartbeat says, which makes it one of the consumer protocol."""
     request: ConsumerHeartbeat = event.body
-    is_back = before.member_epoch == STATIC_LEAVE_EPOCH
+    is_from_classic = before.classic is not None and request.member_epoch == JOIN_EPOCH
+    if before.member_epoch == STATIC_LEAVE_EPOCH or is_from_classic:
+        before = back(before)
     names, expression = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(
@@ -213,8 +212,7 @@ def _as_told(before: ConsumerMember, event: Request) -> ConsumerMember:
             before.subscribed_topic_regex if expression is None else expression or None
         ),
         server_assignor=request.server_assignor or before.server_assignor,
-        member_epoch=JOIN_EPOCH if is_back else before.member_epoch,
-        previous_member_epoch=JOIN_EPOCH if is_back else before.previous_member_epoch,
+        classic=None,
     )
 
 
@@ -229,65 +227,6 @@ def _resolved(
     if reason is not None:
         return Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, reason)
     return setting.resolve(expression)
-
-
-# --- what follows --------------------------------------------------------------------------------
-
-
-def _enter(
-    group: ConsumerGroup,
-    before: ConsumerMember,
-    told: ConsumerMember,
-    setting: Setting,
-    turn: Turn,
-) -> None:
-    """Into the group, or in the place of the static member that it was.
-
-    What it has is written when it is reconciled: from epoch 0 on that is always a change."""
-    if before.member_id != told.member_id:
-        target = group.target(before.member_id)
-        setting.out.extend(group.member_tombstones(before.member_id))
-        group.remove(before.member_id)
-        forget_timers(group, before.member_id, turn)
-        group.put(told)
-        group.targets[told.member_id] = target
-        setting.out.append(group.metadata_record(told))
-        setting.out.append(group.target_record(told.member_id))
-        return
-    is_new_or_says_more = told.member_id not in group.members or _said(before) != _said(told)
-    if is_new_or_says_more or told != before:
-        group.put(told)
-    if is_new_or_says_more:
-        setting.out.append(group.metadata_record(told))
-
-
-def _said(member: ConsumerMember) -> tuple[object, ...]:
-    """What the record of a member's metadata holds."""
-    return (
-        member.instance_id,
-        member.rack_id,
-        member.client_id,
-        member.client_host,
-        member.rebalance_timeout_ms,
-        member.subscribed_topic_names,
-        member.subscribed_topic_regex,
-        member.server_assignor,
-    )
-
-
-def _update_epochs(
-    group: ConsumerGroup, before: ConsumerMember, told: ConsumerMember, setting: Setting
-) -> None:
-    """A new epoch and target if this heartbeat, or the metadata, give a reason."""
-    is_new = told.member_id not in group.targets and told.member_epoch == JOIN_EPOCH
-    has_changed = is_new or (
-        (before.subscribed_topic_names, before.subscribed_topic_regex)
-        != (told.subscribed_topic_names, told.subscribed_topic_regex)
-    )
-    if has_changed or group.is_metadata_stale:
-        refresh(group, setting)
-        bump_epoch(group, setting, has_changed=has_changed)
-    update_target(group, setting)
 
 
 LEAVING = (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.groups.consumer.states import MemberState
+from broker.groups.requests import ProtocolMetadata
 
 TopicPartition = tuple[bytes, int]
 """(topic id, partition)."""
@@ -19,12 +20,22 @@ NO_TIMEOUT = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMember:
+    """What is known of a member that speaks the classic protocol. protocols: what it offers, best
+    first; never none."""
+
+    session_timeout_ms: int
+    protocols: tuple[ProtocolMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
     """subscribed_topic_names: sorted. subscribed_topic_regex: None without.
 
     member_epoch: that of the assignment it has, 0 before its first. previous_member_epoch: the one
     before; a member may still speak in it if it lost the answer. assigned: what it may use now.
-    pending_revocation: what it was told to give up and may still use.
+    pending_revocation: what it was told to give up and may still use. classic: None for a member of
+    the consumer protocol.
     """
 
     member_id: str
@@ -41,6 +52,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
     pending_revocation: Partitions = NO_PARTITIONS
+    classic: ClassicMember | None = None
 
     @property
     def held(self) -> Partitions:

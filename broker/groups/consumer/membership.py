@@ -3,6 +3,8 @@
 Timers: a session (group.consumer.session.timeout.ms) from each heartbeat, and the member's own
 rebalance time-out from when it is told to give up partitions. Who is over either is out; what it
 held is free then, so a client stops reading by itself when it has not been heard for that long.
+Members of the classic protocol have a session time-out of their own, and the rebalance time-out to
+join again when told to, and once more to fetch what they have got.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from broker.groups.consumer.member import (
 from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from broker.groups.consumer.states import MemberState
 from broker.groups.consumer.targets import Setting, bump_epoch, forget_unused_expressions
-from broker.groups.timers import ConsumerRebalanceTimer, ConsumerSessionTimer
+from broker.groups.timers import (
+    ClassicRejoinTimer,
+    ClassicSyncTimer,
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
+)
 from broker.groups.turn import Turn
 from runtime.errors import ErrorCode, Rejected
 
@@ -89,10 +96,13 @@ def remove(group: ConsumerGroup, member_ids: list[str], setting: Setting, turn: 
 
 def extend_session(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
     """It was heard of now. The timer is left alone: when it fires too early it is set anew."""
+    classic = group.members[member_id].classic
     timeout_ms = turn.config.group_consumer_session_timeout_ms
+    if classic is not None:
+        timeout_ms = classic.session_timeout_ms
     deadline_ms = turn.now.monotonic_ms + timeout_ms
     group.session_deadlines[member_id] = deadline_ms
-    if member_id not in group.session_timers:
+    if deadline_ms < group.session_timers.get(member_id, deadline_ms + 1):
         group.session_timers[member_id] = deadline_ms
         turn.set_timer(ConsumerSessionTimer(group.group_id, member_id), timeout_ms)
 
@@ -102,6 +112,35 @@ def forget_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
     if group.session_timers.pop(member_id, None) is not None:
         turn.cancel_timer(ConsumerSessionTimer(group.group_id, member_id))
     turn.cancel_timer(ConsumerRebalanceTimer(group.group_id, member_id))
+    stop_awaiting_join(group, member_id, turn)
+    stop_awaiting_sync(group, member_id, turn)
+
+
+def await_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """The time to join again runs from when the member is first told."""
+    if member.member_id not in group.awaited_joins:
+        group.awaited_joins.add(member.member_id)
+        timer = ClassicRejoinTimer(group.group_id, member.member_id)
+        turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))
+
+
+def stop_awaiting_join(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    if member_id in group.awaited_joins:
+        group.awaited_joins.remove(member_id)
+        turn.cancel_timer(ClassicRejoinTimer(group.group_id, member_id))
+
+
+def await_sync(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """From each answer to a JoinGroup on."""
+    group.awaited_syncs.add(member.member_id)
+    timer = ClassicSyncTimer(group.group_id, member.member_id)
+    turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))
+
+
+def stop_awaiting_sync(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    if member_id in group.awaited_syncs:
+        group.awaited_syncs.remove(member_id)
+        turn.cancel_timer(ClassicSyncTimer(group.group_id, member_id))
 
 
 def watch_revocation(
@@ -136,10 +175,22 @@ def on_rebalance_timer(group: ConsumerGroup, member_id: str, setting: Setting, t
         remove(group, [member_id], setting, turn)
 
 
+def on_classic_timer(
+    group: ConsumerGroup, name: ClassicRejoinTimer | ClassicSyncTimer, setting: Setting, turn: Turn
+) -> None:
+    """It has not joined again, or not fetched what it got: out, so that the others can go on."""
+    awaited = group.awaited_joins if isinstance(name, ClassicRejoinTimer) else group.awaited_syncs
+    if name.member_id in awaited:
+        awaited.remove(name.member_id)
+        remove(group, [name.member_id], setting, turn)
+
+
 def on_loaded(group: ConsumerGroup, turn: Turn) -> None:
-    """The group as the log has it comes under this coordinator's clock."""
+    """The group as the log has it comes under this coordinator's clock.
+
+    Members of the classic protocol that have to join again hear so with their next heartbeat."""
     for member in group.members.values():
         extend_session(group, member.member_id, turn)
-        if member.state == MemberState.UNREVOKED_PARTITIONS:
+        if member.classic is None and member.state == MemberState.UNREVOKED_PARTITIONS:
             timer = ConsumerRebalanceTimer(group.group_id, member.member_id)
             turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))

@@ -6,19 +6,21 @@ Types of keys in `__consumer_offsets`, each key (group id[, member id or express
     5  what a member says         7  a member's target          16  topics of an expression
 
 Values are of version 0 and flexible. A tombstone removes what its key names. Type 4 (topics of a
-group, of before Kafka 4.1) is read over; the member metadata's tag 0 (members that use the classic
-protocol in such a group) too.
+group, of before Kafka 4.1) is read over. Tag 0 of the member metadata is of members that use the
+classic protocol in such a group.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
-from broker.groups.consumer.member import ConsumerMember, Partitions
+from broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
 from broker.groups.consumer.states import MemberState
 from broker.groups.records import TOPIC
+from broker.groups.requests import ProtocolMetadata
 from runtime.errors import CorruptData, WireError
 from wire.primitives import Reader, count_bytes, string_bytes, uvarint_bytes
 
@@ -33,6 +35,7 @@ _OBSOLETE_PARTITION_METADATA = 4
 _WITHOUT_ITEM = (GROUP_EPOCH, _OBSOLETE_PARTITION_METADATA, TARGET_EPOCH)
 _WITH_ITEM = (MEMBER_METADATA, MEMBER_TARGET, CURRENT_ASSIGNMENT, REGULAR_EXPRESSION)
 _METADATA_HASH_TAG = 0
+_CLASSIC_METADATA_TAG = 0
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -43,6 +46,7 @@ _VERSION = b"\x00\x00"
 _NO_TAGS = b"\x00"
 _NO_CLASSIC_METADATA = b"\x01\x00\x01\x00"
 """Kafka writes the tag 0 of member metadata also where it is null."""
+_CLASSIC_METADATA_FOLLOWS = b"\x01"
 
 
 class ConsumerKey(NamedTuple):
@@ -127,7 +131,7 @@ def encode_member_metadata(member: ConsumerMember) -> bytes:
             string_bytes(member.subscribed_topic_regex, True),
             _INT32.pack(member.rebalance_timeout_ms),
             string_bytes(member.server_assignor, True),
-            _NO_CLASSIC_METADATA,
+            _classic_metadata(member.classic),
         )
     )
 
@@ -205,8 +209,38 @@ def _read_member(reader: Reader, member_id: str) -> ConsumerMember:
         rebalance_timeout_ms=reader.int32(),
         server_assignor=reader.nullable_string(True),
     )
-    reader.skip_tags()
+    for tag, position, length in reader.tags():
+        if tag == _CLASSIC_METADATA_TAG:
+            found = _read_classic_metadata(Reader(reader.buffer, position, position + length))
+            member = replace(member, classic=found)
     return member
+
+
+def _classic_metadata(classic: ClassicMember | None) -> bytes:
+    if classic is None:
+        return _NO_CLASSIC_METADATA
+    out = bytearray(_CLASSIC_METADATA_FOLLOWS + _INT32.pack(classic.session_timeout_ms))
+    out += count_bytes(len(classic.protocols), True)
+    for name, metadata in classic.protocols:
+        out += string_bytes(name, True) + count_bytes(len(metadata), True) + metadata + _NO_TAGS
+    out += _NO_TAGS
+    head = b"\x01" + uvarint_bytes(_CLASSIC_METADATA_TAG) + uvarint_bytes(len(out))
+    return head + bytes(out)
+
+
+def _read_classic_metadata(reader: Reader) -> ClassicMember | None:
+    if reader.uvarint() == 0:
+        return None
+    session_timeout_ms = reader.int32()
+    protocols = []
+    for _ in range(reader.array_count(True)):
+        name = reader.string(True)
+        length = max(reader.byte_length(True), 0)
+        position = reader.skip(length)
+        protocols.append(ProtocolMetadata(name, bytes(reader.buffer[position : position + length])))
+        reader.skip_tags()
+    # The rest, tags of later versions, ends with the field.
+    return ClassicMember(session_timeout_ms=session_timeout_ms, protocols=tuple(protocols))
 
 
 def _read_current(reader: Reader, data: bytes) -> CurrentAssignment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.groups.config import GroupConfig
+from broker.groups.migration.policy import MigrationPolicy
 from broker.groups.records import group_key
 from broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
 from runtime.errors import ErrorCode, Rejected
@@ -119,7 +120,8 @@ def test_a_group_with_members_is_not_deleted(world):
 # --- groups of the other kind --------------------------------------------------------------------
 
 
-def test_a_classic_group_with_members_stays_one(world):
+def test_a_classic_group_with_members_stays_one_if_the_policy_says_so():
+    world = ConsumerWorld(GroupConfig(group_consumer_migration_policy=MigrationPolicy.DISABLED))
     world.stable(1)
     answer = Member(world, "a").join()
     assert code(answer) == ErrorCode.GROUP_ID_NOT_FOUND
@@ -152,9 +154,13 @@ def test_a_tombstone_of_the_other_kind_ends_nothing(world):
     assert world.loaded([*world.log, tombstone]).groups[GROUP].members.keys() == {"a"}
 
 
-def test_an_empty_group_of_the_consumer_protocol_becomes_a_classic_one(world):
+@pytest.mark.parametrize("policy", list(MigrationPolicy))
+def test_an_empty_group_of_the_consumer_protocol_becomes_a_classic_one(policy):
+    world = ConsumerWorld(GroupConfig(group_consumer_migration_policy=policy))
     (member,) = joined(world, "a")
-    assert world.answers[world.join()].error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    is_refused = policy == MigrationPolicy.DISABLED
+    error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_refused else ErrorCode.MEMBER_ID_REQUIRED
+    assert world.answers[world.join()].error == error
     member.leave()
     world.stable(1)
     assert world.state == "Stable"

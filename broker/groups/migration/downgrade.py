@@ -1,0 +1,86 @@
+"""A group of the consumer protocol whose members are all classic becomes a classic group. Pure.
+
+The group's epoch becomes the generation, which its members know as theirs, and a rebalance begins
+at once: what the last member of the consumer protocol had is nobody's yet. The record of such a
+generation names no leader, so that a coordinator that reads it begins that rebalance too.
+"""
+
+from __future__ import annotations
+
+from broker.coordinator.model import CoordinatorRecord
+from broker.groups.classic import rebalance
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member
+from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from broker.groups.config import GroupConfig
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ConsumerMember
+from broker.groups.consumer.membership import forget_timers
+from broker.groups.migration.embedded import encode_assignment
+from broker.groups.turn import Turn
+from metadata.image import ClusterImage
+from runtime.errors import required
+
+_ASSIGNMENT_VERSION = 1
+"""Of the embedded assignment, of which versions do not differ."""
+
+
+def is_due(group: ConsumerGroup, config: GroupConfig) -> bool:
+    """Whether the group has members, classic ones only, that can be a classic group."""
+    if not config.group_consumer_migration_policy.allows_downgrade:
+        return False
+    if not 0 < len(group.members) <= config.group_max_size:
+        return False
+    offered = []
+    for member in group.members.values():
+        if member.classic is None:
+            return False
+        offered.append({protocol.name for protocol in member.classic.protocols})
+    # One from a log that was written elsewhere may offer nothing that the others do.
+    return bool(set.intersection(*offered))
+
+
+def downgraded(
+    group: ConsumerGroup,
+    generation_id: int,
+    written: list[CoordinatorRecord],
+    image: ClusterImage,
+    turn: Turn,
+) -> ClassicGroup | None:
+    """The classic group in its place, with its rebalance begun; None if it would not fit the log.
+
+    written: of this step so far; all goes into one batch. generation_id: the group's epoch before
+    this step, so that members that are up to date hear of a rebalance, not of a lost generation.
+    """
+    classic = ClassicGroup.from_members(
+        group.group_id,
+        generation_id,
+        [_converted(member, image) for member in group.members.values()],
+        turn.now.wall_ms,
+    )
+    records = [*written, *group.tombstones(), classic.record_without_leader()]
+    if not turn.fit_together(records):
+        return None
+    for member_id in group.members:
+        forget_timers(group, member_id, turn)
+    turn.append_together(records)
+    for member in classic.members.values():
+        rebalance.extend_session(classic, member, turn)
+    rebalance.prepare(classic, turn)
+    return classic
+
+
+def _converted(member: ConsumerMember, image: ClusterImage) -> Member:
+    classic = required(member.classic, f"member {member.member_id!r} is no classic one")
+    return Member(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=classic.session_timeout_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocols=classic.protocols,
+        # Also what it is giving up: it may read that still, and nobody else has it.
+        assignment=encode_assignment(member.held, image, _ASSIGNMENT_VERSION),
+    )

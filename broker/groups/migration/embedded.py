@@ -1,0 +1,117 @@
+"""What classic consumers say and hear inside of JoinGroup and SyncGroup. Pure.
+
+In a group with members of both protocols the coordinator speaks this embedded protocol itself: it
+reads subscriptions, and writes the assignments that a leader writes in a classic group.
+
+    subscription   int16 version, [topic], user data, v1+ [topic, [partition]] owned,
+                   v2+ int32 generation, v3+ rack
+    assignment     int16 version, [topic, [partition]], user data
+
+Later versions only append, so they are read as the last one known.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from broker.groups.consumer.member import Partitions
+from broker.groups.consumer.records import by_topic
+from metadata.image import ClusterImage
+from runtime.errors import WireError
+from wire.primitives import Reader, string_bytes
+
+VERSION_MAX = 3
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_NO_USER_DATA = _INT32.pack(-1)
+
+NamedPartitions = tuple[tuple[str, int], ...]
+"""(topic, partition)."""
+
+
+class Subscription(NamedTuple):
+    """owned: what the member has not given up as it joins; nothing where all is given up first
+    (eager rebalances). rack_id: None if it does not say."""
+
+    version: int
+    topics: tuple[str, ...]
+    owned: NamedPartitions = ()
+    rack_id: str | None = None
+
+
+class Assignment(NamedTuple):
+    """user_data: of the client's own assignor, for its eyes only."""
+
+    partitions: NamedPartitions
+    user_data: bytes
+
+
+def read_subscription(metadata: bytes) -> Subscription | None:
+    """None if it does not parse."""
+    reader = Reader(metadata, 0, len(metadata))
+    try:
+        version = reader.int16()
+        if version < 0:
+            return None
+        topics = tuple(reader.string(False) for _ in range(reader.array_count(False)))
+        _read_user_data(reader)
+        owned = _read_partitions(reader) if version >= 1 else ()
+        if version >= 2:
+            reader.int32()
+        rack_id = reader.nullable_string(False) if version >= 3 else None
+    except WireError:
+        return None
+    return Subscription(version, topics, owned, rack_id or None)
+
+
+def read_assignment(data: bytes) -> Assignment | None:
+    """None if it does not parse; no bytes are no partitions."""
+    if not data:
+        return Assignment((), b"")
+    reader = Reader(data, 0, len(data))
+    try:
+        if reader.int16() < 0:
+            return None
+        return Assignment(_read_partitions(reader), _read_user_data(reader))
+    except WireError:
+        return None
+
+
+def encode_assignment(partitions: Partitions, image: ClusterImage, version: int) -> bytes:
+    """As the member reads it. Topics that are gone are left out: it could not name them."""
+    topics = [
+        (topic.name, numbers)
+        for topic_id, numbers in by_topic(partitions)
+        if (topic := image.topics.get(topic_id)) is not None
+    ]
+    out = bytearray(_INT16.pack(min(version, VERSION_MAX)) + _INT32.pack(len(topics)))
+    for name, numbers in topics:
+        out += string_bytes(name, False) + _INT32.pack(len(numbers))
+        out += struct.pack(f">{len(numbers)}i", *numbers)
+    return bytes(out + _NO_USER_DATA)
+
+
+def resolved(named: Iterable[tuple[str, int]], image: ClusterImage) -> Partitions:
+    """By topic id, as far as they are there."""
+    return frozenset(
+        (topic.topic_id, partition)
+        for name, partition in named
+        if (topic := image.topic(name)) is not None and partition in topic.partitions
+    )
+
+
+def _read_partitions(reader: Reader) -> NamedPartitions:
+    rows: list[tuple[str, int]] = []
+    for _ in range(reader.array_count(False)):
+        name = reader.string(False)
+        rows += [(name, reader.int32()) for _ in range(reader.array_count(False))]
+    return tuple(rows)
+
+
+def _read_user_data(reader: Reader) -> bytes:
+    length = max(reader.byte_length(False), 0)
+    position = reader.skip(length)
+    return bytes(reader.buffer[position : position + length])

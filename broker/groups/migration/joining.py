@@ -1,0 +1,162 @@
+"""JoinGroup of a consumer in a group of the consumer protocol. Pure.
+
+    refused, or sent for an id? -> the member as it now says it is -> new epoch? -> new target?
+    -> reconcile with what it still owns -> its epoch, as a generation without a leader
+
+The answer leaves at once: no member waits for the others, as the coordinator assigns. What it has
+got it fetches by SyncGroup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from broker.coordinator.model import Request
+from broker.groups.classic.joining import new_member_id
+from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from broker.groups.config import STRING_BYTES_MAX
+from broker.groups.consumer.entering import back, enter, says_more, update_epochs
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
+from broker.groups.consumer.membership import (
+    await_sync,
+    extend_session,
+    stop_awaiting_join,
+)
+from broker.groups.consumer.reconciliation import reconcile
+from broker.groups.consumer.targets import Setting, forget_unused_expressions
+from broker.groups.migration.embedded import Subscription, read_subscription, resolved
+from broker.groups.requests import NO_MEMBER, Joined, JoinGroup
+from broker.groups.turn import Turn
+from runtime.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joiner:
+    """before: the member as it is, or as a new one begins, or whose place is taken. told: as it is
+    from now on. owned: what it has not given up."""
+
+    before: ConsumerMember
+    told: ConsumerMember
+    owned: Partitions
+
+
+def admitted(group: ConsumerGroup, event: Request, setting: Setting, turn: Turn) -> Joiner | Joined:
+    """Who joins; or the answer, if it is refused or gets an id to come back with."""
+    request: JoinGroup = event.body
+    if not turn.config.group_consumer_migration_policy.allows_mixed_groups:
+        return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    place = group.static_members.get(request.group_instance_id or "", request.member_id)
+    is_new = place not in group.members
+    if is_new and len(group.members) >= turn.config.group_consumer_max_size:
+        return _refused(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    subscription = _subscription_of(group, request, place)
+    if subscription is None:
+        return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    before = _find(group, event, turn)
+    if isinstance(before, Joined):
+        return before
+    if is_new and subscription.owned:
+        # It has been put out and has not heard of it: others may have what it reads. This tells it
+        # to give everything up; who has only just got its id owns nothing.
+        return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
+    told = _as_told(before, event, subscription)
+    if not is_new and request.member_id == NO_MEMBER:
+        # Whoever still uses the old id is fenced.
+        instance_id = request.group_instance_id or ""
+        told = replace(back(told), member_id=new_member_id(instance_id, turn))
+    is_too_long = len(told.member_id.encode()) > STRING_BYTES_MAX
+    if is_too_long or (
+        says_more(group, before, told) and not turn.fits(group.metadata_record(told))
+    ):
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    return Joiner(before=before, told=told, owned=resolved(subscription.owned, setting.image))
+
+
+def join(group: ConsumerGroup, joiner: Joiner, setting: Setting, turn: Turn) -> Joined:
+    """Into the group with it; nothing is refused any more."""
+    told = joiner.told
+    enter(group, joiner.before, told, setting, turn)
+    forget_unused_expressions(group, setting)
+    update_epochs(group, joiner.before, told, setting)
+    after = reconcile(
+        told,
+        target=group.target(told.member_id),
+        assignment_epoch=group.assignment_epoch,
+        owned=joiner.owned,
+        taken=group.holders,
+    )
+    if after != told:
+        group.put(after)
+        setting.out.append(group.current_record(after))
+    extend_session(group, after.member_id, turn)
+    stop_awaiting_join(group, after.member_id, turn)
+    await_sync(group, after, turn)
+    return Joined(
+        member_id=after.member_id,
+        generation_id=after.member_epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=protocol_name_of(after),
+    )
+
+
+def protocol_name_of(member: ConsumerMember) -> str:
+    """The assignor that the member is told of: its own first, as none of them is asked."""
+    classic = member.classic
+    return classic.protocols[0].name if classic is not None and classic.protocols else ""
+
+
+def _find(group: ConsumerGroup, event: Request, turn: Turn) -> ConsumerMember | Joined:
+    request: JoinGroup = event.body
+    member_id, instance_id = request.member_id, request.group_instance_id
+    if instance_id is None:
+        if member_id != NO_MEMBER:
+            # One that is not there was told this id, or was a member once; it owns nothing here.
+            return group.members.get(member_id) or ConsumerMember(member_id=member_id)
+        new_id = new_member_id(event.client_id, turn)
+        if request.requires_known_member_id:
+            return Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id)
+        return ConsumerMember(member_id=new_id)
+    holder = group.static_members.get(instance_id)
+    if member_id == NO_MEMBER:
+        if holder is not None:
+            return group.members[holder]
+        return ConsumerMember(member_id=new_member_id(instance_id, turn), instance_id=instance_id)
+    if holder is None:
+        return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
+    if holder != member_id:
+        return _refused(request, ErrorCode.FENCED_INSTANCE_ID)
+    return group.members[holder]
+
+
+def _subscription_of(group: ConsumerGroup, request: JoinGroup, place: str) -> Subscription | None:
+    """None if it is no consumer, shares no assignor with the other classic members (with which it
+    must be able to make up a classic group again), or its subscription does not parse."""
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
+        return None
+    common = {protocol.name for protocol in request.protocols}
+    for member in group.members.values():
+        if member.classic is not None and member.member_id != place:
+            common &= {protocol.name for protocol in member.classic.protocols}
+    return read_subscription(request.protocols[0].metadata) if common else None
+
+
+def _as_told(before: ConsumerMember, event: Request, subscription: Subscription) -> ConsumerMember:
+    request: JoinGroup = event.body
+    return replace(
+        before,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        rack_id=subscription.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        subscribed_topic_regex=None,
+        server_assignor=None,
+        classic=ClassicMember(
+            session_timeout_ms=request.session_timeout_ms, protocols=request.protocols
+        ),
+    )
+
+
+def _refused(request: JoinGroup, error: ErrorCode) -> Joined:
+    return Joined(error=error, member_id=request.member_id)

@@ -1,0 +1,145 @@
+"""SyncGroup, Heartbeat and LeaveGroup of classic members in a group of the consumer protocol. Pure.
+
+A member's epoch is its generation. A heartbeat answers REBALANCE_IN_PROGRESS (27) when there is
+something that only another JoinGroup brings about:
+
+    the group's epoch has risen              it joins, and says what it owns
+    it has to give something up              it joins when it has; an eager member has given up all
+    all that it waits for has become free    it joins, and gets it
+"""
+
+from __future__ import annotations
+
+from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ConsumerMember
+from broker.groups.consumer.membership import (
+    await_join,
+    extend_session,
+    remove,
+    stop_awaiting_sync,
+)
+from broker.groups.consumer.states import MemberState
+from broker.groups.consumer.targets import Setting, metadata_hash
+from broker.groups.migration.embedded import encode_assignment, read_subscription
+from broker.groups.migration.joining import protocol_name_of
+from broker.groups.requests import (
+    NO_MEMBER,
+    Heartbeat,
+    LeaveGroup,
+    LeavingMember,
+    LeftMember,
+    Synced,
+    SyncGroup,
+)
+from broker.groups.turn import Turn
+from metadata.image import ClusterImage
+from runtime.errors import ErrorCode
+
+
+def sync(group: ConsumerGroup, request: SyncGroup, image: ClusterImage, turn: Turn) -> Synced:
+    """What the member has. Assignments that it brings are not looked at: it leads nobody."""
+    member = _member(group, request.member_id, request.group_instance_id)
+    if isinstance(member, ErrorCode):
+        return Synced(error=member)
+    if request.generation_id != member.member_epoch:
+        return Synced(error=ErrorCode.ILLEGAL_GENERATION)
+    protocol_name = protocol_name_of(member)
+    is_type_known = request.protocol_type in (None, CONSUMER_PROTOCOL_TYPE)
+    if not is_type_known or request.protocol_name not in (None, protocol_name):
+        return Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    is_revoking = member.state == MemberState.UNREVOKED_PARTITIONS
+    if member.member_epoch < group.group_epoch and not is_revoking:
+        # Its JoinGroup is out of date already. One that has to give up first hears here of what.
+        await_join(group, member, turn)
+        return Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    stop_awaiting_sync(group, member.member_id, turn)
+    extend_session(group, member.member_id, turn)
+    return Synced(
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=protocol_name,
+        assignment=encode_assignment(member.assigned, image, _version_of(member)),
+    )
+
+
+def heartbeat(
+    group: ConsumerGroup, request: Heartbeat, image: ClusterImage, turn: Turn
+) -> ErrorCode:
+    """See the top of the file. It counts as heard of also when it is told to join again."""
+    member = _member(group, request.member_id, request.group_instance_id)
+    if isinstance(member, ErrorCode):
+        return member
+    if request.generation_id != member.member_epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    extend_session(group, member.member_id, turn)
+    if not _has_to_join(group, member, image):
+        return ErrorCode.NONE
+    await_join(group, member, turn)
+    return ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def leave(
+    group: ConsumerGroup, request: LeaveGroup, setting: Setting, turn: Turn
+) -> tuple[LeftMember, ...]:
+    """One outcome a member asked for; one new epoch for all that really left."""
+    rows: list[LeftMember] = []
+    leaving: dict[str, None] = {}
+    for row in request.members:
+        member_id = _leaving_id(group, row)
+        if not isinstance(member_id, ErrorCode) and member_id in leaving:
+            member_id = ErrorCode.UNKNOWN_MEMBER_ID
+        error = ErrorCode.NONE
+        if isinstance(member_id, ErrorCode):
+            error = member_id
+        else:
+            leaving[member_id] = None
+        rows.append(LeftMember(row.member_id, row.group_instance_id, error))
+    if leaving:
+        remove(group, list(leaving), setting, turn)
+    return tuple(rows)
+
+
+def _leaving_id(group: ConsumerGroup, row: LeavingMember) -> str | ErrorCode:
+    if row.member_id == NO_MEMBER and row.group_instance_id is not None:
+        # An administrator's: static members of either protocol.
+        return group.static_members.get(row.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    member = _member(group, row.member_id, row.group_instance_id)
+    return member if isinstance(member, ErrorCode) else member.member_id
+
+
+def _member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> ConsumerMember | ErrorCode:
+    """The classic member, or 25 if there is none so named, 82 if another has its place."""
+    if instance_id is not None:
+        holder = group.static_members.get(instance_id)
+        if holder is not None and holder != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    member = group.members.get(member_id)
+    if (
+        member is None
+        or member.classic is None
+        or (instance_id is not None and member.instance_id != instance_id)
+    ):
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return member
+
+
+def _has_to_join(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -> bool:
+    if member.member_epoch < group.group_epoch:
+        return True
+    if member.state == MemberState.UNREVOKED_PARTITIONS:
+        return True
+    if member.state == MemberState.UNRELEASED_PARTITIONS:
+        missing = group.target(member.member_id) - member.assigned
+        return all(row not in group.holders for row in missing)
+    # A heartbeat writes nothing, so the new epoch is left to the JoinGroup. Without this a group of
+    # classic members only would never see that a topic has grown: nobody leads it.
+    return group.is_metadata_stale and metadata_hash(group, image) != group.metadata_hash
+
+
+def _version_of(member: ConsumerMember) -> int:
+    """That of its subscription; 0, which every client reads, if a foreign log has none."""
+    protocols = () if member.classic is None else member.classic.protocols
+    found = read_subscription(protocols[0].metadata) if protocols else None
+    return 0 if found is None else found.version

@@ -1,0 +1,145 @@
+"""A classic group with members becomes a group of the consumer protocol. Pure.
+
+Its generation becomes the epoch of the group, of its target and of its members, so that members
+find the number they know. What each member has stays with it, as what it holds and as its target.
+The records of all that, and the tombstone of the classic group, are one batch: whoever reads the
+log finds the one group or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.coordinator.model import CoordinatorRecord
+from broker.groups.classic import rebalance
+from broker.groups.classic.group import ClassicGroup
+from broker.groups.classic.member import Member
+from broker.groups.classic.states import GroupState
+from broker.groups.config import GroupConfig
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
+from broker.groups.migration.embedded import (
+    Subscription,
+    read_assignment,
+    read_subscription,
+    resolved,
+)
+from broker.groups.records import group_key
+from broker.groups.timers import JoinTimer, SyncTimer
+from broker.groups.turn import Turn
+from metadata.image import ClusterImage
+from runtime.errors import ErrorCode
+
+CLIENTS_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""Assignors that clients bring along. What the sticky ones of librdkafka and others put beside the
+partitions only tells the next leader who had what, and this group will have no leader. Of other
+assignors nobody here can tell what their members do with it."""
+
+
+def upgraded(
+    classic: ClassicGroup, image: ClusterImage, config: GroupConfig
+) -> ConsumerGroup | str:
+    """The group as it would be, or why it stays as it is. Changes nothing."""
+    refusal = _refusal_of(classic, config)
+    if refusal is not None:
+        return refusal
+    group = ConsumerGroup(classic.group_id)
+    group.group_epoch = group.assignment_epoch = classic.generation_id
+    for member in classic.members.values():
+        metadata = _latest_metadata(classic, member)
+        subscription = read_subscription(metadata)
+        if subscription is None:
+            return f"what its member {member.member_id} subscribes to does not parse"
+        has = _held(classic, member, subscription, image)
+        if isinstance(has, str):
+            return has
+        # Assignments are the clients' own work: what two were given is one's only.
+        has = frozenset(row for row in has if row not in group.holders)
+        group.put(_converted(classic, member, subscription, has))
+        group.targets[member.member_id] = has
+    return group
+
+
+def records(group: ConsumerGroup) -> list[CoordinatorRecord]:
+    """All that is to be written of a group that has just been `upgraded`."""
+    return list(_records(group))
+
+
+def _records(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
+    yield CoordinatorRecord(group_key(group.group_id), None)
+    for member in group.members.values():
+        yield group.metadata_record(member)
+    yield group.epoch_record()
+    for member_id in group.members:
+        yield group.target_record(member_id)
+    yield group.target_epoch_record()
+    for member in group.members.values():
+        yield group.current_record(member)
+
+
+def end_classic(classic: ClassicGroup, turn: Turn) -> None:
+    """Nobody waits for the classic group's next generation any more, and none of its timers run."""
+    for member in classic.members.values():
+        rebalance.end_requests(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+        rebalance.cancel_session(classic, member, turn)
+    for member_id in list(classic.pending_members):
+        # It comes with its first JoinGroup as a new member.
+        rebalance.forget_pending(classic, member_id, turn)
+    turn.cancel_timer(JoinTimer(classic.group_id))
+    turn.cancel_timer(SyncTimer(classic.group_id))
+
+
+def _refusal_of(classic: ClassicGroup, config: GroupConfig) -> str | None:
+    if not config.group_consumer_migration_policy.allows_upgrade:
+        policy = config.group_consumer_migration_policy.value
+        return f"it has members, and group.consumer.migration.policy is {policy}"
+    if classic.members and not classic.is_consumer_group:
+        return f"its members are no consumers, their protocol type is {classic.protocol_type!r}"
+    size_max = config.group_consumer_max_size
+    if len(classic.members) > size_max:
+        return f"it has more than {size_max} members, which group.consumer.max.size allows"
+    return None
+
+
+def _latest_metadata(classic: ClassicGroup, member: Member) -> bytes:
+    """For the assignor of this generation; members that have joined since may not offer it."""
+    return member.metadata_for(classic.protocol_name) or member.protocols[0].metadata
+
+
+def _held(
+    classic: ClassicGroup, member: Member, subscription: Subscription, image: ClusterImage
+) -> Partitions | str:
+    """What the member may be reading now."""
+    assignment = read_assignment(member.assignment)
+    if assignment is None:
+        return f"what its member {member.member_id} was assigned does not parse"
+    if assignment.user_data and classic.protocol_name not in CLIENTS_ASSIGNORS:
+        return (
+            f"its member {member.member_id} uses an assignor of its own, which gives members data "
+            "besides partitions; have all members use an assignor that comes with the client first"
+        )
+    if classic.state != GroupState.STABLE and not member.assignment:
+        # A rebalance that was broken off has cleared assignments. A cooperative member has kept its
+        # partitions all the same, and named them as it joined.
+        return resolved(subscription.owned, image)
+    return resolved(assignment.partitions, image)
+
+
+def _converted(
+    classic: ClassicGroup, member: Member, subscription: Subscription, has: Partitions
+) -> ConsumerMember:
+    return ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        member_epoch=classic.generation_id,
+        previous_member_epoch=classic.generation_id,
+        assigned=has,
+        classic=ClassicMember(
+            session_timeout_ms=member.session_timeout_ms, protocols=member.protocols
+        ),
+    )

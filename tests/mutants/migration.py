@@ -1,0 +1,131 @@
+"""Rules of groups on their way between the protocols, each with an edit that breaks it."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+UPGRADE = "broker/groups/migration/upgrade.py"
+DOWNGRADE = "broker/groups/migration/downgrade.py"
+JOINING = "broker/groups/migration/joining.py"
+MEMBERSHIP = "broker/groups/migration/membership.py"
+MIXED = "broker/groups/migration/coordinator.py"
+EMBEDDED = "broker/groups/migration/embedded.py"
+COORDINATOR = "broker/groups/consumer/coordinator.py"
+CONSUMER_MEMBERSHIP = "broker/groups/consumer/membership.py"
+ENTERING = "broker/groups/consumer/entering.py"
+HEARTBEAT = "broker/groups/consumer/heartbeat.py"
+GROUP = "broker/groups/consumer/group.py"
+RECORDS = "broker/groups/consumer/records.py"
+CLASSIC_GROUP = "broker/groups/classic/group.py"
+
+_RULES: tuple[tuple[str, str, str, str, str], ...] = (
+    # Upgrade.
+    ("migration-any-policy", "the policy forbids the upgrade", UPGRADE,
+     "if not config.group_consumer_migration_policy.allows_upgrade:", "if False:"),
+    ("migration-frees-what-is-read", "members keep what they were assigned", UPGRADE,
+     "    return resolved(assignment.partitions, image)\n", "    return frozenset()\n"),
+    ("migration-forgets-the-owned", "a broken-off rebalance frees nothing that is read", UPGRADE,
+     "        return resolved(subscription.owned, image)\n", "        return frozenset()\n"),
+    ("migration-custom-assignor", "an assignor's own data is not thrown away", UPGRADE,
+     "    if assignment.user_data and ", "    if False and "),
+    ("migration-sticky-is-custom", "clients' own sticky assignors are taken over", UPGRADE,
+     " and classic.protocol_name not in CLIENTS_ASSIGNORS:", ":"),
+    ("migration-held-twice", "what two were assigned is one's", UPGRADE,
+     "        has = frozenset(row for row in has if row not in group.holders)\n", ""),
+    ("migration-leaves-them-waiting", "who waits for the classic rebalance is told", UPGRADE,
+     "        rebalance.end_requests(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)\n", ""),
+    ("migration-classic-timers-run-on", "the classic group's timers end with it", UPGRADE,
+     "    turn.cancel_timer(JoinTimer(classic.group_id))\n", ""),
+    ("migration-without-tombstone", "the classic group leaves a tombstone", UPGRADE,
+     "    yield CoordinatorRecord(group_key(group.group_id), None)\n", ""),
+    ("migration-member-in-memory", "what members have is in the log", UPGRADE,
+     "        yield group.current_record(member)\n", "        yield from ()\n"),
+    ("migration-in-two-batches", "an upgrade is in the log as a whole", COORDINATOR,
+     "            records, setting.out[:] = [*records, *setting.out], []\n", "            pass\n"),
+    ("migration-no-session-of-old-members", "sessions run on through the upgrade", COORDINATOR,
+     "            membership.extend_session(group, member_id, turn)\n        return answer",
+     "            pass\n        return answer"),
+    # Classic members in the mixed group.
+    ("migration-join-told-too-early", "an epoch is told once it is replicated", MIXED,
+     "            turn.answer_durably(event.token, joined)\n",
+     "            turn.answer(event.token, joined)\n"),
+    ("migration-sync-told-too-early", "an assignment is told once it is replicated", MIXED,
+     "turn.answer_durably(event.token, membership.sync(", "turn.answer(event.token, membership.sync("),
+    ("migration-blind-to-owned", "a cooperative member gives up when it has", JOINING,
+     "        owned=joiner.owned,\n", "        owned=frozenset(),\n"),
+    ("migration-ghost-keeps-reading", "who was put out gives up before it joins", JOINING,
+     "    if is_new and subscription.owned:\n", "    if False:\n"),
+    ("migration-nothing-in-common", "classic members share an assignor", JOINING,
+     "            common &= {protocol.name for protocol in member.classic.protocols}\n",
+     "            pass\n"),
+    ("migration-joins-when-disabled", "with the policy disabled no kinds are mixed", JOINING,
+     "allows_mixed_groups:", "allows_mixed_groups and False:"),
+    ("migration-old-client-unfenced", "a static client's successor has another id", JOINING,
+     "        told = replace(back(told), member_id=new_member_id(instance_id, turn))\n",
+     "        told = back(told)\n"),
+    ("migration-quiet-epoch", "a new epoch makes classic members join", MEMBERSHIP,
+     "    if member.member_epoch < group.group_epoch:\n        return True\n", ""),
+    ("migration-quiet-release", "what became free makes who waits for it join", MEMBERSHIP,
+     "        return all(row not in group.holders for row in missing)\n",
+     "        return False\n"),
+    ("migration-quiet-topics", "a topic that grows makes classic members join", MEMBERSHIP,
+     "    return group.is_metadata_stale and metadata_hash(group, image) != group.metadata_hash\n",
+     "    return False\n"),
+    ("migration-sync-of-any-generation", "an assignment is of one generation", MEMBERSHIP,
+     "    if request.generation_id != member.member_epoch:\n"
+     "        return Synced(error=ErrorCode.ILLEGAL_GENERATION)\n", ""),
+    ("migration-sync-out-of-date", "a sync behind the group's epoch joins again", MEMBERSHIP,
+     "    if member.member_epoch < group.group_epoch and not is_revoking:\n", "    if False:\n"),
+    ("migration-revoking-is-not-told", "who has to give up hears of what", MEMBERSHIP,
+     " and not is_revoking:\n", ":\n"),
+    ("migration-no-time-to-join", "who does not join again is out", CONSUMER_MEMBERSHIP,
+     "        timer = ClassicRejoinTimer(group.group_id, member.member_id)\n"
+     "        turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))\n", ""),
+    ("migration-no-time-to-sync", "who does not fetch its assignment is out", CONSUMER_MEMBERSHIP,
+     "    timer = ClassicSyncTimer(group.group_id, member.member_id)\n"
+     "    turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))\n", ""),
+    ("migration-session-of-the-other", "a classic member has a session time-out of its own",
+     CONSUMER_MEMBERSHIP, "        timeout_ms = classic.session_timeout_ms\n", "        pass\n"),
+    ("migration-timers-of-the-other", "who changes its protocol changes its timers", ENTERING,
+     "        forget_timers(group, told.member_id, turn)\n    if is_new", "        pass\n    if is_new"),
+    ("migration-stays-classic", "a heartbeat makes it a member of the consumer protocol", HEARTBEAT,
+     "        classic=None,\n", ""),
+    ("migration-stale-is-113", "classic clients hear 22", GROUP,
+     "return ErrorCode.ILLEGAL_GENERATION if is_classic else", "return"),
+    ("migration-kind-in-memory", "that a member is classic is in the log", RECORDS,
+     "            _classic_metadata(member.classic),\n", "            _NO_CLASSIC_METADATA,\n"),
+    ("migration-names-gone-topics", "assignments name partitions that are there", EMBEDDED,
+     "and partition in topic.partitions", ""),
+    # Downgrade.
+    ("migration-never-back", "without consumers the group is classic again", DOWNGRADE,
+     "    return bool(set.intersection(*offered))\n", "    return False\n"),
+    ("migration-back-too-early", "one consumer keeps the group what it is", DOWNGRADE,
+     "        if member.classic is None:\n            return False\n",
+     "        if member.classic is None:\n            continue\n"),
+    ("migration-no-rebalance", "what the last consumer had is shared out", DOWNGRADE,
+     "    rebalance.prepare(classic, turn)\n", ""),
+    ("migration-no-rebalance-after-load", "also by the next coordinator", CLASSIC_GROUP,
+     "        leader_id, self.leader_id = self.leader_id, None\n",
+     "        leader_id = self.leader_id\n"),
+    ("migration-lost-generation", "up-to-date members hear 27, not 22", COORDINATOR,
+     "        self.finish(present, epoch, setting, turn)\n",
+     "        self.finish(present, present.group_epoch, setting, turn)\n"),
+    ("migration-downgrade-stays-in-log", "the consumer group leaves tombstones", DOWNGRADE,
+     "[*written, *group.tombstones(), classic.record_without_leader()]",
+     "[*written, classic.record_without_leader()]"),
+    ("migration-last-place-stays-new", "a classic client in the last consumer's place ends it",
+     MIXED, "        if downgrade.is_due(group, self._config):\n", "        if False:\n"),
+)  # fmt: skip
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(
+        name=name,
+        rule=rule,
+        path=path,
+        old=old,
+        new=new,
+        tests=("tests/test_groups/migration", "tests/test_groups/consumer"),
+        has_simulator=False,
+    )
+    for name, rule, path, old, new in _RULES
+)
