@@ -111,6 +111,12 @@ class Connection:
         """Nothing asked, nothing to send."""
         return not self.slots and not self._output
 
+    def fail(self, failure: WireError) -> None:
+        """The peer broke the protocol: `close`, and the log says so."""
+        if not self.is_closed:
+            self.server.on_protocol_error(self, failure)
+            self.close(f"protocol error: {failure}")
+
     def close(self, reason: str) -> None:
         """End the connection now; requests under way lose their answers. Repeats are harmless."""
         if self.is_closed:
@@ -174,7 +180,7 @@ class Connection:
         except ConnectionError as failure:
             self.close(repr(failure))
         except WireError as failure:
-            self.close(f"protocol error: {failure}")
+            self.fail(failure)
         except BaseException:
             # A bug of ours goes on to the process's handler; the client must not wait meanwhile.
             self.close("internal error")
@@ -215,7 +221,7 @@ class Connection:
         try:
             self._handle_frames()
         except WireError as failure:
-            self.close(f"protocol error: {failure}")
+            self.fail(failure)
 
     # --- out ---------------------------------------------------------------------------------
 

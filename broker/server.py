@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.api import HOT_HANDLERS, SERVED, cold_handler
+from broker.closing_lines import ClosingLines
 from broker.config import BrokerConfig
 from broker.connection import Connection, Slot
 from broker.connection_limits import ConnectionLimits, parse_overrides
@@ -85,6 +86,8 @@ class KafkaServer:
         self._connections: dict[Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._idle_task: asyncio.Task[None] | None = None
+        self._closing_lines = ClosingLines()
+        self._more_timer: asyncio.TimerHandle | None = None
 
     @property
     def connection_count(self) -> int:
@@ -140,6 +143,8 @@ class KafkaServer:
             with suppress(asyncio.CancelledError):
                 await self._idle_task
             self._idle_task = None
+        if self._more_timer is not None:
+            self._more_timer.cancel()
         await self.services.stop()
         tasks = list(self._tasks)
         for task in tasks:
@@ -152,6 +157,29 @@ class KafkaServer:
         if connection.address:
             self._limits.closed(connection.address)
         _log.debug("connection of %s ended: %s", connection.peer, reason)
+
+    def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
+        """A connection is about to be closed because its peer broke the protocol."""
+        lines = self._closing_lines
+        now_ms = self.clock.monotonic_ms()
+        for line in lines.closed(connection.peer, str(failure), now_ms):
+            _log.warning("%s", line)
+        if lines.has_more and self._more_timer is None:
+            self._more_timer = asyncio.get_running_loop().call_later(
+                max(lines.more_due_ms - now_ms, 0) / 1000, self._write_more
+            )
+
+    def _write_more(self) -> None:
+        self._more_timer = None
+        lines = self._closing_lines
+        now_ms = self.clock.monotonic_ms()
+        for line in lines.more(now_ms):
+            _log.warning("%s", line)
+        if lines.has_more:
+            # Another second has begun, or the timer came a moment early.
+            self._more_timer = asyncio.get_running_loop().call_later(
+                max(lines.more_due_ms - now_ms, 1) / 1000, self._write_more
+            )
 
     def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
         if delta is None or delta.changed_quotas:
@@ -275,7 +303,7 @@ class KafkaServer:
         try:
             values = await answer
         except WireError as failure:
-            connection.close(f"protocol error: {failure}")
+            connection.fail(failure)
             return
         except BaseException:
             # The client must not wait for an answer that will never come; the error itself goes

@@ -1,11 +1,12 @@
 """DescribeCluster (60). Served: v0-2, brokers only: endpoint type 2 (controllers) is refused with
-42 INVALID_REQUEST. Missing: authorized operations.
+42 INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from broker.authorized_operations import CLUSTER_OPERATIONS, if_asked
 from broker.context import RequestContext
 from runtime.errors import ErrorCode
 from wire.versions import Api
@@ -27,6 +28,9 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         answer["error_code"] = ErrorCode.INVALID_REQUEST
         answer["error_message"] = "this listener describes brokers, not controllers"
         return answer
+    answer["cluster_authorized_operations"] = if_asked(
+        CLUSTER_OPERATIONS, request, "include_cluster_authorized_operations"
+    )
     with_fenced = getattr(request, "include_fenced_brokers", False)
     image = services.image()
     for broker_id in sorted(image.brokers):

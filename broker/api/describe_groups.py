@@ -2,7 +2,7 @@
 
 v4 instance ids, v6 error 69 for a group that is not there (before: state "Dead" and no error).
 Metadata of members and the protocol only in state Stable. Errors of a group: 14, 15, 16, 24, 69.
-Missing: authorized operations (v3), as there are no ACLs: always "not known".
+Authorized operations (v3), where asked for, are all there are; a group with an error has none.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from broker.authorized_operations import GROUP_OPERATIONS, if_asked
 from broker.context import RequestContext
 from broker.group_calls import ask
 from broker.groups.requests import DescribeGroup, GroupDescription
@@ -27,12 +28,16 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     answers = await asyncio.gather(
         *(ask(context, group_id, DescribeGroup(group_id=group_id)) for group_id in group_ids)
     )
+    operations = if_asked(GROUP_OPERATIONS, request, "include_authorized_operations")
     rows = []
     for group_id, found in zip(group_ids, answers, strict=True):
         if isinstance(found, GroupDescription):
-            rows.append(_row(found))
+            row = _row(found)
         else:
-            rows.append(_failed(context, group_id, found))
+            row = _failed(context, group_id, found)
+        if row["error_code"] == ErrorCode.NONE:
+            row["authorized_operations"] = operations
+        rows.append(row)
     return {"groups": rows}
 
 

@@ -1,8 +1,9 @@
-"""DescribeProducers (61). Served: v0 (KIP-664), by the leaders of the partitions.
+"""DescribeProducers (61). Served: v0 (KIP-664), by every replica, as Kafka does.
 
 What each idempotent or transactional producer wrote last, and where its open transaction begins;
-`kafka-transactions find-hanging` compares it with the coordinators. Errors per partition: 3, 6, 17
-for a topic name that cannot be, 56.
+`kafka-transactions find-hanging` compares it with the coordinators. A follower tells what it has
+replicated so far. Errors per partition: 3, 6 where there is no replica, 17 for a topic name that
+cannot be, 56.
 """
 
 from __future__ import annotations
@@ -40,11 +41,16 @@ def _describe(context: RequestContext, topic: str, partition_id: int) -> dict[st
         return _refused(partition_id, ErrorCode.INVALID_TOPIC_EXCEPTION, refusal)
     replica = replicas.find_by_name(topic, partition_id)
     if replica is None:
-        return _refused(partition_id, replicas.missing_error(topic, b"", partition_id))
+        error = replicas.missing_error(topic, b"", partition_id)
+        message = None
+        if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            message = (
+                f"broker {replicas.broker_id} has no replica of {topic}-{partition_id};"
+                " Metadata names the brokers that have one"
+            )
+        return _refused(partition_id, error, message)
     if replica.is_offline:
         return _refused(partition_id, ErrorCode.KAFKA_STORAGE_ERROR)
-    if not replica.core.is_leader:
-        return _refused(partition_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     entries = replica.log.producers.entries
     return {
         "partition_index": partition_id,

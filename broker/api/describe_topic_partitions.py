@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (75, KIP-966). Served: v0.
 
 Topics come in the order of their names, at most 2,000 partitions an answer; the cursor says where
-the next one goes on. Like Metadata it tells what this broker knows. Missing: authorized operations
-(always the "not asked" value), as there are no ACLs.
+the next one goes on. Like Metadata it tells what this broker knows. Authorized operations cannot be
+asked for; Kafka always tells them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.api.metadata import offline_replicas
+from broker.authorized_operations import TOPIC_OPERATIONS
 from broker.context import RequestContext
 from broker.topic_names import INTERNAL_TOPICS, name_refusal
 from metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -56,7 +57,13 @@ def _failed(name: str) -> dict[str, Any]:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if name_refusal(name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return {"error_code": error, "name": name, "topic_id": None, "partitions": ()}
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": None,
+        "partitions": (),
+        "topic_authorized_operations": TOPIC_OPERATIONS,
+    }
 
 
 def _topic(image: ClusterImage, topic: TopicImage, ids: list[int]) -> dict[str, Any]:
@@ -66,6 +73,7 @@ def _topic(image: ClusterImage, topic: TopicImage, ids: list[int]) -> dict[str, 
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [_partition(image, i, topic.partitions[i]) for i in ids],
+        "topic_authorized_operations": TOPIC_OPERATIONS,
     }
 
 

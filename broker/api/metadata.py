@@ -3,14 +3,16 @@
 Fenced brokers are hidden, soon after they were fenced (`broker.listing`); a partition without
 leader answers error 5. The answer to "all topics" is encoded once per image, version and listener.
 Unknown topics answer 3 (by id 100), also when their auto-creation has just begun: the client asks
-again and finds them.
-Missing: authorized operations (always the "not asked" value), as there are no ACLs.
+again and finds them. Authorized operations, where asked for, are all there are; a topic asked by an
+unknown id has none.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
 from broker.context import RequestContext, Services
 from broker.coordinator.topics import internal_topic
 from broker.topic_names import INTERNAL_TOPICS, name_refusal
@@ -29,40 +31,61 @@ AUTO_CREATE_TIMEOUT_MS = 5_000
 CACHED_ANSWERS_MAX = 32
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Operations:
+    """The authorized operations that the request asks for, as bits."""
+
+    topic: int
+    cluster: int
+
+
 def handle(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
     services = context.services
     image = services.image()
+    operations = _Operations(
+        topic=if_asked(TOPIC_OPERATIONS, request, "include_topic_authorized_operations"),
+        cluster=if_asked(CLUSTER_OPERATIONS, request, "include_cluster_authorized_operations"),
+    )
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
-        return _all_topics(context, image)
+        return _all_topics(context, image, operations)
     may_create = (
         getattr(request, "allow_auto_topic_creation", True)
         and services.config.auto_create_topics_enable
     )
     missing: list[str] = []
     topics = [_asked_topic(image, item, missing) for item in asked]
+    for topic in topics:
+        if topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID:
+            topic["topic_authorized_operations"] = operations.topic
     if may_create and missing:
         _auto_create(services, missing)
-    return _answer(context, image, topics)
+    return _answer(context, image, topics, operations)
 
 
-def _all_topics(context: RequestContext, image: ClusterImage) -> bytes:
+def _all_topics(context: RequestContext, image: ClusterImage, operations: _Operations) -> bytes:
     cache = context.services.caches.setdefault("metadata", {})
     if cache.get("image") is not image or len(cache) > CACHED_ANSWERS_MAX:
         cache.clear()
         cache["image"] = image
-    key = (context.api_version, context.listener, _listed(context.services, image))
+    key = (context.api_version, context.listener, _listed(context.services, image), operations)
     body: bytes | None = cache.get(key)
     if body is None:
-        topics = [_topic(image, topic) for topic in image.topics.values()]
-        answer = _answer(context, image, topics)
+        topics = [
+            {**_topic(image, topic), "topic_authorized_operations": operations.topic}
+            for topic in image.topics.values()
+        ]
+        answer = _answer(context, image, topics, operations)
         body = bytes(encode_response(API.name, context.api_version, answer))
         cache[key] = body
     return body
 
 
 def _answer(
-    context: RequestContext, image: ClusterImage, topics: list[dict[str, Any]]
+    context: RequestContext,
+    image: ClusterImage,
+    topics: list[dict[str, Any]],
+    operations: _Operations,
 ) -> dict[str, Any]:
     services = context.services
     brokers = []
@@ -82,6 +105,7 @@ def _answer(
         "cluster_id": services.cluster_id,
         "controller_id": services.controller_id(),
         "topics": topics,
+        "cluster_authorized_operations": operations.cluster,
     }
 
 

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from broker.api import SERVED
-from tests.clients.compat import BEGIN, DOCUMENT, END, api_names, with_generated
+from tests.clients.compat import (
+    BEGIN,
+    DOCUMENT,
+    END,
+    UNADVERTISED,
+    api_names,
+    with_generated,
+)
 
 
 def test_the_tables_of_compat_md_are_up_to_date():
@@ -17,3 +26,26 @@ def test_every_served_api_has_a_name():
     assert [key for key, _, _ in SERVED.advertised() if key not in names] == []
     assert names[0] == "Produce"
     assert names[2] == "ListOffsets"
+    # Whose requests have parts called TopicRequest.
+    assert names[61] == "DescribeProducers"
+    assert names[75] == "DescribeTopicPartitions"
+    assert len(set(names.values())) == len(names)
+
+
+def test_every_api_of_kafkas_has_a_row():
+    document = DOCUMENT.read_text(encoding="utf-8")
+    missing = [
+        (key, name) for key, name in api_names().items() if f"\n| {key} | {name} |" not in document
+    ]
+    assert missing == []
+
+
+def test_an_api_that_is_advertised_has_no_reason_for_being_absent():
+    assert [key for key, _, _ in SERVED.advertised() if key in UNADVERTISED] == []
+
+
+def test_the_links_of_compat_md_lead_somewhere():
+    document = DOCUMENT.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document)
+    assert links
+    assert [link for link in links if not (DOCUMENT.parent / link).exists()] == []

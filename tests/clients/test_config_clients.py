@@ -117,6 +117,13 @@ def test_kafka_configs_alters_and_describes_quotas(cluster, kafka_configs):
     assert "Quota configs for user-principal 'alice', the default client-id are" in described
     assert "producer_byte_rate=1024.0" in described
     assert "request_percentage=12.5" in described
+    # Without clients the tool asks for SCRAM credentials too: there are none, and it goes on.
+    alice = ("--entity-type", "users", "--entity-name", "alice")
+    kafka_configs("--alter", *alice, "--add-config", "producer_byte_rate=512")
+    for users in (alice, ("--entity-type", "users")):
+        described = kafka_configs("--describe", *users)
+        assert "Quota configs for user-principal 'alice' are producer_byte_rate=512.0" in described
+        assert "SCRAM" not in described
     client = ("--entity-type", "clients", "--entity-name", "app")
     kafka_configs("--alter", *client, "--add-config", "consumer_byte_rate=2048")
     assert "consumer_byte_rate=2048.0" in kafka_configs("--describe", *client)

@@ -221,6 +221,18 @@ def test_kafka_transactions_lists_describes_and_aborts(cluster: Cluster) -> None
     # The tool looks for transactions older than the largest time-out: none is.
     hanging = transactions(cluster, "find-hanging", "--topic", "tool", "--partition", "0")
     assert len(hanging.splitlines()) == 1
+    for broker_id in (101, 102, 103):
+        # Leader or not: with 0 minutes every open transaction is looked up at its coordinator.
+        here = transactions(
+            cluster, "describe-producers", "--topic", "tool", "--partition", "0",
+            "--broker-id", str(broker_id),
+        )  # fmt: skip
+        assert here.splitlines()[1].split()[:2] == [producer_id, epoch]
+        hanging = transactions(
+            cluster, "find-hanging", "--broker-id", str(broker_id),
+            "--max-transaction-timeout", "0",
+        )  # fmt: skip
+        assert len(hanging.splitlines()) == 1
     transactions(
         cluster, "abort", "--topic", "tool", "--partition", "0", "--producer-id", producer_id,
         "--producer-epoch", epoch, "--coordinator-epoch", "0",

@@ -1,4 +1,4 @@
-"""What is not there says so: ACLs without an authorizer; and the names of what has configs."""
+"""What is not there says so: ACLs, credentials of users; and the names of what has configs."""
 
 from __future__ import annotations
 
@@ -65,6 +65,25 @@ def test_acl_calls_in_every_version(client: RawClient, version: int) -> None:
     assert [row.error_code for row in results] == [KioError.security_disabled] * 2
     rows = client.call("delete_acls", version, {"filters": [wanted]}).filter_results
     assert [row.error_code for row in rows] == [KioError.security_disabled]
+
+
+@pytest.mark.parametrize("everybody", [None, []])
+def test_nobody_has_scram_credentials(client: RawClient, everybody: list | None) -> None:
+    answer = client.call("describe_user_scram_credentials", 0, {"users": everybody})
+    assert (answer.error_code, answer.results) == (KioError.none, ())
+
+
+def test_each_user_asked_for_by_name_has_no_scram_credentials(client: RawClient) -> None:
+    """As Apache Kafka 4.1 answers a cluster without any."""
+    users = [{"name": name} for name in ("alice", "bob", "alice")]
+    answer = client.call("describe_user_scram_credentials", 0, {"users": users})
+    assert answer.error_code is KioError.none
+    alice, bob = answer.results
+    assert (bob.user, bob.error_code) == ("bob", KioError.resource_not_found)
+    assert bob.error_message == ("Attempt to describe a user credential that does not exist: bob")
+    assert (alice.user, alice.error_code) == ("alice", KioError.duplicate_resource)
+    assert "twice in a single request: alice" in alice.error_message
+    assert (alice.credential_infos, bob.credential_infos) == ((), ())
 
 
 def test_what_can_have_configs_is_named(client: RawClient) -> None:

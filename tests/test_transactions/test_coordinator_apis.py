@@ -8,6 +8,7 @@ import pytest
 
 from runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient
 from tests.test_transactions.raw_producer import (
     Client,
     describe,
@@ -90,16 +91,30 @@ def test_an_unknown_id_is_not_described(harness: Harness, old: Client) -> None:
     ]  # fmt: skip
 
 
-def test_producers_are_described_by_the_leader_alone(harness: Harness, new: Client) -> None:
+def test_producers_are_described_by_every_replica(harness: Harness, new: Client) -> None:
+    """kafka-transactions --broker-id asks a follower as often as the leader."""
+    harness.call(lambda: harness.cluster.controller.create("elsewhere", [(1,)]))
     new.produce("a")
-    topics = {"topics": [{"name": "t", "partition_indexes": [0, 9]}]}
-    known, unknown = new.leader.call("describe_producers", 0, topics).topics[0].partitions
-    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = {"topics": [
+        {"name": "t", "partition_indexes": [0, 9]}, {"name": "elsewhere", "partition_indexes": [0]},
+    ]}  # fmt: skip
+
+    def described(broker: RawClient) -> Any:
+        return broker.call("describe_producers", 0, topics).topics
+
+    known, unknown = described(new.leader)[0].partitions
+    assert (known.error_code, unknown.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     (row,) = known.active_producers
     assert (row.producer_id, row.producer_epoch, row.last_sequence) == (new.producer_id, 0, 0)
     assert row.current_txn_start_offset == 0
-    follower, _ = new.coordinator.call("describe_producers", 0, topics).topics[0].partitions
-    assert follower.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    wait_until(
+        lambda: described(new.coordinator)[0].partitions == (known, unknown),
+        "the follower has replicated the batch and tells the same",
+    )
+    (absent,) = described(new.coordinator)[1].partitions
+    assert absent.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert absent.error_message is not None
+    assert absent.error_message.startswith("broker 2 has no replica of elsewhere-0")
 
 
 def test_offsets_need_the_group_s_partition(harness: Harness, old: Client) -> None:

@@ -1,0 +1,127 @@
+"""Connections closed for a protocol error leave a line, and a flood of them a few lines."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.closing_lines import LINES_PER_SECOND_MAX, REASON_CHARACTERS_MAX, ClosingLines
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient
+
+TLS_HELLO = bytes.fromhex("16030100c8010000c40303")
+PEER = "('127.0.0.1', 5)"
+
+
+def test_a_line_names_peer_and_reason() -> None:
+    assert ClosingLines().closed(PEER, "a frame of -5 bytes", 7) == [
+        f"connection closed: peer={PEER} reason=a frame of -5 bytes"
+    ]
+
+
+def test_a_long_reason_is_cut() -> None:
+    (line,) = ClosingLines().closed(PEER, "x" * 100_000, 7)
+    assert len(line) < REASON_CHARACTERS_MAX + 100
+
+
+def test_what_is_above_the_limit_is_told_as_a_number_when_the_second_is_over() -> None:
+    lines = ClosingLines()
+    said = [lines.closed(PEER, "garbage", 100) for _ in range(LINES_PER_SECOND_MAX + 7)]
+    assert [len(s) for s in said] == [1] * LINES_PER_SECOND_MAX + [0] * 7
+    assert lines.has_more
+    assert lines.more_due_ms == 1100
+    assert lines.more(1099) == []
+    assert lines.more(1100) == ["connections closed for protocol errors: 7 more within a second"]
+    assert not lines.has_more
+    assert lines.more(9000) == []
+
+
+def test_the_next_second_begins_with_what_was_held_back_in_the_last() -> None:
+    lines = ClosingLines()
+    for _ in range(LINES_PER_SECOND_MAX + 1):
+        lines.closed(PEER, "garbage", 0)
+    number, line = lines.closed(PEER, "garbage", 1000)
+    assert "1 more" in number
+    assert line.startswith("connection closed")
+
+
+@given(st.lists(st.integers(0, 400), max_size=120))
+def test_every_connection_is_told_of_once_and_never_more_than_ten_lines_begin_in_a_second(
+    steps_ms: list[int],
+) -> None:
+    lines, now_ms, told, written = ClosingLines(), 0, 0, []
+
+    def read(said: list[str]) -> None:
+        nonlocal told
+        for line in said:
+            if line.startswith("connection closed"):
+                told += 1
+                written.append(now_ms)
+            else:
+                told += int(line.split(": ")[1].split()[0])
+
+    for step_ms in steps_ms:
+        now_ms += step_ms
+        read(lines.closed(PEER, "garbage", now_ms))
+    now_ms += 1000
+    read(lines.more(now_ms))
+    assert told == len(steps_ms)
+    # Windows begin with a line, so two of them may meet within one second.
+    for at in written:
+        assert sum(at <= other < at + 1000 for other in written) <= 2 * LINES_PER_SECOND_MAX
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    harness = Harness(tmp_path_factory.mktemp("closing"), count=1)
+    yield harness
+    harness.close()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+def test_a_client_that_speaks_tls_is_named_in_the_log(
+    harness: Harness, client: RawClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    local = client.sock.getsockname()
+    client.sock.sendall(TLS_HELLO)
+    assert client.is_closed_by_peer()
+    wait_until(lambda: warnings(caplog), "the broker says so")
+    (line,) = warnings(caplog)
+    assert f"peer={local}" in line
+    assert "a frame of 369295616 bytes" in line
+
+
+def test_a_flood_of_garbage_leaves_a_few_lines_and_a_number(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = harness.cluster.brokers[1].port
+    count = 5 * LINES_PER_SECOND_MAX
+    for _ in range(count):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+            sock.sendall(TLS_HELLO)
+
+    def told() -> int:
+        numbers = [line for line in warnings(caplog) if " more within" in line]
+        rest = sum(int(line.split(": ")[1].split()[0]) for line in numbers)
+        return len(warnings(caplog)) - len(numbers) + rest
+
+    wait_until(lambda: told() == count, "every connection is in a line or in a number")
+    assert any(" more within" in line for line in warnings(caplog))
+
+
+def test_a_client_that_just_leaves_is_no_line(
+    harness: Harness, client: RawClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = harness.cluster.brokers[1].server
+    wait_until(lambda: server.connection_count == 1, "the client is in, and nobody else")
+    client.close()
+    wait_until(lambda: server.connection_count == 0, "the client is out")
+    assert warnings(caplog) == []
