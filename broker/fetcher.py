@@ -151,7 +151,11 @@ class LeaderFetcher:
         self._clock = clock
         self._connect = connect
         self.session = ReplicaSession(
-            config=config, on_resume=self.on_partitions_changed, quota=quota, clock=clock
+            config=config,
+            leader_name=self._name,
+            on_resume=self.on_partitions_changed,
+            quota=quota,
+            clock=clock,
         )
         self._client_id = f"broker-{broker_id}-fetcher-{leader}".encode()
         self._has_work = asyncio.Event()
@@ -186,6 +190,11 @@ class LeaderFetcher:
         # one whose answer comes later is dropped, and what it alone listed never asked for again.
         if not (self._in_flight and self.session.is_opening):
             self._send_fetch()
+
+    def _name(self) -> str:
+        """The leader, for the log."""
+        host, port = self._address or ("an unknown address", 0)
+        return f"broker {self._leader} at {host}:{port}"
 
     def check_address(self) -> None:
         if self._sock is not None and self._peer_address(self._leader) != self._address:

@@ -25,6 +25,9 @@ from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 _log = logging.getLogger(__name__)
 
 FAILURE_FIRST_MS = 10
+REFUSED_MAX_MS = 1_000
+"""Pauses of a partition whose records were refused double up to here: each try moves up to
+replica.fetch.max.bytes, and the leader needs one to look at what it has."""
 EPOCH_MAX = (1 << 31) - 1
 THROTTLE_WAIT_MAX_MS = 1_000
 """The rate may be raised meanwhile: partitions held back are looked at again after so long."""
@@ -35,9 +38,12 @@ Listed = list[tuple[bytes, list[FetchPartition]]]
 
 class Followed:
     """One partition here. asked_epoch: leader epoch in the request that last listed it, which was
-    the asked_in-th of its session."""
+    the asked_in-th of its session. refused: what is wrong with the records that the leader sent
+    last, "" once some could be appended."""
 
-    __slots__ = ("asked_epoch", "asked_in", "failures", "is_in_session", "replica", "resume")
+    __slots__ = (
+        "asked_epoch", "asked_in", "failures", "is_in_session", "refused", "replica", "resume",
+    )  # fmt: skip
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -45,21 +51,25 @@ class Followed:
         self.asked_in = 0
         self.failures = 0
         self.is_in_session = False
+        self.refused = ""
         self.resume: asyncio.TimerHandle | None = None
 
 
 class ReplicaSession:
-    """All partitions that follow one leader. is_opening: a request that opens one is out."""
+    """All partitions that follow one leader. is_opening: a request that opens one is out.
+    leader_name: broker and address, for the log."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
+        leader_name: Callable[[], str],
         on_resume: Callable[[], None],
         quota: ReplicationQuota,
         clock: Clock,
     ) -> None:
         self._config = config
+        self._leader_name = leader_name
         self._clock = clock
         self._quota = quota
         self._on_resume = on_resume
@@ -83,6 +93,7 @@ class ReplicaSession:
         if followed is None:
             followed = self._partitions[key] = Followed(replica)
         followed.failures = 0
+        followed.refused = ""
         self._end_pause(followed)
         # Answers to requests of the old epoch must not be applied any more.
         followed.asked_epoch = -1
@@ -189,8 +200,7 @@ class ReplicaSession:
             try:
                 self._apply(key, followed, part, view)
             except (OutOfOrderAppend, BatchError) as refused:
-                _log.warning("%s: %s", followed.replica.core.summary(), refused)
-                self._pause(key, followed)
+                self._refuse(key, followed, str(refused))
             except (OSError, CorruptData) as failure:
                 _log.error("%s: %s", followed.replica.core.summary(), failure)
                 followed.replica.fail(failure, "append")
@@ -213,7 +223,8 @@ class ReplicaSession:
         if part.error:
             self._pause(key, followed)
             return
-        followed.failures = 0
+        if not followed.refused:
+            followed.failures = 0
         if part.diverging is not None:
             end_offset = replica.truncate_for(*part.diverging)
             _log.info("%s cut to %d, leader said %s", key[1], end_offset, part.diverging)
@@ -232,6 +243,7 @@ class ReplicaSession:
                 leader_high_watermark=part.high_watermark,
                 wall_ms=self._clock.wall_ms(),
             )
+            self._accept(followed)
             if self._quota.is_limited and _is_throttled(replica):
                 self._quota.record(part.length, self._clock.monotonic_ms())
         has_moved = replica.on_leader_offsets(
@@ -252,10 +264,37 @@ class ReplicaSession:
             if followed.resume is None and _is_throttled(followed.replica):
                 self._leave(key, followed, delay_ms)
 
-    def _pause(self, key: Key, followed: Followed) -> None:
+    def _refuse(self, key: Key, followed: Followed, reason: str) -> None:
+        """The leader sent records that do not belong here, or are damaged. It is asked again: they
+        may have been damaged on the way, and if not, asking twice is what makes it look."""
+        core, end_offset = followed.replica.core, followed.replica.log.end_offset
+        told = (
+            f"{core.topic}-{core.partition_id} does not take what {self._leader_name()} sends from "
+            f"offset {end_offset} on: {reason}"
+        )
+        if told != followed.refused:
+            followed.refused = told
+            _log.warning("%s; it is asked again, at least every %d ms", told, REFUSED_MAX_MS)
+        self._pause(key, followed, REFUSED_MAX_MS)
+
+    def _accept(self, followed: Followed) -> None:
+        """Records were appended."""
+        if followed.refused:
+            core = followed.replica.core
+            _log.info(
+                "%s-%d goes on: %s sent sound records",
+                core.topic,
+                core.partition_id,
+                self._leader_name(),
+            )
+            followed.refused = ""
+        followed.failures = 0
+
+    def _pause(self, key: Key, followed: Followed, max_ms: int | None = None) -> None:
         """Leave a partition alone that failed."""
         delay_ms = min(
-            FAILURE_FIRST_MS << min(followed.failures, 16), self._config.replica_fetch_backoff_ms
+            FAILURE_FIRST_MS << min(followed.failures, 16),
+            self._config.replica_fetch_backoff_ms if max_ms is None else max_ms,
         )
         followed.failures += 1
         self._leave(key, followed, delay_ms)

@@ -37,6 +37,9 @@ UNCLEAN_LOGS = "unclean-logs"
 """Names of directories whose logs an orderly shutdown could not close: one damaged or failing
 log must be checked at the next start although the others need not.
 """
+DAMAGED = "damaged"
+"""In a replica's folder: its batches were found damaged while it was in use, and where. A start
+need not come upon that, for it does not read below the recovery point."""
 METADATA_TOPIC = "__cluster_metadata"
 """The metadata log lives in the same data directory and is the quorum's, not ours."""
 Offsets = dict[tuple[str, int], int]
@@ -107,6 +110,10 @@ class ReplicaStore:
             if self._disk.exists(path):
                 raise CorruptData(path, 0, "something lies here that no topic claims; move it away")
             return OpenedLog(Log.new(self._disk, path, config), 0, False)
+        mark = f"{path}/{DAMAGED}"
+        if self._disk.exists(mark):
+            found = self._disk.read_bytes(mark).decode("utf-8", "replace").strip()
+            raise CorruptData(mark, 0, f"damage was found before: {found}")
         log = Log.open(
             self._disk,
             path,
@@ -123,6 +130,11 @@ class ReplicaStore:
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
         return OpenedLog(log, self._high_watermarks.get(key, 0), True)
+
+    def mark_damaged(self, log: Log, damage: CorruptData) -> None:
+        """Keep the replica offline at later starts, until its folder is put aside (`kvorum
+        partitions restore`). Durable on return."""
+        self._disk.write_atomic(f"{log.directory}/{DAMAGED}", f"{damage}\n".encode())
 
     def delete(self, replica: Replica) -> None:
         """Take the replica's directory away under its feet; slices already handed out fail."""

@@ -33,6 +33,7 @@ from broker.partition import BrokerFacts, Partition
 from broker.plan import Delete, Follow, Lead, plan
 from broker.replica import Replica, ReplicaObserver
 from broker.replica_failures import Broken, ReplicaFailures
+from broker.served_checks import ServedChecks
 from broker.throttle import ReplicationQuota
 from broker.topic_config import TopicConfig, TopicConfigs
 from broker.waiters import Deadlines, TurnEnd
@@ -120,6 +121,7 @@ class ReplicaManager:
         """Called once the replicas have taken an image over, with what led to it from the last."""
         self._maintenance = Maintenance(self)
         self.cleaner = LogCleaner(self)
+        self.served_checks = ServedChecks(self)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -148,6 +150,7 @@ class ReplicaManager:
         await self.isr.stop()
         await self.directory_link.stop()
         await self.cleaner.stop()
+        await self.served_checks.stop()
         await self._maintenance.stop()
         for replica in self._replicas.values():
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)

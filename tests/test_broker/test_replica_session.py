@@ -42,8 +42,9 @@ def replica_of(partition_id=0):
 
 def session_of():
     return ReplicaSession(
-        config=CONFIG, on_resume=lambda: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK
-    )
+        config=CONFIG, leader_name=lambda: "broker 2 at host:9092", on_resume=lambda: None,
+        quota=ReplicationQuota(0), clock=SYSTEM_CLOCK,
+    )  # fmt: skip
 
 
 def answer(session_id, *, batch=b""):
