@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from broker.config import BrokerConfig
 from broker.replica import Replica
+from broker.start_checkpoints import StartCheckpoints
 from broker.throttle import ReplicationQuota
 from runtime.clock import Clock
 from runtime.errors import CorruptData, ErrorCode, WireError
@@ -67,12 +68,16 @@ class ReplicaSession:
         on_resume: Callable[[], None],
         quota: ReplicationQuota,
         clock: Clock,
+        starts: StartCheckpoints,
     ) -> None:
         self._config = config
         self._leader_name = leader_name
         self._clock = clock
         self._quota = quota
         self._on_resume = on_resume
+        self._starts = starts
+        self._unsaved: dict[Key, Followed] = {}
+        """Their log starts have moved, which the leader hears of once that is on disk."""
         self._partitions: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
@@ -129,6 +134,7 @@ class ReplicaSession:
             self._end_pause(followed)
         self._partitions.clear()
         self._changed.clear()
+        self._unsaved.clear()
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -140,13 +146,16 @@ class ReplicaSession:
             followed.asked_epoch = core.leader_epoch
             followed.asked_in = self._sent + 1
             followed.is_in_session = True
+            start_offset = self._starts.told(followed.replica, self._on_starts_saved)
+            if start_offset != log.start_offset:
+                self._unsaved[topic_id, partition_id] = followed
             by_topic.setdefault(topic_id, []).append(
                 FetchPartition(
                     partition_id,
                     core.leader_epoch,
                     log.end_offset,
                     log.epochs.latest_epoch,
-                    log.start_offset,
+                    start_offset,
                     self._config.replica_fetch_max_bytes,
                 )
             )
@@ -156,6 +165,13 @@ class ReplicaSession:
             dropped.setdefault(topic_id, []).append(partition_id)
         self._forgotten = {}
         return list(by_topic.items()), list(dropped.items())
+
+    def _on_starts_saved(self) -> None:
+        unsaved, self._unsaved = self._unsaved, {}
+        for key, followed in unsaved.items():
+            if self._partitions.get(key) is followed and followed.resume is None:
+                self._changed[key] = followed
+        self._on_resume()
 
     def take_epoch(self) -> int:
         """The epoch for the request about to leave."""

@@ -65,6 +65,8 @@ class ReplicaStore:
         self._recovery_points: Offsets = {}
         self._log_starts: Offsets = {}
         self._cleaner_offsets: Offsets = {}
+        self._durable_starts: Offsets = {}
+        """The log starts as the checkpoint on disk has them."""
         self._on_disk: dict[str, frozenset[tuple[str, int]]] = {}
         """Checkpoint -> partitions that it may name."""
         self._to_remove: list[str] = []
@@ -83,6 +85,7 @@ class ReplicaStore:
         self._cleaner_offsets = self._read(CLEANER_OFFSET)
         self._unclean = self._read_unclean()
         self._log_starts = self._read(LOG_START_OFFSET)
+        self._durable_starts = dict(self._log_starts)
         for name in self._disk.list_dir(self.directory):
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -205,6 +208,20 @@ class ReplicaStore:
             self._write(RECOVERY_POINT, self._recovery_points)
             self._write(LOG_START_OFFSET, self._log_starts)
 
+    def durable_start(self, topic: str, partition_id: int) -> int:
+        """The log start that the checkpoint on disk has, 0 without one."""
+        return self._durable_starts.get((topic, partition_id), 0)
+
+    def collect_log_starts(self, replicas: Iterable[Replica]) -> None:
+        """Take note of the starts of some, for write_log_starts."""
+        starts = {(r.core.topic, r.core.partition_id): r.log.start_offset for r in replicas}
+        self._log_starts = {**self._log_starts, **starts}
+
+    def write_log_starts(self) -> None:
+        """Replace the log-start checkpoint; durable on return."""
+        with self._checkpoint_lock:
+            self._write(LOG_START_OFFSET, self._log_starts)
+
     def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
         """Before a truncation to `offset`: a recovery point above the log's end would make a
         torn tail look like damage. Durable on return.
@@ -287,6 +304,8 @@ class ReplicaStore:
         self._on_disk[name] = self._on_disk.get(name, frozenset()).union(now)
         write_offsets(self._disk, self._path(name), now)
         self._on_disk[name] = frozenset(now)
+        if name == LOG_START_OFFSET:
+            self._durable_starts = now
 
     def _read_unclean(self) -> frozenset[str]:
         path = self._path(UNCLEAN_LOGS)

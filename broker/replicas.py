@@ -34,6 +34,7 @@ from broker.plan import Delete, Follow, Lead, plan
 from broker.replica import Replica, ReplicaObserver
 from broker.replica_failures import Broken, ReplicaFailures
 from broker.served_checks import ServedChecks
+from broker.start_checkpoints import StartCheckpoints
 from broker.throttle import ReplicationQuota
 from broker.topic_config import TopicConfig, TopicConfigs
 from broker.waiters import Deadlines, TurnEnd
@@ -98,6 +99,7 @@ class ReplicaManager:
         self._set_rates()
         self.directories = LogDirectories(disk=disk, paths=data_directories, rng=rng)
         self.directory_link = DirectoryLink(broker_id=broker_id, controller=controller)
+        self._starts = StartCheckpoints(self.on_directory_error)
         self.fetchers = Fetchers(
             broker_id=broker_id,
             config=config,
@@ -106,6 +108,7 @@ class ReplicaManager:
             quota=self.follower_quota,
             clock=clock,
             connect=connect,
+            starts=self._starts,
         )
         self._disk = disk
         self._replicas: dict[Key, Replica] = {}
@@ -151,6 +154,7 @@ class ReplicaManager:
         await self.directory_link.stop()
         await self.cleaner.stop()
         await self.served_checks.stop()
+        await self._starts.stop()
         await self._maintenance.stop()
         for replica in self._replicas.values():
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)

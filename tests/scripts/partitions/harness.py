@@ -69,7 +69,7 @@ class Node:
         )  # fmt: skip
         self.session = ReplicaSession(
             config=CONFIG, leader_name=str, on_resume=lambda: None, quota=ReplicationQuota(0),
-            clock=self.world,
+            clock=self.world, starts=SimpleNamespace(told=lambda r, _: r.log.start_offset),
         )  # fmt: skip
 
     def manager(self):
