@@ -174,9 +174,9 @@ class ReplicaManager:
         return list(self._replicas.values())
 
     @property
-    def broken_count(self) -> int:
+    def broken(self) -> list[Broken]:
         """Replicas whose logs could not be opened."""
-        return len(self._broken)
+        return list(self._broken.values())
 
     def with_files(self) -> list[Replica]:
         """Those that have a log on disk. A partition that was never written to has none, and
