@@ -8,7 +8,6 @@ bytes are damaged fails, as at a start, so that one which has them whole can lea
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,8 +24,6 @@ from wire.fetch_codec import FetchPartition
 
 if TYPE_CHECKING:
     from broker.replicas import ReplicaManager
-
-_log = logging.getLogger(__name__)
 
 CHECK_AGAIN_MS = 60_000
 """An offset that was found sound is not looked at again for the same follower before that."""
@@ -63,8 +60,10 @@ class ServedChecks:
         if len(self._waiting) >= WAITING_MAX:
             return
         remote.checked = (asked.fetch_offset, now_ms)
+        # As much as it can have been sent.
+        bytes_max = min(asked.bytes_max, self._manager.config.fetch_max_bytes)
         self._waiting.append(
-            _Suspect(replica, replica.core.leader_epoch, asked.fetch_offset, asked.bytes_max)
+            _Suspect(replica, replica.core.leader_epoch, asked.fetch_offset, bytes_max)
         )
         if not self._is_running:
             self._is_running = True
