@@ -23,6 +23,7 @@ from broker.failures import report_failure
 from broker.frame_buffer import FrameBuffer
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
+from broker.start_checkpoints import StartCheckpoints
 from broker.throttle import ReplicationQuota
 from runtime.clock import Clock
 from runtime.errors import WireError
@@ -60,6 +61,7 @@ class Fetchers:
         quota: ReplicationQuota,
         clock: Clock,
         connect: Connect,
+        starts: StartCheckpoints,
     ) -> None:
         """quota: of all throttled partitions that this broker follows."""
         self._broker_id = broker_id
@@ -69,6 +71,7 @@ class Fetchers:
         self._quota = quota
         self._clock = clock
         self._connect = connect
+        self._starts = starts
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[Key, int] = {}
         self._is_started = False
@@ -103,6 +106,7 @@ class Fetchers:
                 quota=self._quota,
                 clock=self._clock,
                 connect=self._connect,
+                starts=self._starts,
             )
             if self._is_started:
                 fetcher.start(self._tasks)
@@ -142,6 +146,7 @@ class LeaderFetcher:
         quota: ReplicationQuota,
         clock: Clock,
         connect: Connect,
+        starts: StartCheckpoints,
     ) -> None:
         self._leader = leader
         self._broker_id = broker_id
@@ -151,7 +156,12 @@ class LeaderFetcher:
         self._clock = clock
         self._connect = connect
         self.session = ReplicaSession(
-            config=config, on_resume=self.on_partitions_changed, quota=quota, clock=clock
+            config=config,
+            leader_name=self._name,
+            on_resume=self.on_partitions_changed,
+            quota=quota,
+            clock=clock,
+            starts=starts,
         )
         self._client_id = f"broker-{broker_id}-fetcher-{leader}".encode()
         self._has_work = asyncio.Event()
@@ -186,6 +196,11 @@ class LeaderFetcher:
         # one whose answer comes later is dropped, and what it alone listed never asked for again.
         if not (self._in_flight and self.session.is_opening):
             self._send_fetch()
+
+    def _name(self) -> str:
+        """The leader, for the log."""
+        host, port = self._address or ("an unknown address", 0)
+        return f"broker {self._leader} at {host}:{port}"
 
     def check_address(self) -> None:
         if self._sock is not None and self._peer_address(self._leader) != self._address:

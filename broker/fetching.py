@@ -190,6 +190,9 @@ def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
         return
     asked = watched.asked
     core = replica.core
+    remote = core.remotes.get(state.replica_id)
+    if remote is not None and remote.sent_offset == asked.fetch_offset:
+        manager.served_checks.suspect(replica, remote, asked)
     has_risen = core.on_follower_fetch(
         state.replica_id, asked.fetch_offset, asked.log_start_offset, state.replica_epoch, now_ms
     )
@@ -363,6 +366,9 @@ def _note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> 
         state.dirty.pop(watched, None)
         if answer.records is not None and state.replica_id >= 0 and watched.replica is not None:
             manager.leader_throttle.record(watched.replica, state.replica_id, answer.records.length)
+            remote = watched.replica.core.remotes.get(state.replica_id)
+            if remote is not None:
+                remote.sent_offset = watched.asked.fetch_offset
         if answer.error or answer.diverging is not None or _has_unread(watched):
             state.dirty[watched] = None
         if not answer.error:

@@ -97,6 +97,8 @@ class LogDirectories:
             LogDirectory(path, ReplicaStore(disk=disk, data_directory=path, rng=rng))
             for path in paths
         ]
+        self._missing: set[bytes] = set()
+        """Ids that the metadata has for replicas here, said once each."""
 
     def load(self, claims: Mapping[str, Claim]) -> None:
         """Find what lies in each (blocking); one that cannot be read is offline from the start.
@@ -169,14 +171,34 @@ class LogDirectories:
             paths = ", ".join(item.path for item in self.offline)
             return f"it may lie in {paths}, which is offline"
         is_elsewhere = wanted.told not in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+        if is_elsewhere:
+            self._warn_of_missing(wanted.told)
         if wanted.is_in_sync and is_elsewhere:
             return (
-                f"it lies in directory {uuid_text(wanted.told)}, which log.dirs does not name, and "
-                "the cluster counts on what it holds; bring that directory back, or see "
-                "`kvorum partitions restore`"
+                f"it lies in directory {uuid_text(wanted.told)}, which is at no path of log.dirs "
+                f"({self._ids()}), and the cluster counts on what it holds; bring that directory "
+                "back (is its disk mounted?), or see `kvorum partitions restore`"
             )
         # Every directory can be read and none has it: it was never written to.
         return self.choose() or "no directory is online"
+
+    def _ids(self) -> str:
+        return ", ".join(
+            f"{item.path} is {'unknown' if item.id is None else uuid_text(item.id)}"
+            for item in self.items
+        )
+
+    def _warn_of_missing(self, directory_id: bytes) -> None:
+        if directory_id in self._missing:
+            return
+        self._missing.add(directory_id)
+        _log.warning(
+            "the cluster has replicas of this broker in directory %s, which is at no path of "
+            "log.dirs (%s): it was taken out, or its disk is not mounted or has been replaced; "
+            "those that other brokers have in sync are fetched anew",
+            uuid_text(directory_id),
+            self._ids(),
+        )
 
     def choose(self) -> LogDirectory | None:
         """Where a new replica goes: where the fewest are, as in Kafka. None if all are offline."""

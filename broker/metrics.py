@@ -38,7 +38,7 @@ def broker_metrics(replicas: ReplicaManager, server: KafkaServer) -> Iterator[Me
     yield _gauge(
         "replicas_offline",
         "Replicas here that cannot be used (OfflineReplicaCount).",
-        sum(replica.is_offline for replica in replicas_here) + replicas.broken_count,
+        sum(replica.is_offline for replica in replicas_here) + len(replicas.broken),
     )
     yield _gauge(
         "partitions_under_replicated",

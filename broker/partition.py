@@ -61,14 +61,20 @@ class BrokerFacts:
 
 
 class RemoteReplica:
-    """What the leader knows of one follower; all unknown at the start of a leader epoch."""
+    """What the leader knows of one follower; all unknown at the start of a leader epoch.
+
+    sent_offset: from which it last asked and was sent records. checked: the offset that was last
+    looked at because it asked for it twice, and when (monotonic); see `served_checks`.
+    """
 
     __slots__ = (
         "broker_epoch",
+        "checked",
         "end_offset",
         "last_caught_up_ms",
         "last_fetch_ms",
         "leader_end_offset_at_fetch",
+        "sent_offset",
         "start_offset",
     )
 
@@ -79,6 +85,8 @@ class RemoteReplica:
         self.last_caught_up_ms = last_caught_up_ms
         self.last_fetch_ms = LONG_AGO_MS
         self.leader_end_offset_at_fetch = UNKNOWN_OFFSET
+        self.sent_offset = UNKNOWN_OFFSET
+        self.checked = (UNKNOWN_OFFSET, LONG_AGO_MS)
 
 
 class Partition:

@@ -17,6 +17,7 @@ from broker.replica import Replica
 from metadata.image import PartitionImage
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from runtime.errors import CorruptData
+from storage.names import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from broker.replicas import ReplicaManager
@@ -56,7 +57,16 @@ class ReplicaFailures:
             operation,
             failure,
         )
+        if isinstance(failure, CorruptData) and failure.path.endswith(LOG_SUFFIX):
+            # Of other files the next start makes new ones, from the batches.
+            self._mark(replica, failure)
         self._tell((core.topic_id, core.partition_id), LOST_DIRECTORY)
+
+    def _mark(self, replica: Replica, damage: CorruptData) -> None:
+        try:
+            replica.home.store.mark_damaged(replica.log, damage)
+        except OSError as failure:
+            self.on_directory_error(replica.home, failure, "mark of damage")
 
     def on_open_failed(self, key: Key, home: LogDirectory, failure: OSError | CorruptData) -> None:
         """A log could not be opened."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from broker.config import BrokerConfig
 from broker.replica import Replica
+from broker.start_checkpoints import StartCheckpoints
 from broker.throttle import ReplicationQuota
 from runtime.clock import Clock
 from runtime.errors import CorruptData, ErrorCode, WireError
@@ -25,6 +26,9 @@ from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 _log = logging.getLogger(__name__)
 
 FAILURE_FIRST_MS = 10
+REFUSED_MAX_MS = 1_000
+"""Pauses of a partition whose records were refused double up to here: each try moves up to
+replica.fetch.max.bytes, and the leader needs one to look at what it has."""
 EPOCH_MAX = (1 << 31) - 1
 THROTTLE_WAIT_MAX_MS = 1_000
 """The rate may be raised meanwhile: partitions held back are looked at again after so long."""
@@ -35,9 +39,12 @@ Listed = list[tuple[bytes, list[FetchPartition]]]
 
 class Followed:
     """One partition here. asked_epoch: leader epoch in the request that last listed it, which was
-    the asked_in-th of its session."""
+    the asked_in-th of its session. refused: what is wrong with the records that the leader sent
+    last, "" once some could be appended."""
 
-    __slots__ = ("asked_epoch", "asked_in", "failures", "is_in_session", "replica", "resume")
+    __slots__ = (
+        "asked_epoch", "asked_in", "failures", "is_in_session", "refused", "replica", "resume",
+    )  # fmt: skip
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -45,24 +52,32 @@ class Followed:
         self.asked_in = 0
         self.failures = 0
         self.is_in_session = False
+        self.refused = ""
         self.resume: asyncio.TimerHandle | None = None
 
 
 class ReplicaSession:
-    """All partitions that follow one leader. is_opening: a request that opens one is out."""
+    """All partitions that follow one leader. is_opening: a request that opens one is out.
+    leader_name: broker and address, for the log."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
+        leader_name: Callable[[], str],
         on_resume: Callable[[], None],
         quota: ReplicationQuota,
         clock: Clock,
+        starts: StartCheckpoints,
     ) -> None:
         self._config = config
+        self._leader_name = leader_name
         self._clock = clock
         self._quota = quota
         self._on_resume = on_resume
+        self._starts = starts
+        self._unsaved: dict[Key, Followed] = {}
+        """Their log starts have moved, which the leader hears of once that is on disk."""
         self._partitions: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
@@ -83,6 +98,7 @@ class ReplicaSession:
         if followed is None:
             followed = self._partitions[key] = Followed(replica)
         followed.failures = 0
+        followed.refused = ""
         self._end_pause(followed)
         # Answers to requests of the old epoch must not be applied any more.
         followed.asked_epoch = -1
@@ -118,6 +134,7 @@ class ReplicaSession:
             self._end_pause(followed)
         self._partitions.clear()
         self._changed.clear()
+        self._unsaved.clear()
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -129,13 +146,16 @@ class ReplicaSession:
             followed.asked_epoch = core.leader_epoch
             followed.asked_in = self._sent + 1
             followed.is_in_session = True
+            start_offset = self._starts.told(followed.replica, self._on_starts_saved)
+            if start_offset != log.start_offset:
+                self._unsaved[topic_id, partition_id] = followed
             by_topic.setdefault(topic_id, []).append(
                 FetchPartition(
                     partition_id,
                     core.leader_epoch,
                     log.end_offset,
                     log.epochs.latest_epoch,
-                    log.start_offset,
+                    start_offset,
                     self._config.replica_fetch_max_bytes,
                 )
             )
@@ -145,6 +165,13 @@ class ReplicaSession:
             dropped.setdefault(topic_id, []).append(partition_id)
         self._forgotten = {}
         return list(by_topic.items()), list(dropped.items())
+
+    def _on_starts_saved(self) -> None:
+        unsaved, self._unsaved = self._unsaved, {}
+        for key, followed in unsaved.items():
+            if self._partitions.get(key) is followed and followed.resume is None:
+                self._changed[key] = followed
+        self._on_resume()
 
     def take_epoch(self) -> int:
         """The epoch for the request about to leave."""
@@ -189,8 +216,7 @@ class ReplicaSession:
             try:
                 self._apply(key, followed, part, view)
             except (OutOfOrderAppend, BatchError) as refused:
-                _log.warning("%s: %s", followed.replica.core.summary(), refused)
-                self._pause(key, followed)
+                self._refuse(key, followed, str(refused))
             except (OSError, CorruptData) as failure:
                 _log.error("%s: %s", followed.replica.core.summary(), failure)
                 followed.replica.fail(failure, "append")
@@ -213,7 +239,8 @@ class ReplicaSession:
         if part.error:
             self._pause(key, followed)
             return
-        followed.failures = 0
+        if not followed.refused:
+            followed.failures = 0
         if part.diverging is not None:
             end_offset = replica.truncate_for(*part.diverging)
             _log.info("%s cut to %d, leader said %s", key[1], end_offset, part.diverging)
@@ -232,6 +259,7 @@ class ReplicaSession:
                 leader_high_watermark=part.high_watermark,
                 wall_ms=self._clock.wall_ms(),
             )
+            self._accept(followed)
             if self._quota.is_limited and _is_throttled(replica):
                 self._quota.record(part.length, self._clock.monotonic_ms())
         has_moved = replica.on_leader_offsets(
@@ -252,10 +280,37 @@ class ReplicaSession:
             if followed.resume is None and _is_throttled(followed.replica):
                 self._leave(key, followed, delay_ms)
 
-    def _pause(self, key: Key, followed: Followed) -> None:
+    def _refuse(self, key: Key, followed: Followed, reason: str) -> None:
+        """The leader sent records that do not belong here, or are damaged. It is asked again: they
+        may have been damaged on the way, and if not, asking twice is what makes it look."""
+        core, end_offset = followed.replica.core, followed.replica.log.end_offset
+        told = (
+            f"{core.topic}-{core.partition_id} does not take what {self._leader_name()} sends from "
+            f"offset {end_offset} on: {reason}"
+        )
+        if told != followed.refused:
+            followed.refused = told
+            _log.warning("%s; it is asked again, at least every %d ms", told, REFUSED_MAX_MS)
+        self._pause(key, followed, REFUSED_MAX_MS)
+
+    def _accept(self, followed: Followed) -> None:
+        """Records were appended."""
+        if followed.refused:
+            core = followed.replica.core
+            _log.info(
+                "%s-%d goes on: %s sent sound records",
+                core.topic,
+                core.partition_id,
+                self._leader_name(),
+            )
+            followed.refused = ""
+        followed.failures = 0
+
+    def _pause(self, key: Key, followed: Followed, max_ms: int | None = None) -> None:
         """Leave a partition alone that failed."""
         delay_ms = min(
-            FAILURE_FIRST_MS << min(followed.failures, 16), self._config.replica_fetch_backoff_ms
+            FAILURE_FIRST_MS << min(followed.failures, 16),
+            self._config.replica_fetch_backoff_ms if max_ms is None else max_ms,
         )
         followed.failures += 1
         self._leave(key, followed, delay_ms)

@@ -37,6 +37,9 @@ UNCLEAN_LOGS = "unclean-logs"
 """Names of directories whose logs an orderly shutdown could not close: one damaged or failing
 log must be checked at the next start although the others need not.
 """
+DAMAGED = "damaged"
+"""In a replica's folder: its batches were found damaged while it was in use, and where. A start
+need not come upon that, for it does not read below the recovery point."""
 METADATA_TOPIC = "__cluster_metadata"
 """The metadata log lives in the same data directory and is the quorum's, not ours."""
 Offsets = dict[tuple[str, int], int]
@@ -62,6 +65,8 @@ class ReplicaStore:
         self._recovery_points: Offsets = {}
         self._log_starts: Offsets = {}
         self._cleaner_offsets: Offsets = {}
+        self._durable_starts: Offsets = {}
+        """The log starts as the checkpoint on disk has them."""
         self._on_disk: dict[str, frozenset[tuple[str, int]]] = {}
         """Checkpoint -> partitions that it may name."""
         self._to_remove: list[str] = []
@@ -80,6 +85,7 @@ class ReplicaStore:
         self._cleaner_offsets = self._read(CLEANER_OFFSET)
         self._unclean = self._read_unclean()
         self._log_starts = self._read(LOG_START_OFFSET)
+        self._durable_starts = dict(self._log_starts)
         for name in self._disk.list_dir(self.directory):
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -107,6 +113,10 @@ class ReplicaStore:
             if self._disk.exists(path):
                 raise CorruptData(path, 0, "something lies here that no topic claims; move it away")
             return OpenedLog(Log.new(self._disk, path, config), 0, False)
+        mark = f"{path}/{DAMAGED}"
+        if self._disk.exists(mark):
+            found = self._disk.read_bytes(mark).decode("utf-8", "replace").strip()
+            raise CorruptData(mark, 0, f"damage was found before: {found}")
         log = Log.open(
             self._disk,
             path,
@@ -123,6 +133,11 @@ class ReplicaStore:
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
         return OpenedLog(log, self._high_watermarks.get(key, 0), True)
+
+    def mark_damaged(self, log: Log, damage: CorruptData) -> None:
+        """Keep the replica offline at later starts, until its folder is put aside (`kvorum
+        partitions restore`). Durable on return."""
+        self._disk.write_atomic(f"{log.directory}/{DAMAGED}", f"{damage}\n".encode())
 
     def delete(self, replica: Replica) -> None:
         """Take the replica's directory away under its feet; slices already handed out fail."""
@@ -191,6 +206,20 @@ class ReplicaStore:
         """
         with self._checkpoint_lock:
             self._write(RECOVERY_POINT, self._recovery_points)
+            self._write(LOG_START_OFFSET, self._log_starts)
+
+    def durable_start(self, topic: str, partition_id: int) -> int:
+        """The log start that the checkpoint on disk has, 0 without one."""
+        return self._durable_starts.get((topic, partition_id), 0)
+
+    def collect_log_starts(self, replicas: Iterable[Replica]) -> None:
+        """Take note of the starts of some, for write_log_starts."""
+        starts = {(r.core.topic, r.core.partition_id): r.log.start_offset for r in replicas}
+        self._log_starts = {**self._log_starts, **starts}
+
+    def write_log_starts(self) -> None:
+        """Replace the log-start checkpoint; durable on return."""
+        with self._checkpoint_lock:
             self._write(LOG_START_OFFSET, self._log_starts)
 
     def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
@@ -275,6 +304,8 @@ class ReplicaStore:
         self._on_disk[name] = self._on_disk.get(name, frozenset()).union(now)
         write_offsets(self._disk, self._path(name), now)
         self._on_disk[name] = frozenset(now)
+        if name == LOG_START_OFFSET:
+            self._durable_starts = now
 
     def _read_unclean(self) -> frozenset[str]:
         path = self._path(UNCLEAN_LOGS)

@@ -33,6 +33,8 @@ from broker.partition import BrokerFacts, Partition
 from broker.plan import Delete, Follow, Lead, plan
 from broker.replica import Replica, ReplicaObserver
 from broker.replica_failures import Broken, ReplicaFailures
+from broker.served_checks import ServedChecks
+from broker.start_checkpoints import StartCheckpoints
 from broker.throttle import ReplicationQuota
 from broker.topic_config import TopicConfig, TopicConfigs
 from broker.waiters import Deadlines, TurnEnd
@@ -97,6 +99,7 @@ class ReplicaManager:
         self._set_rates()
         self.directories = LogDirectories(disk=disk, paths=data_directories, rng=rng)
         self.directory_link = DirectoryLink(broker_id=broker_id, controller=controller)
+        self._starts = StartCheckpoints(self.on_directory_error)
         self.fetchers = Fetchers(
             broker_id=broker_id,
             config=config,
@@ -105,6 +108,7 @@ class ReplicaManager:
             quota=self.follower_quota,
             clock=clock,
             connect=connect,
+            starts=self._starts,
         )
         self._disk = disk
         self._replicas: dict[Key, Replica] = {}
@@ -120,6 +124,7 @@ class ReplicaManager:
         """Called once the replicas have taken an image over, with what led to it from the last."""
         self._maintenance = Maintenance(self)
         self.cleaner = LogCleaner(self)
+        self.served_checks = ServedChecks(self)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -148,6 +153,8 @@ class ReplicaManager:
         await self.isr.stop()
         await self.directory_link.stop()
         await self.cleaner.stop()
+        await self.served_checks.stop()
+        await self._starts.stop()
         await self._maintenance.stop()
         for replica in self._replicas.values():
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -167,9 +174,9 @@ class ReplicaManager:
         return list(self._replicas.values())
 
     @property
-    def broken_count(self) -> int:
+    def broken(self) -> list[Broken]:
         """Replicas whose logs could not be opened."""
-        return len(self._broken)
+        return list(self._broken.values())
 
     def with_files(self) -> list[Replica]:
         """Those that have a log on disk. A partition that was never written to has none, and

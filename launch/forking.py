@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from launch.plan import NodePlan
@@ -44,8 +43,7 @@ def preload_brokers() -> None:
     import launch.broker_process  # noqa: F401
     from broker.api import preload
 
-    with _without_hypothesis():
-        preload()
+    preload()
     _keep()
 
 
@@ -53,20 +51,6 @@ def _keep() -> None:
     """What is there now stays where it is: collections in the children would copy its pages."""
     gc.collect()
     gc.freeze()
-
-
-@contextlib.contextmanager
-def _without_hypothesis() -> Iterator[None]:
-    """kio registers its types with hypothesis wherever that is installed, which takes a node of a
-    development environment 80 ms and ten megabytes; no node ever tests anything."""
-    if "hypothesis" in sys.modules:
-        yield
-        return
-    sys.modules["hypothesis"] = None  # type: ignore[assignment] # import's word for "not there"
-    try:
-        yield
-    finally:
-        del sys.modules["hypothesis"]
 
 
 def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:

@@ -7,6 +7,7 @@ belongs to somebody else is a mistake of the configuration and stops the start.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import random
 from collections.abc import Sequence
 
@@ -15,7 +16,9 @@ from launch.identity import DirectoryLock, check_owner, claim_directory
 from runtime.disk import Disk
 from runtime.errors import ConfigError
 from runtime.ids import uuid_text
-from storage.checkpoints import take_clean_shutdown
+from storage.checkpoints import META_PROPERTIES, take_clean_shutdown
+
+_log = logging.getLogger(__name__)
 
 UNCLEAN = -1
 
@@ -33,6 +36,7 @@ class OwnDirectories:
         self.metadata_id = b""
         self.epoch_before = UNCLEAN
         self._new: set[str] = set()
+        self._is_first_start = False
         self._locks: list[DirectoryLock] = []
 
     def take_markers(self, disk: Disk) -> None:
@@ -55,6 +59,36 @@ class OwnDirectories:
                 epochs.add(UNCLEAN if epoch is None else epoch)
         if len(epochs) == 1:
             self.epoch_before = epochs.pop()
+
+    def note_first_start(self, disk: Disk, metadata_directory: str) -> None:
+        """Look whether the node has run before; then its metadata directory says whose it is."""
+        self._is_first_start = not disk.exists(f"{metadata_directory}/{META_PROPERTIES}")
+
+    def warn_of_new(self, metadata_directory: str) -> None:
+        """A node that has run before gets a further directory: that is how one is added, and also
+        how one looks that is not mounted. It stays allowed, as in Kafka, and is said."""
+        if self._is_first_start:
+            return
+        ids = {metadata_directory: self.metadata_id}
+        ids |= {path: claim.directory_id or b"" for path, claim in self.claims.items()}
+        known = [
+            f"{path} (id {uuid_text(directory_id) if directory_id else 'not readable'})"
+            for path, directory_id in ids.items()
+            if path not in self._new
+        ]
+        for path in sorted(self._new):
+            claim = self.claims[path]
+            if claim.directory_id is None:
+                continue
+            _log.warning(
+                "%s was empty and begins as a new data directory, id %s; this node has run before, "
+                "with %s. If a disk should be mounted there, stop the broker and mount it: what "
+                "lies on that disk is not in use, and replicas that others hold are fetched anew "
+                "into the directories that are here",
+                path,
+                uuid_text(claim.directory_id),
+                ", ".join(known),
+            )
 
     def release(self) -> None:
         for lock in self._locks:
@@ -105,6 +139,7 @@ def take_directories(
     a copy of another one, or, of the metadata log's, cannot be read.
     """
     own = OwnDirectories()
+    own.note_first_start(disk, metadata_directory)
     # First the one that has to be: a mistake found there leaves the others untouched.
     own.metadata_id = claim_directory(
         disk, metadata_directory, node_id=node_id, cluster_id=cluster_id, rng=rng
@@ -116,6 +151,7 @@ def take_directories(
         else:
             own.claim(disk, path, owner=(node_id, cluster_id), rng=rng)
     _check_copies(own, metadata_directory)
+    own.warn_of_new(metadata_directory)
     return own
 
 

@@ -104,10 +104,7 @@ class Log(LogBase):
         appended then. A base offset above `end_offset` is a gap that compaction left.
         """
         placed = place_as_follower(
-            batches,
-            self.directory,
-            end_offset=self._end_offset,
-            latest_epoch=self.epochs.latest_epoch,
+            batches, end_offset=self._end_offset, latest_epoch=self.epochs.latest_epoch
         )
         return self._append(batches, placed, now_ms)
 

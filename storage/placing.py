@@ -75,9 +75,7 @@ def _check_marker(batch: Buffer, position: int, header: BatchHeader) -> None:
         read_marker(batch, position, header)
 
 
-def place_as_follower(
-    batches: Buffer, log_name: str, *, end_offset: int, latest_epoch: int
-) -> list[Placed]:
+def place_as_follower(batches: Buffer, *, end_offset: int, latest_epoch: int) -> list[Placed]:
     """The whole batches as the leader placed them, checked to continue a log at `end_offset`.
 
     Raises OutOfOrderAppend, and BatchError on a bad CRC or when no batch is whole.
@@ -87,17 +85,14 @@ def place_as_follower(
         base_offset, last_offset = header.base_offset, header.last_offset
         if base_offset < end_offset or last_offset < base_offset:
             raise OutOfOrderAppend(
-                f"{log_name}: batch [{base_offset}, {last_offset}] at end offset {end_offset}"
+                f"batch [{base_offset}, {last_offset}] at end offset {end_offset}"
             )
         if header.leader_epoch < latest_epoch:
             raise OutOfOrderAppend(
-                f"{log_name}: batch {base_offset} of epoch {header.leader_epoch} after epoch"
-                f" {latest_epoch}"
+                f"batch {base_offset} of epoch {header.leader_epoch} after epoch {latest_epoch}"
             )
         if not check_crc(batches, position, header):
-            raise BatchError(
-                ErrorCode.CORRUPT_MESSAGE, f"{log_name}: the CRC of batch {base_offset} is wrong"
-            )
+            raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of batch {base_offset} is wrong")
         if header.attributes & CONTROL_BIT:
             _check_marker(batches, position, header)
         end_offset, latest_epoch = last_offset + 1, header.leader_epoch

@@ -172,7 +172,13 @@ def _clean_names(disk: Disk, directory: str) -> list[str]:
 
 
 def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: int) -> None:
-    """The transaction indexes of the segments before `first`, made anew where they are unfit."""
+    """The transaction indexes of the segments before `first`, made anew where they are unfit.
+
+    Sealed segments without index files, which somebody has removed, get new ones, as in Kafka: the
+    cleaner does not pass a segment without. Their .log files are durable, for they lie below the
+    recovery point or were closed in good order.
+    """
+    has_made_files = False
     for at, segment in enumerate(segments[:first]):
         try:
             if segment.has_saved_indexes:
@@ -181,6 +187,12 @@ def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: in
         except CorruptData as error:
             logger.warning("%s; it is made anew from the batches", error)
         rebuild_aborted(disk, directory, segments, at)
+        if not segment.has_saved_indexes and at + 1 < len(segments):
+            logger.warning("%s: made anew from the batches", segment.path(INDEX_SUFFIX))
+            segment.save_indexes(segment.index_bytes())
+            has_made_files = True
+    if has_made_files:
+        disk.sync_dir(directory)
 
 
 def _read_checkpoint(disk: Disk, directory: str) -> LeaderEpochCache | None:

@@ -6,6 +6,7 @@ one buffer of batches in memory. Gaps between offsets are no fault: compaction l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -74,9 +75,15 @@ def verify_log(disk: Disk, directory: str) -> Verified:
             read_snapshot(disk, path)
         except CorruptData as damage:
             found.problems.append(str(damage))
-    for name in names:
-        if name.endswith(_LEFTOVERS):
-            found.notes.append(f"{directory}/{name}: left over, the next start sees to it")
+    leftovers = Counter(
+        f".{name.rpartition('.')[2]}" for name in names if name.endswith(_LEFTOVERS)
+    )
+    if leftovers:
+        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(leftovers.items()))
+        found.notes.append(
+            f"{directory}: {leftovers.total()} files left over ({kinds}); a broker at work removes "
+            "them in a while, the next start sees to what a crash has left"
+        )
     return found
 
 

@@ -7,6 +7,8 @@ Kvorum's own command line gets them.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wire.primitives import Reader
@@ -16,13 +18,19 @@ OWN_CLIENT_ID = "kvorum-cli"
 
 DIRECTORY_ID_TAG = 10_000
 REASON_TAG = 10_001
+OFFLINE_TAG = 10_002
 """Of a directory's result; far above what Kafka will number."""
+OFFLINE_NAMES_MAX = 20
+"""How many replicas that are offline, in a directory that is not, are named; all are counted."""
+_COUNT = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedDirectory:
     """directory_id: 16 bytes; None if the broker does not tell, or could not read it. replicas,
-    size_bytes: of what lies there. total_bytes, usable_bytes: of the file system, -1 if unknown."""
+    size_bytes: of what lies there. total_bytes, usable_bytes: of the file system, -1 if unknown.
+    offline: how many replicas are offline in a directory that is not, as damage leaves them, None
+    if the broker does not tell; offline_names: the first of them, as their folders are called."""
 
     error: int
     path: str
@@ -32,6 +40,20 @@ class DescribedDirectory:
     size_bytes: int
     total_bytes: int
     usable_bytes: int
+    offline: int | None = None
+    offline_names: tuple[str, ...] = ()
+
+
+def pack_offline(names: Sequence[str]) -> bytes:
+    """The field OFFLINE_TAG: how many, and the first names, in a space-separated text."""
+    return _COUNT.pack(len(names)) + " ".join(names[:OFFLINE_NAMES_MAX]).encode()
+
+
+def _read_offline(data: bytes | None) -> tuple[int | None, tuple[str, ...]]:
+    if data is None or len(data) < _COUNT.size:
+        return None, ()
+    text = data[_COUNT.size :].decode("utf-8", "replace")
+    return _COUNT.unpack_from(data)[0], tuple(text.split())
 
 
 def read_answer(data: bytes) -> tuple[int, list[DescribedDirectory]]:
@@ -58,6 +80,7 @@ def _directory(reader: Reader) -> DescribedDirectory:
         reader.skip_tags()
     total_bytes, usable_bytes = reader.int64(), reader.int64()
     own = {tag: bytes(reader.buffer[at : at + length]) for tag, at, length in reader.tags()}
+    offline, names = _read_offline(own.get(OFFLINE_TAG))
     return DescribedDirectory(
         error=error,
         path=path,
@@ -67,4 +90,6 @@ def _directory(reader: Reader) -> DescribedDirectory:
         size_bytes=size_bytes,
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
+        offline=offline,
+        offline_names=names,
     )

@@ -1,7 +1,8 @@
 """DescribeLogDirs (35). Served: v1-4. One result a data directory; there are no future logs.
 
 A directory that is offline answers KAFKA_STORAGE_ERROR and names no partitions, as in Kafka. To
-Kvorum's own command line each also tells its id and why it is offline, in tagged fields.
+Kvorum's own command line each also tells its id, why it is offline, and which replicas are offline
+in it although it is not, in tagged fields.
 """
 
 from __future__ import annotations
@@ -12,9 +13,16 @@ from typing import Any
 from broker.context import RequestContext
 from broker.log_directories import LogDirectory
 from broker.replica import Replica
+from broker.replicas import ReplicaManager
 from runtime.errors import ErrorCode
 from wire.kio_codec import OWN_TAGS
-from wire.log_dirs_codec import DIRECTORY_ID_TAG, OWN_CLIENT_ID, REASON_TAG
+from wire.log_dirs_codec import (
+    DIRECTORY_ID_TAG,
+    OFFLINE_TAG,
+    OWN_CLIENT_ID,
+    REASON_TAG,
+    pack_offline,
+)
 from wire.versions import Api
 
 API = Api(key=35, name="describe_log_dirs", min_version=1, max_version=4, first_flexible=2)
@@ -35,7 +43,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     results = [_directory(home, topics) for home, topics in by_home.items()]
     if context.client_id == OWN_CLIENT_ID:
         for home, result in zip(by_home, results, strict=True):
-            result[OWN_TAGS] = _own_tags(home)
+            result[OWN_TAGS] = [*_own_tags(home), (OFFLINE_TAG, _offline_in(home, manager))]
     return {"error_code": ErrorCode.NONE, "results": results}
 
 
@@ -62,6 +70,19 @@ def _directory(home: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -> d
 def _own_tags(home: LogDirectory) -> list[tuple[int, bytes]]:
     tags = [(REASON_TAG, home.reason.encode())]
     return tags if home.id is None else [(DIRECTORY_ID_TAG, home.id), *tags]
+
+
+def _offline_in(home: LogDirectory, manager: ReplicaManager) -> bytes:
+    """The replicas that cannot be used although their directory can."""
+    if home.is_offline:
+        return pack_offline(())
+    names = [broken.name for broken in manager.broken if broken.home is home]
+    names += [
+        f"{replica.core.topic}-{replica.core.partition_id}"
+        for replica in manager.all()
+        if replica.is_offline and replica.home is home
+    ]
+    return pack_offline(sorted(names))
 
 
 def _partition(replica: Replica) -> dict[str, Any]:

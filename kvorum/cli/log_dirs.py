@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
 
+if TYPE_CHECKING:
+    from wire.log_dirs_codec import DescribedDirectory
+
 _COLUMNS = [
-    "broker_id", "log_dir", "state", "directory_id", "replicas", "size_bytes", "total_bytes",
-    "usable_bytes", "reason",
+    "broker_id", "log_dir", "state", "directory_id", "replicas", "offline_replicas", "size_bytes",
+    "total_bytes", "usable_bytes", "reason",
 ]  # fmt: skip
 
 
@@ -18,7 +21,8 @@ _COLUMNS = [
 @click.argument("broker_ids", nargs=-1, type=click.IntRange(0, INT32_MAX), metavar="[BROKER_ID]...")
 @cluster_options
 def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
-    """Data directories of all brokers or of these, and which are offline.
+    """Data directories of all brokers or of these, and which are offline. Replicas that are offline
+    by themselves, as damage leaves them, are counted and named.
 
     Exit code 1 if one is, or if a broker cannot be asked.
     """
@@ -74,12 +78,27 @@ def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[d
                 "state": "online",
                 "reason": "",
                 "replicas": directory.replicas,
+                "offline_replicas": directory.offline,
                 "size_bytes": directory.size_bytes,
                 "total_bytes": directory.total_bytes,
                 "usable_bytes": directory.usable_bytes,
             }
+            if directory.offline:
+                _hint(broker_id, directory)
         rows.append(row)
     return rows
+
+
+def _hint(broker_id: int, directory: DescribedDirectory) -> None:
+    names = list(directory.offline_names)
+    if len(names) < (directory.offline or 0):
+        names.append("...")
+    click.echo(
+        f"broker {broker_id}: offline replicas in {directory.path}, which is online: "
+        f"{directory.offline} ({', '.join(names)}); the broker's log says why; of damaged ones see "
+        "`kvorum partitions restore --help`",
+        err=True,
+    )
 
 
 def _row(broker_id: int, **known: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ FETCHING = "broker/fetching.py"
 SESSION = "broker/replica_session.py"
 SESSIONS = "broker/fetch_sessions.py"
 PLAN = "broker/plan.py"
+STARTS = "broker/start_checkpoints.py"
 STORE = "broker/replica_store.py"
 MANAGER = "broker/replicas.py"
 MAINTENANCE = "broker/maintenance.py"
@@ -40,6 +41,8 @@ OF_SESSION = ("tests/test_broker/test_replica_session.py",)
 OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
 OF_QUOTAS = ("tests/test_broker/test_client_quotas.py",)
 OF_HOST = ("tests/test_broker/test_coordinator_host.py",)
+OF_CHECKS = ("tests/test_broker/test_served_checks.py",)
+OF_DELETION = ("tests/test_broker/test_delete_records.py",)
 OF_STORE = ("tests/test_broker/test_replica_store.py",)
 OF_CLIENTS = ("tests/test_storage/test_client_batch.py",)
 OF_LOG = (
@@ -244,6 +247,14 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("coordinator-serves-half-a-log", "who is loading serves nobody", TERM,
      "        if self.state is State.LOADING:\n            return ErrorCode.COORDINATOR_LOAD",
      "        if self.state is None:\n            return ErrorCode.COORDINATOR_LOAD", OF_HOST),
+    ("damage-served-for-ever", "a leader checks what a follower asks for twice", FETCHING,
+     "        manager.served_checks.suspect(replica, remote, asked)\n", "        pass\n", OF_CHECKS),
+    ("damage-forgotten", "damage that was found keeps a replica offline at later starts", STORE,
+     "        if self._disk.exists(mark):", "        if False:", OF_CHECKS),
+    ("refusal-without-a-pause", "a follower that refuses records asks less and less often", SESSION,
+     "        if not followed.refused:\n", "        if True:\n", OF_CHECKS),
+    ("start-told-before-it-is-durable", "a leader hears of a start that is on disk", STARTS,
+     "        if durable >= start_offset:", "        if True:", OF_DELETION),
 )  # fmt: skip
 
 MUTANTS = tuple(

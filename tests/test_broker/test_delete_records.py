@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,16 +11,41 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode as KioError
 
+from broker.config import BrokerConfig
+from runtime.disk import OsDisk
 from storage.checkpoints import LOG_START_OFFSET
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values
 
 RECORDS = 30
+QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
+"""No checkpoint is written by chance."""
+
+
+class GatedDisk(OsDisk):
+    """The log-start checkpoint is written when the test lets it."""
+
+    def __init__(self) -> None:
+        self.is_asked, self.may_write = threading.Event(), threading.Event()
+        self.may_write.set()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        if path.endswith(LOG_START_OFFSET) and b"deletion" in data:
+            self.is_asked.set()
+            self.may_write.wait(DEADLINE_S)
+        super().write_atomic(path, data)
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    harness = Harness(tmp_path_factory.mktemp("deletion"), count=3)
+def gated() -> GatedDisk:
+    """Broker 3's."""
+    return GatedDisk()
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory, gated: GatedDisk) -> Iterator[Harness]:
+    directory = tmp_path_factory.mktemp("deletion")
+    harness = Harness(directory, count=3, config=QUIET, disks={3: gated})
     yield harness
     harness.close()
 
@@ -32,15 +58,20 @@ def made(harness: Harness, **configs: str) -> str:
     name = f"deletion-{next(_names)}"
     named = {key.replace("_", "."): value for key, value in configs.items()}
     harness.call(lambda: harness.cluster.controller.create(name, [(1, 2, 3)], named))
-    producer = Producer({"bootstrap.servers": harness.bootstrap, "acks": "all"})
-    for at in range(RECORDS):
-        producer.produce(name, b"v%d" % at, b"k")
-        if at % 10 == 9:
-            producer.flush(DEADLINE_S)
+    produced(harness, name, RECORDS)
     for broker_id in (1, 2, 3):
         core = harness.cluster.replica(broker_id, name).core
         wait_until(lambda c=core: c.high_watermark == RECORDS, "all is replicated")
     return name
+
+
+def produced(harness: Harness, name: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": harness.bootstrap, "acks": "all"})
+    for at in range(count):
+        producer.produce(name, b"v%d" % at, b"k")
+        if at % 10 == 9:
+            producer.flush(DEADLINE_S)
+    producer.flush(DEADLINE_S)
 
 
 def deleted(client: RawClient, topic: str, offset: int, *, version: int = 2, timeout: int = 9000):
@@ -65,8 +96,9 @@ def test_when_the_answer_comes_all_replicas_have_moved_and_it_is_on_disk(
     topic = made(harness)
     assert deleted(client, topic, 7, version=version) == (KioError.none, 7)
     assert starts(harness, topic) == [7, 7, 7]
-    path = Path(harness.cluster.directory) / "broker-1" / LOG_START_OFFSET
-    assert f"{topic} 0 7\n" in path.read_text()
+    for broker_id in (1, 2, 3):
+        path = Path(harness.cluster.directory) / f"broker-{broker_id}" / LOG_START_OFFSET
+        assert f"{topic} 0 7\n" in path.read_text()
     fetched = client.call("fetch", 12, fetch_values(topic, 6)).responses[0].partitions[0]
     assert fetched.error_code is KioError.offset_out_of_range
     # Going back changes nothing and is no error.
@@ -169,6 +201,48 @@ def test_a_start_survives_a_crash_right_behind_the_answer(harness: Harness) -> N
     harness.run(harness.cluster.crash_broker(1))
     harness.run(harness.cluster.start_broker(1))
     assert harness.cluster.replica(1, topic).log.start_offset == 11
+
+
+def test_the_leader_hears_of_a_follower_s_start_once_that_is_on_its_disk(
+    harness: Harness, client: RawClient, gated: GatedDisk
+) -> None:
+    topic = made(harness)
+    gated.is_asked.clear()
+    gated.may_write.clear()
+    try:
+        partition = {"partition_index": 0, "offset": 8}
+        asked = {"topics": [{"name": topic, "partitions": [partition]}], "timeout": 15_000}
+        client.send("delete_records", 2, asked)
+        assert gated.is_asked.wait(DEADLINE_S)
+        leader = harness.cluster.replica(1, topic)
+        wait_until(lambda: leader.core.remotes[2].start_offset == 8, "broker 2 has told it")
+        produced(harness, topic, 1)
+        wait_until(lambda: leader.core.remotes[3].end_offset == RECORDS + 1, "3 fetches on")
+        assert leader.core.remotes[3].start_offset == 0
+        assert leader.pending_deletions
+    finally:
+        gated.may_write.set()
+    row = client.answer("delete_records", 2).topics[0].partitions[0]
+    assert (row.error_code, row.low_watermark) == (KioError.none, 8)
+    assert starts(harness, topic) == [8, 8, 8]
+
+
+def test_what_was_deleted_stays_so_when_all_brokers_are_killed(
+    tmp_path: Path,
+) -> None:
+    harness = Harness(tmp_path, count=3, config=QUIET)
+    try:
+        topic = made(harness)
+        client = RawClient(harness.cluster.brokers[1].port)
+        assert deleted(client, topic, 11) == (KioError.none, 11)
+        client.close()
+        for broker_id in (1, 2, 3):
+            harness.run(harness.cluster.crash_broker(broker_id))
+        for broker_id in (3, 2):  # the leader stays away
+            harness.run(harness.cluster.start_broker(broker_id))
+            assert harness.cluster.replica(broker_id, topic).log.start_offset == 11
+    finally:
+        harness.close()
 
 
 def test_librdkafkas_admin_client_deletes_records(harness: Harness) -> None:

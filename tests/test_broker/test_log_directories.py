@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from broker.config import BrokerConfig
 from broker.log_directories import DISK_FAULTS
+from kvorum.cli.log_dirs import _asked
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from runtime.disk import OsDisk, OsDiskFile
 from runtime.errors import CorruptData
@@ -403,3 +404,32 @@ def test_describe_log_dirs_answers_one_result_a_directory(
         assert (found[0].topics, found[0].total_bytes) == ((), -1)
     finally:
         client.close()
+
+
+def test_the_command_counts_and_names_replicas_that_are_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    harness = Harness(tmp_path, count=2, config=QUIET)
+    try:
+        create_plain(harness)
+        for partition_id in (0, 1):
+            assert produce(harness, partition_id) is KioError.none
+        address = ("127.0.0.1", harness.cluster.ports[1])
+        (row,) = _asked(1, address, 10.0)
+        assert (row["offline_replicas"], capsys.readouterr().err) == (0, "")
+        replica = harness.cluster.replica(1, "t", 1)
+        failure = CorruptData(f"{replica.log.directory}/00000000000000000000.log", 100, "bad CRC")
+        harness.call(lambda: replica.fail(failure, "read"))
+        (row,) = _asked(1, address, 10.0)
+        assert (row["state"], row["offline_replicas"]) == ("online", 1)
+        harness.run(harness.cluster.stop_broker(1))
+        harness.run(harness.cluster.start_broker(1))
+        address = ("127.0.0.1", harness.cluster.ports[1])
+        (row,) = _asked(1, address, 10.0)
+        assert row["offline_replicas"] == 1
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 2
+        assert all("which is online: 1 (t-1)" in line for line in said)
+        assert "partitions restore" in said[0]
+    finally:
+        harness.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from broker.log_directories import Claim, LogDirectories, Wanted
 from chaos.sim.disk import MemoryDisk
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from runtime.ids import uuid_text
 from storage.batch import build_batch
 from storage.checkpoints import write_partition_metadata
 from storage.log import Log, LogConfig
@@ -84,7 +86,19 @@ def test_a_replica_that_is_new_to_the_broker_goes_into_a_directory_that_is_left(
 
 def test_a_replica_in_a_directory_that_is_not_configured_begins_anew_only_if_others_have_it():
     assert place(directories(), told=b"z" * 16) == "/x"
-    assert "log.dirs does not name" in place(directories(), told=b"z" * 16, is_in_sync=True)
+    said = place(directories(), told=b"z" * 16, is_in_sync=True)
+    # Not that log.dirs does not name it: its path may be there, and another disk at it.
+    assert f"/x is {uuid_text(X)}" in said and "is its disk mounted?" in said
+
+
+def test_a_directory_that_is_not_there_is_said_once(caplog):
+    found = directories()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            place(found, told=b"z" * 16)
+        place(found, told=Y)
+    (said,) = caplog.messages
+    assert uuid_text(b"z" * 16) in said and f"/y is {uuid_text(Y)}" in said
 
 
 def test_the_metadata_log_s_directory_or_the_last_one_ends_the_broker():

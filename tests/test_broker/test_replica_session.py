@@ -12,6 +12,7 @@ from broker.maintenance import Maintenance
 from broker.partition import BrokerFacts, Partition
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
+from broker.start_checkpoints import StartCheckpoints
 from broker.throttle import ReplicationQuota
 from broker.topic_config import resolve
 from broker.waiters import TurnEnd
@@ -40,10 +41,15 @@ def replica_of(partition_id=0):
     )  # fmt: skip
 
 
+def fail(home, failure, operation):
+    raise failure
+
+
 def session_of():
     return ReplicaSession(
-        config=CONFIG, on_resume=lambda: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK
-    )
+        config=CONFIG, leader_name=lambda: "broker 2 at host:9092", on_resume=lambda: None,
+        quota=ReplicationQuota(0), clock=SYSTEM_CLOCK, starts=StartCheckpoints(fail),
+    )  # fmt: skip
 
 
 def answer(session_id, *, batch=b""):
@@ -70,6 +76,7 @@ def test_no_second_request_leaves_while_a_session_is_opened():
     fetcher = LeaderFetcher(
         leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
         peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK, connect=None,
+        starts=StartCheckpoints(fail),
     )  # fmt: skip
     fetcher._sock = object()
     fetcher._send_fetch = lambda: sent.append(fetcher.session.next_request())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
+import tomllib
 
 import click
 import pytest
@@ -165,3 +167,29 @@ def test_failed_verdict_exits_with_6(monkeypatch, capsys):
     monkeypatch.setattr("chaos.sim.worlds.run_seed", fails)
     code, out, err = run(monkeypatch, capsys, "chaos", "sim", "--seed", 5)
     assert (code, out, err) == (6, "", "kvorum: two leaders in seed 5\n")
+
+
+def test_a_command_leaves_nothing_where_it_was_called(tmp_path):
+    # kio makes itself known to hypothesis where that is installed, and that makes a folder.
+    script = (
+        "import importlib, sys\n"
+        f"importlib.import_module({module_of_the_command()!r})\n"
+        "from broker.api import preload\n"
+        "preload()\n"
+        "sys.exit('kio.static.primitive' not in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def module_of_the_command() -> str:
+    """What the console script imports; `python -m kvorum` is kvorum.__main__."""
+    with open("pyproject.toml", "rb") as file:
+        module, _, attribute = tomllib.load(file)["project"]["scripts"]["kvorum"].partition(":")
+    assert (module, attribute) == ("kvorum.__main__", "main")
+    return str(module)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,7 @@ from launch.properties import broker_config, controller_config
 from launch.restore import ASIDE_SUFFIX, Restoration, restore
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
+from runtime.ids import uuid_text
 from storage.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK,
@@ -151,6 +154,26 @@ def test_one_directory_of_somebody_else_stops_the_start_by_name(
     with pytest.raises(ConfigError, match=said) as refused:
         take(*paths)
     assert str(paths[1]) in str(refused.value)
+
+
+def test_a_disk_that_is_not_mounted_is_said_and_no_first_start(
+    paths: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        own = take(*paths)
+        own.release()
+        take(*paths).release()
+        assert caplog.messages == []
+        shutil.rmtree(paths[1])
+        paths[1].mkdir()  # the mount point
+        again = take(*paths)
+    again.release()
+    new = again.claims[str(paths[1])].directory_id
+    assert new is not None and new != own.claims[str(paths[1])].directory_id
+    (said,) = caplog.messages
+    assert f"{paths[1]} was empty and begins as a new data directory, id {uuid_text(new)}" in said
+    assert f"{paths[0]} (id {uuid_text(own.metadata_id)})" in said
+    assert "mount" in said
 
 
 def test_a_copied_directory_is_refused(paths: tuple[Path, Path]) -> None:

@@ -375,3 +375,24 @@ def test_a_start_that_was_raised_does_not_come_back_without_its_epochs():
     again = opened(disk, recovery_point=8)
     assert (again.start_offset, again.end_offset) == (5, 8)
     assert again.epochs.epoch_of(5) == 1
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_an_index_that_somebody_removed_is_there_again_after_a_start(
+    suffix: str, *, is_clean: bool
+) -> None:
+    # In memory alone it would be made anew at every start, and compaction not pass the segment.
+    disk = new_disk()
+    log = filled(disk, 12)
+    bases = log.segment_base_offsets
+    recovery_point = log.end_offset
+    log.close()
+    paths = [f"{DIRECTORY}/{base:020d}.{suffix}" for base in bases[:-1]]
+    contents = [disk.read_bytes(path) for path in paths]
+    for path in paths:
+        disk.remove(path)
+    again = opened(disk, is_clean=is_clean, recovery_point=recovery_point)
+    assert [disk.read_bytes(path) for path in paths] == contents
+    assert len(again._segments.sealed_prefix()) == len(bases) - 1
+    again.close()

@@ -8,7 +8,14 @@ from kio.serial import entity_reader
 from broker.api import SERVED
 from runtime.errors import WireError
 from wire.kio_codec import OWN_TAGS, encode_response, message_class, read_request
-from wire.log_dirs_codec import DIRECTORY_ID_TAG, REASON_TAG, read_answer
+from wire.log_dirs_codec import (
+    DIRECTORY_ID_TAG,
+    OFFLINE_NAMES_MAX,
+    OFFLINE_TAG,
+    REASON_TAG,
+    pack_offline,
+    read_answer,
+)
 
 ANSWERS = {
     "api_versions": {"error_code": 0, "api_keys": []},
@@ -136,3 +143,8 @@ def test_own_tagged_fields_stand_behind_kafkas_and_are_read_by_our_command_line(
     told = {"error_code": 0, "results": [{**result, OWN_TAGS: own}]}
     _, (described,) = read_answer(bytes(encode_response("describe_log_dirs", 4, told)))
     assert (described.directory_id, described.reason) == (b"d" * 16, "gone")
+    assert (described.offline, described.offline_names) == (None, ())
+    own.append((OFFLINE_TAG, pack_offline([f"t-{n}" for n in range(50)])))
+    _, (described,) = read_answer(bytes(encode_response("describe_log_dirs", 4, told)))
+    assert (described.offline, described.offline_names[:2]) == (50, ("t-0", "t-1"))
+    assert len(described.offline_names) == OFFLINE_NAMES_MAX

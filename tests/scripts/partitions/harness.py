@@ -68,8 +68,9 @@ class Node:
             home=None, on_failed=lambda *_: None,
         )  # fmt: skip
         self.session = ReplicaSession(
-            config=CONFIG, on_resume=lambda: None, quota=ReplicationQuota(0), clock=self.world
-        )
+            config=CONFIG, leader_name=str, on_resume=lambda: None, quota=ReplicationQuota(0),
+            clock=self.world, starts=SimpleNamespace(told=lambda r, _: r.log.start_offset),
+        )  # fmt: skip
 
     def manager(self):
         """What `start_fetch` needs of a ReplicaManager."""
@@ -84,6 +85,7 @@ class Node:
             now_ms=self.world.monotonic_ms, facts=self.facts, config=CONFIG, watch=watch,
             isr=SimpleNamespace(propose_expand=nothing), deadlines=SimpleNamespace(remove=nothing),
             leader_throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
+            served_checks=SimpleNamespace(suspect=nothing),
         )  # fmt: skip
 
 
