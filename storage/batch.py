@@ -1,8 +1,8 @@
 """Record batch v2 (magic 2): header, checksum, building and reading.
 
-A batch is opaque to the broker: it reads the 61-byte header, checks the CRC and writes base offset
-and leader epoch, both of which lie before the checksummed part. Nothing here touches the records of
-a batch on the append path. Format: KIP-98; the layout is `HEADER` below.
+A batch is stored as it came: base offset and leader epoch, which its leader writes, lie before the
+checksummed part. What a client may send is for `client_batch`. Format: KIP-98; the layout is
+`HEADER` below.
 """
 
 from __future__ import annotations

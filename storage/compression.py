@@ -1,7 +1,7 @@
 """The codecs of record batches, in the framing that Java clients and librdkafka accept.
 
-Brokers keep batches as they came; these functions serve builders, look-ups inside a batch and the
-dump. `decompress` is bounded: a small payload that unpacks to gigabytes is refused, not unpacked.
+Brokers keep batches as they came; these functions serve builders, the check of what clients send,
+look-ups inside a batch and the dump. `decompress` is bounded: a small payload that unpacks to gigabytes is refused, not unpacked.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def decompress(
 
 
 def _cramjam() -> Any:
-    # 20 ms of import that a broker passing batches through never needs.
+    # 20 ms of import that a broker without compressed batches never needs.
     import cramjam
 
     return cramjam
