@@ -1,7 +1,8 @@
 """The codecs of record batches, in the framing that Java clients and librdkafka accept.
 
 Brokers keep batches as they came; these functions serve builders, the check of what clients send,
-look-ups inside a batch and the dump. `decompress` is bounded: a small payload that unpacks to gigabytes is refused, not unpacked.
+look-ups inside a batch and the dump. `decompress` is bounded: a small payload that unpacks to
+gigabytes is refused, not unpacked.
 """
 
 from __future__ import annotations
