@@ -65,6 +65,12 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
     with Cluster(folder, controllers=3, brokers=1) as cluster:
         Topics(cluster.bootstrap).create("kept", replicas=1)
         outage = Outage(cluster)
+        # A follower of an idle leader learns only with its next fetch what is committed.
+        survivor = ("--bootstrap-controller", f"127.0.0.1:{outage.port(outage.survivor)}")
+        eventually(
+            lambda: "kept" in run_kvorum("metadata", "ls", "/topics", *survivor).stdout,
+            "the controller that is left knows of the topic",
+        )
         cluster.kill(*map(controller_name, outage.dead))
         yield outage
 
