@@ -23,6 +23,8 @@ from wire.versions import Api
 
 API = Api(key=19, name="create_topics", min_version=2, max_version=7, first_flexible=5)
 
+FIRST_CONFIGS_VERSION = 5
+"""From it on the answer lists the topic's configs."""
 QUOTA_STRICT_VERSION = 6
 IMAGE_WAIT_MAX_MS = 5_000
 """How long to wait for the metadata log to reach this broker after the controller's answer; it
@@ -140,7 +142,7 @@ def _answer(context: RequestContext, created: CreatedTopic) -> dict[str, Any]:
         "replication_factor": created.replication_factor,
         "configs": (
             topic_entries(context.services, created.name, with_documentation=False)
-            if is_made
+            if is_made and context.api_version >= FIRST_CONFIGS_VERSION
             else ()
         ),
     }
