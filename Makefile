@@ -26,10 +26,10 @@ demo:
 	@bash deploy/setup.sh demo
 	@$(PYTHON) -m kvorum demo
 
-# Tests of real processes mostly wait for them: two files at a time, more would starve each other.
+# Tests of real processes one after the other: side by side they would starve each other.
 test: setup
 	$(PYTHON) -m pytest -n auto -m "not live"
-	$(PYTHON) -m pytest -n 2 --dist loadfile -m live
+	$(PYTHON) -m pytest -m live
 
 lint: setup
 	$(PYTHON) -m ruff check .
