@@ -28,7 +28,6 @@ from storage.batch import (
 )
 from storage.checkpoints import PARTITION_METADATA
 from storage.client_batch import (
-    refuse_keyless,
     validate_client_batch,
     validate_client_records,
 )
@@ -206,9 +205,10 @@ class Replica:
                 # The leader's own stamp takes the place of the producer's: any will do.
                 now_ms=None if self.config.is_log_append_time else terms.wall_ms,
                 timestamp_after_max_ms=self.config.timestamp_after_max_ms,
+                keyed_partition=(
+                    None if log.config.compaction is None else f"{core.topic}-{partition_id}"
+                ),
             )
-            if log.config.compaction is not None:
-                refuse_keyless(batch, header, f"{core.topic}-{partition_id}")
             duplicate = check_sequence(
                 log.producers, self.refused, header, has_too_few_replicas=has_too_few_replicas
             )

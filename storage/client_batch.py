@@ -9,27 +9,26 @@ from typing import NoReturn
 
 from runtime.errors import ErrorCode
 from storage.batch import (
+    BATCH_LENGTH_MIN,
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_BYTES,
-    LENGTH_OVERHEAD,
     MAGIC,
     TRANSACTIONAL_BIT,
     BatchError,
     BatchHeader,
     Buffer,
     check_crc,
-    iter_records,
     read_header,
     restamp,
 )
 from storage.compression import Codec, CompressionError, decompress
 from storage.record_check import BadRecords, check_records
+from storage.record_codec import read_record
 
-BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD
 CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """Attributes that are a producer's to say; the others are the broker's."""
-DECOMPRESSED_BYTES_MAX = 100 << 20
+UNPACKED_BYTES_MAX = 100 << 20
 """What a client's batch may unpack to: what a request may have without compression
 (socket.request.max.bytes). Kafka sets no bound, and unpacks as it reads."""
 
@@ -45,10 +44,10 @@ def validate_client_batch(view: Buffer, *, max_message_bytes: int) -> BatchHeade
     if size < HEADER_BYTES:
         _refuse(ErrorCode.INVALID_RECORD, f"no record batch in {size} bytes")
     header = read_header(view, 0)
-    if not 0 <= header.magic <= MAGIC:
-        _refuse(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic}; only magic 2 is accepted")
     if header.magic != MAGIC:
-        _refuse(ErrorCode.INVALID_RECORD, f"magic {header.magic}; only magic 2 is accepted")
+        is_older = 0 <= header.magic < MAGIC
+        code = ErrorCode.INVALID_RECORD if is_older else ErrorCode.CORRUPT_MESSAGE
+        _refuse(code, f"magic {header.magic}; only magic 2 is accepted")
     if header.batch_length < BATCH_LENGTH_MIN or header.size_bytes > size:
         _refuse(
             ErrorCode.INVALID_RECORD, f"batch of {header.size_bytes} bytes in {size} bytes sent"
@@ -81,8 +80,12 @@ def validate_client_records(
     now_ms: int | None = None,
     timestamp_before_max_ms: int | None = None,
     timestamp_after_max_ms: int | None = None,
+    keyed_partition: str | None = None,
 ) -> BatchHeader:
     """Check the records of a batch whose header has been checked; the header as it is to be stored.
+
+    keyed_partition: name of a partition of a compacted topic, whose records are nothing without a
+    key.
 
     What a producer has no say in is put right in place, as Kafka does: attribute bits of the
     broker's, and a maximum timestamp that no record has. The bounds of timestamps hold only when
@@ -92,8 +95,10 @@ def validate_client_records(
     try:
         if header.attributes & CODEC_MASK:
             codec = Codec(header.attributes & CODEC_MASK)
-            records = memoryview(decompress(codec, records, bytes_max=DECOMPRESSED_BYTES_MAX))
+            records = memoryview(decompress(codec, records, bytes_max=UNPACKED_BYTES_MAX))
         newest_delta_ms = check_records(records, header.record_count)
+        if keyed_partition is not None:
+            _refuse_keyless(bytes(records), header.record_count, keyed_partition)
     except CompressionError as error:
         raise BatchError(
             ErrorCode.INVALID_RECORD, f"the records cannot be unpacked: {error}"
@@ -116,17 +121,15 @@ def validate_client_records(
     )
 
 
-def refuse_keyless(view: Buffer, header: BatchHeader, partition: str) -> None:
-    """Raise BatchError(INVALID_RECORD) naming the records without key, if there are any.
-
-    For compacted topics, whose records are nothing without one. partition: its name.
-    """
+def _refuse_keyless(records: bytes, count: int, partition: str) -> None:
+    """Name the records without key, if there are any. records: unpacked, and whole."""
     sentence = f"Compacted topic cannot accept message without key in topic partition {partition}."
-    errors = [
-        (at, sentence)
-        for at, record in enumerate(iter_records(view, 0, header))
-        if record.key is None
-    ]
+    errors: list[tuple[int, str]] = []
+    position = 0
+    for at in range(count):
+        _, _, key, _, _, position = read_record(records, position)
+        if key is None:
+            errors.append((at, sentence))
     if errors:
         shown = ", ".join(
             f"RecordError(batchIndex={at}, message='{sentence}')"

@@ -14,7 +14,7 @@ import re
 from typing import NamedTuple, NoReturn
 
 from runtime.errors import ErrorCode, KvorumError
-from storage.record_codec import varint
+from storage.record_codec import read_varint, varint
 
 RECORDS_MAX = 1_000_000
 """Of one batch; librdkafka's own bound (batch.num.messages). A few compressed kilobytes can hold
@@ -25,6 +25,8 @@ RECORD_BYTES_MIN = 7
 
 _RUN_MIN = 8
 """A shorter run is not worth its slices."""
+_RUN_MAX = 1_024
+"""What is sliced for a run that turns out to be none is sliced in vain, up to once in _SINGLES."""
 _SINGLES = 64
 """Records that are looked at one by one before a run is tried again."""
 
@@ -110,7 +112,7 @@ def _run(data: bytes, at: int, index: int, count: int) -> tuple[int, int, int]:
     if not offsets.start <= index < offsets.end:
         return 0, at, 0
     stride = layout.stride
-    run = min(min(count, offsets.end) - index, (len(data) - at) // stride)
+    run = min(_RUN_MAX, min(count, offsets.end) - index, (len(data) - at) // stride)
     if run < _RUN_MIN:
         return 0, at, 0
     for position in layout.fixed:
@@ -124,45 +126,35 @@ def _run(data: bytes, at: int, index: int, count: int) -> tuple[int, int, int]:
     for column, size in zip(times, (*[_OTHER_BYTES] * (len(times) - 1), _LAST_BYTES), strict=True):
         found = size.match(column)
         run = min(run, found.end() if found else 0)
-    newest_ms = _newest(times, run)
-    if run < _RUN_MIN or newest_ms is None:
+    if run < _RUN_MIN:
         return 0, at, 0
-    return run, at + run * stride, newest_ms
+    return run, at + run * stride, _newest([column[:run] for column in times])
 
 
 def _column(data: bytes, start: int, stride: int, count: int) -> bytes:
     return data[start : start + stride * (count - 1) + 1 : stride]
 
 
-def _newest(columns: list[bytes], run: int) -> int | None:
-    """The largest timestamp delta of a run, from the columns of its bytes; None if that takes a
-    closer look."""
-    match columns:
-        case [only]:
-            raw = max(only[:run], default=1)
-        case [low, high]:
-            # The highest byte decides; what is below it is looked at where that is reached.
-            most = max(high[:run], default=0)
-            raw = most << 7 | max((low[i] & 0x7F for i in range(run) if high[i] == most), default=1)
-        case _:
-            return None
-    # Negative deltas are the odd ones.
-    return None if raw & 1 else raw >> 1
+def _newest(columns: list[bytes]) -> int:
+    """The largest of the varints whose bytes stand in these columns, lowest first."""
+    if len(columns) == 1:
+        return max((raw >> 1) ^ -(raw & 1) for raw in set(columns[0]))
+    return max(read_varint(bytes(encoded), 0)[0] for encoded in set(zip(*columns, strict=True)))
 
 
 def _layout(data: bytes, at: int, index: int) -> _Layout | None:
     """How the record at `at` is laid out; None if it is none, or has headers."""
     start = at
     try:
-        length, body = _varint(data, at)
-        _, timestamp_end = _varint(data, body + 1)
-        offset_delta, offset_end = _varint(data, timestamp_end)
-        key_bytes, key_at = _varint(data, offset_end)
+        length, body = read_varint(data, at)
+        _, timestamp_end = read_varint(data, body + 1)
+        offset_delta, offset_end = read_varint(data, timestamp_end)
+        key_bytes, key_at = read_varint(data, offset_end)
         value_size_at = key_at + max(key_bytes, 0)
-        value_bytes, value_at = _varint(data, value_size_at)
+        value_bytes, value_at = read_varint(data, value_size_at)
         count_at = value_at + max(value_bytes, 0)
         has_headers = data[count_at] != 0
-    except IndexError:
+    except (IndexError, ValueError):
         return None
     if offset_delta != index or has_headers or count_at + 1 != body + length:
         return None
@@ -192,14 +184,14 @@ def _singles(data: bytes, at: int, index: int, stop: int) -> tuple[int, int]:
                 at += 2
                 end = at + ((byte & 0x7F | high << 7) >> 1)
             else:
-                length, at = _varint(data, at)
+                length, at = read_varint(data, at)
                 end = at + length
             byte = data[at + 1]
             if byte < 0x80:
                 delta_ms = byte >> 1 if not byte & 1 else -(byte >> 1) - 1
                 at += 2
             else:
-                delta_ms, at = _varint(data, at + 1)
+                delta_ms, at = read_varint(data, at + 1)
             if delta_ms > newest_ms:
                 newest_ms = delta_ms
             byte = data[at]
@@ -210,30 +202,32 @@ def _singles(data: bytes, at: int, index: int, stop: int) -> tuple[int, int]:
                 offset_delta = (byte & 0x7F | data[at + 1] << 7) >> 1
                 at += 2
             else:
-                offset_delta, at = _varint(data, at)
+                offset_delta, at = read_varint(data, at)
             if offset_delta != number or byte & 1:  # odd ones are negative
                 _bad(number, "its offset delta is not its place")
             byte = data[at]
             if byte == 1:  # no key
                 at += 1
             else:
-                size, at = _varint(data, at)
+                size, at = read_varint(data, at)
                 at += size if size > 0 else 0
             byte = data[at]
             if byte >= 0x80 and (high := data[at + 1]) < 0x80 and not byte & 1:
                 at += 2 + ((byte & 0x7F | high << 7) >> 1)
             else:
-                size, at = _varint(data, at)
+                size, at = read_varint(data, at)
                 at += size if size > 0 else 0
             byte = data[at]
             at += 1
             if byte:
-                headers, at = _varint(data, at - 1)
+                headers, at = read_varint(data, at - 1)
                 at = _skip_headers(data, at, headers, number)
             if at != end:
                 _bad(number, f"its fields end {at - end} bytes off its length")
     except IndexError as error:
         raise BadRecords(number, "it runs past the end of the batch") from error
+    except ValueError as error:
+        raise BadRecords(number, str(error)) from error
     return at, newest_ms
 
 
@@ -241,30 +235,13 @@ def _skip_headers(data: bytes, at: int, count: int, number: int) -> int:
     if not 0 < count <= len(data) - at:
         _bad(number, f"claims {count} headers")
     for _ in range(count):
-        size, at = _varint(data, at)
+        size, at = read_varint(data, at)
         if size < 0:
             _bad(number, "a header without key")
         at += size
-        size, at = _varint(data, at)
+        size, at = read_varint(data, at)
         at += max(size, 0)
     return at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Value and the position behind it. Raises IndexError at the end of the data."""
-    byte = data[at]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at + 1
-    raw = byte & 0x7F
-    shift = 7
-    while byte >= 0x80:
-        at += 1
-        byte = data[at]
-        raw |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > 70:
-            raise IndexError("a varint of more than ten bytes")
-    return (raw >> 1) ^ -(raw & 1), at + 1
 
 
 def _bad(index: int, reason: str) -> NoReturn:

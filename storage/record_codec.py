@@ -96,15 +96,15 @@ RecordFields = tuple[
 
 def read_record(data: bytes, at: int) -> RecordFields:
     """The record at `at`. Raises IndexError or ValueError on bytes that are none."""
-    length, at = _read_varint(data, at)
+    length, at = read_varint(data, at)
     stop = at + length
     if length < 0 or stop > len(data):
         raise IndexError(f"{length} bytes run past the batch")
-    timestamp_delta_ms, at = _read_varint(data, at + 1)
-    offset_delta, at = _read_varint(data, at)
+    timestamp_delta_ms, at = read_varint(data, at + 1)
+    offset_delta, at = read_varint(data, at)
     key, at = _read_bytes(data, at)
     value, at = _read_bytes(data, at)
-    count, at = _read_varint(data, at)
+    count, at = read_varint(data, at)
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
     if count:
         headers, at = _read_record_headers(data, at, count)
@@ -129,7 +129,7 @@ def _read_record_headers(
 
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = _read_varint(data, at)
+    length, at = read_varint(data, at)
     if length < 0:
         return None, at
     stop = at + length
@@ -138,7 +138,9 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at:stop], stop
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The zigzag varint at `at` and the position behind it. Raises IndexError where the data ends,
+    ValueError for one of more than ten bytes."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1

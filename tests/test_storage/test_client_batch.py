@@ -18,7 +18,7 @@ from storage.batch import (
     seal_batch,
 )
 from storage.client_batch import (
-    DECOMPRESSED_BYTES_MAX,
+    UNPACKED_BYTES_MAX,
     validate_client_batch,
     validate_client_records,
 )
@@ -148,7 +148,7 @@ def test_records_out_of_order_and_bytes_behind_the_last_are_refused() -> None:
 
 
 def test_a_decompression_bomb_is_refused() -> None:
-    bomb = gzip.compress(bytes(DECOMPRESSED_BYTES_MAX + 1))
+    bomb = gzip.compress(bytes(UNPACKED_BYTES_MAX + 1))
     batch = resealed(two_records(), bomb, attributes=int(Codec.GZIP))
     assert code_of(batch, max_message_bytes=1 << 20) is ErrorCode.INVALID_RECORD
 
