@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from broker.context import RequestContext
 from runtime.errors import ErrorCode, Rejected
 
@@ -17,10 +19,11 @@ class MutationCharge:
         self._buckets = context.services.mutations
         self._limit = self._buckets.limit(context.client_id)
         self._is_strict = context.api_version >= strict_version
+        self._taken: dict[Hashable, int] = {}
 
-    def take(self, partitions: int) -> Rejected | None:
-        """Charge an item, or say why it must wait."""
-        if self._limit is None:
+    def take(self, item: Hashable, partitions: int) -> Rejected | None:
+        """Charge an item for so many partitions, or say why it must wait."""
+        if self._limit is None or not partitions:
             return None
         now_ms = self._now_ms()
         owed_ms = self._buckets.owed_ms(self._limit, now_ms)
@@ -32,12 +35,13 @@ class MutationCharge:
                 f"in {owed_ms} ms",
             )
         self._buckets.take(self._limit, partitions, now_ms)
+        self._taken[item] = partitions
         return None
 
-    def give_back(self, partitions: int) -> None:
-        """The controller refused it."""
+    def give_back(self, item: Hashable) -> None:
+        """The controller refused it; nothing happens if it was not charged."""
         if self._limit is not None:
-            self._buckets.take(self._limit, -partitions, self._now_ms())
+            self._buckets.take(self._limit, -self._taken.get(item, 0), self._now_ms())
 
     def close(self) -> None:
         """Let the client pause for what it owes; the answer will say so (KIP-219)."""

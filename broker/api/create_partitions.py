@@ -21,22 +21,21 @@ QUOTA_STRICT_VERSION = 3
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     charge = MutationCharge(context, QUOTA_STRICT_VERSION)
-    charged: dict[str, int] = {}
     accepted: list[MorePartitions] = []
     outcome: list[GrownTopic] = []
     for topic in (_more_partitions(topic) for topic in request.topics):
         count = 0 if request.validate_only else _growth(context, topic)
-        refused = charge.take(count) if count else None
+        refused = charge.take(topic.name, count)
         if refused is None:
-            charged[topic.name] = count
             accepted.append(topic)
         else:
             outcome.append(_refused(topic, refused))
     if accepted:
-        outcome += await _create(context, request, tuple(accepted))
-    for grown in outcome:
-        if grown.error != ErrorCode.NONE and grown.name in charged:
-            charge.give_back(charged.pop(grown.name))
+        created = await _create(context, request, tuple(accepted))
+        for grown in created:
+            if grown.error != ErrorCode.NONE:
+                charge.give_back(grown.name)
+        outcome += created
     charge.close()
     # Named twice, a topic is refused twice; Kafka answers once.
     by_name = {grown.name: grown for grown in outcome}

@@ -39,7 +39,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     for topic in request.topics:
         refused = _refusal_of(topic, repeated)
         if refused is None and not request.validate_only:
-            refused = charge.take(_partitions_of(context, topic))
+            refused = charge.take(topic.name, _partitions_of(context, topic))
         if refused is None:
             accepted.append(_new_topic(topic))
         else:
@@ -48,12 +48,10 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             )
     if accepted:
         await _create(context, request, accepted, outcome)
-    if not request.validate_only:
-        counts = {topic.name: _partitions_of(context, topic) for topic in request.topics}
-        for new in accepted:
-            if outcome[new.name].error != ErrorCode.NONE:
-                charge.give_back(counts[new.name])
-        charge.close()
+    for new in accepted:
+        if outcome[new.name].error != ErrorCode.NONE:
+            charge.give_back(new.name)
+    charge.close()
     names = list(dict.fromkeys(topic.name for topic in request.topics))
     return {"topics": [_answer(context, outcome[name]) for name in names]}
 

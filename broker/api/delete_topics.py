@@ -23,21 +23,20 @@ IMAGE_WAIT_MAX_MS = 5_000
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     charge = MutationCharge(context, QUOTA_STRICT_VERSION)
-    accepted: list[tuple[TopicReference, int]] = []
+    accepted: list[TopicReference] = []
     outcome: list[DeletedTopic] = []
     for item in _references(request):
-        count = _partition_count(context, item)
-        refused = charge.take(count) if count else None
+        refused = charge.take(item, _partition_count(context, item))
         if refused is None:
-            accepted.append((item, count))
+            accepted.append(item)
         else:
             outcome.append(_refused(item, refused))
     timeout_ms = max(milliseconds(request.timeout), 0)
     if accepted:
-        deleted = await _delete(context, tuple(item for item, _ in accepted), timeout_ms)
-        for (_, count), result in zip(accepted, deleted, strict=True):
+        deleted = await _delete(context, tuple(accepted), timeout_ms)
+        for item, result in zip(accepted, deleted, strict=True):
             if result.error != ErrorCode.NONE:
-                charge.give_back(count)
+                charge.give_back(item)
         outcome += deleted
     charge.close()
     gone = [item.topic_id for item in outcome if item.error == ErrorCode.NONE]
