@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.model import Mutant
+from tests.mutants.model import mutants_of
 
 RECONCILIATION = "broker/groups/consumer/reconciliation.py"
 ENTERING = "broker/groups/consumer/entering.py"
@@ -100,15 +100,4 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "options.max_mem = PROGRAM_BYTES_MAX", "pass"),
 )  # fmt: skip
 
-MUTANTS: tuple[Mutant, ...] = tuple(
-    Mutant(
-        name=name,
-        rule=rule,
-        path=path,
-        old=old,
-        new=new,
-        tests=("tests/test_groups/consumer",),
-        has_simulator=False,
-    )
-    for name, rule, path, old, new in _RULES
-)
+MUTANTS = mutants_of(_RULES, tests=("tests/test_groups/consumer",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.model import Mutant
+from tests.mutants.model import mutants_of
 
 REBALANCE = "broker/groups/classic/rebalance.py"
 JOINING = "broker/groups/classic/joining.py"
@@ -141,15 +141,4 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "        if not 0 <= version <= _GROUP_VALUE_VERSION_MAX:\n", "        if False:\n"),
 )  # fmt: skip
 
-MUTANTS: tuple[Mutant, ...] = tuple(
-    Mutant(
-        name=name,
-        rule=rule,
-        path=path,
-        old=old,
-        new=new,
-        tests=("tests/test_groups",),
-        has_simulator=False,
-    )
-    for name, rule, path, old, new in _RULES
-)
+MUTANTS = mutants_of(_RULES, tests=("tests/test_groups",))

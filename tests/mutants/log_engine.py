@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.model import Mutant
+from tests.mutants.model import mutants_of
 
 CLEANING = "storage/cleaning.py"
 BATCH = "storage/batch_cleaning.py"
@@ -75,7 +75,4 @@ _RULES = (
      "if first_offset <= entry.last_offset < end_offset:"),
 )  # fmt: skip
 
-MUTANTS: tuple[Mutant, ...] = tuple(
-    Mutant(name, rule, path, old, new, tests=("tests/test_storage",), has_simulator=False)
-    for name, rule, path, old, new in _RULES
-)
+MUTANTS = mutants_of(_RULES, tests=("tests/test_storage",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.model import Mutant
+from tests.mutants.model import mutants_of
 
 UPGRADE = "broker/groups/migration/upgrade.py"
 DOWNGRADE = "broker/groups/migration/downgrade.py"
@@ -117,15 +117,10 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      MIXED, "        if downgrade.is_due(group, self._config):\n", "        if False:\n"),
 )  # fmt: skip
 
-MUTANTS: tuple[Mutant, ...] = tuple(
-    Mutant(
-        name=name,
-        rule=rule,
-        path=path,
-        old=old,
-        new=new,
-        tests=("tests/test_groups/migration", "tests/test_groups/consumer"),
-        has_simulator=False,
-    )
-    for name, rule, path, old, new in _RULES
+MUTANTS = mutants_of(
+    _RULES,
+    tests=(
+        "tests/test_groups/migration",
+        "tests/test_groups/consumer",
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -28,3 +29,15 @@ class Mutant:
         if count != 1:
             raise ValueError(f"mutant {self.name}: {count} times in {self.path}: {self.old!r}")
         return text.replace(self.old, self.new)
+
+
+Rule = tuple[str, str, str, str, str]
+"""(name, rule, path, old, new) of a Mutant."""
+
+
+def mutants_of(rules: Iterable[Rule], *, tests: tuple[str, ...]) -> tuple[Mutant, ...]:
+    """Mutants that the same tests must object to, and no simulator."""
+    return tuple(
+        Mutant(name, rule, path, old, new, tests=tests, has_simulator=False)
+        for name, rule, path, old, new in rules
+    )
