@@ -8,6 +8,7 @@ from raft.effects import Noted, Reply, SendRequest
 from raft.messages import VoteRequest, VoteResponse
 from raft.quorum import is_lost, majority
 from raft.roles.states import (
+    NEVER_MS,
     Candidate,
     Follower,
     Leader,
@@ -65,8 +66,11 @@ def on_vote_response(
         return
     if response.is_granted:
         role.granted.add(voter_id)
+        role.rejected.discard(voter_id)
     else:
-        role.rejected.add(voter_id)
+        # A voter that was asked twice may have lost the leader in between; the grant counts,
+        # whichever answer comes first.
+        role.rejected.update({voter_id} - role.granted)
         core.emit(Noted(f"epoch={core.epoch} voter={voter_id} refused reason={response.reason!r}"))
     _count(core, role, now_ms)
 
@@ -118,6 +122,29 @@ def on_vote_request(core: RaftCore, request: VoteRequest, token: int, now_ms: in
             ),
         )
     )
+    if request.is_pre_vote and refusal and error is ErrorCode.NONE:
+        _ask_in_turn(core, request.candidate_id, now_ms)
+
+
+def _ask_in_turn(core: RaftCore, voter_id: int, now_ms: int) -> None:
+    """A voter whose log is behind this one has lost the leader too: now it will help.
+
+    Bad sequence without this: 1. all packets of the leader vanish, 2. this follower's fetch timeout
+    passes first, and the other one refuses since its own has not, 3. it passes, and this one
+    refuses since the other's log is behind: both sit out a round and one more fetch timeout.
+    A longer log answers a shorter one, so the answering ends.
+    """
+    role = core.role
+    if voter_id not in core.voter_set.ids:
+        return
+    if isinstance(role, Prospective) and voter_id not in role.granted:
+        role.resend_at_ms.pop(voter_id, None)
+        role.rejected.discard(voter_id)
+        _ask(core, role, voter_id)
+    elif isinstance(role, Follower) and role.is_leader_lost and role.stand_at_ms >= NEVER_MS:
+        # Its own round was lost, and it waits for nothing but the fetch timeout.
+        role.stand_at_ms = now_ms + core.rng.randrange(core.config.leader_loss_grace_ms + 1)
+        role.stand_reason = "a voter behind this log has lost the leader too"
 
 
 def _invalid(core: RaftCore, request: VoteRequest) -> ErrorCode:

@@ -117,8 +117,30 @@ MUTANTS = (
         "refusals-counted-as-votes",
         "only granted votes count",
         ELECTION,
-        "        role.rejected.add(voter_id)\n",
+        "        role.rejected.update({voter_id} - role.granted)\n",
         "        role.granted.add(voter_id)\n",
+    ),
+    Mutant(
+        "a-late-refusal-takes-a-grant-back",
+        "a voter asked twice that granted once has granted",
+        ELECTION,
+        "        role.rejected.update({voter_id} - role.granted)\n",
+        "        role.rejected.add(voter_id)\n        role.granted.discard(voter_id)\n",
+    ),
+    Mutant(
+        "who-refused-is-not-asked-again",
+        "a voter that asks with a shorter log has lost the leader: it is asked in turn",
+        ELECTION,
+        "        role.rejected.discard(voter_id)\n        _ask(core, role, voter_id)\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "a-lost-round-waits-for-the-fetch-timeout",
+        "who lost its round stands again as soon as another voter has lost the leader",
+        ELECTION,
+        "        role.stand_at_ms = now_ms + core.rng.randrange("
+        "core.config.leader_loss_grace_ms + 1)\n",
+        "",
     ),
     Mutant(
         "votes-of-an-earlier-round",

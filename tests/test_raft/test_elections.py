@@ -153,6 +153,42 @@ def test_the_word_of_a_follower_about_its_leader_is_one_refusal():
     assert node.role == "Prospective"
 
 
+def test_a_refusal_that_its_voters_later_grant_overtook_takes_nothing_back():
+    node = Driven(voters=(1, 2, 3, 4, 5), epochs=(1,)).follow(leader=2)
+    node.fetched()
+    node.step(RequestFailed(2, node.core.role.correlation_id))
+    first = asked_when_it_stands(node)
+    assert not node.vote_request(epoch=1, candidate=3, pre_vote=True).is_granted
+    (again,) = sent(node.take(), VoteRequest)
+    assert again.receiver_id == 3
+    answer = VoteResponse(epoch=1, is_granted=True)
+    node.step(ResponseReceived(3, again.correlation_id, answer))
+    node.step(ResponseReceived(3, first[3], VoteResponse(epoch=1, reason="leader alive")))
+    node.step(ResponseReceived(4, first[4], answer))
+    assert node.role == "Candidate"
+
+
+def test_who_has_granted_is_not_asked_in_turn():
+    node = Driven(voters=(1, 2, 3, 4, 5), epochs=(1,)).follow(leader=2)
+    node.fetched()
+    node.step(RequestFailed(2, node.core.role.correlation_id))
+    first = asked_when_it_stands(node)
+    node.step(ResponseReceived(3, first[3], VoteResponse(epoch=1, is_granted=True)))
+    node.take()
+    node.vote_request(epoch=1, candidate=3, pre_vote=True)
+    assert sent(node.take(), VoteRequest) == []
+
+
+def test_a_stranger_that_asks_in_vain_is_not_asked_in_turn():
+    node = Driven(epochs=(1,)).follow(leader=2)
+    node.fetched()
+    node.step(RequestFailed(2, node.core.role.correlation_id))
+    asked_when_it_stands(node)
+    node.take()
+    assert not node.vote_request(epoch=1, candidate=9, pre_vote=True).is_granted
+    assert sent(node.take(), VoteRequest) == []
+
+
 def test_a_leader_that_resigned_does_not_call_itself_one():
     node = Driven(vote=VoteState(4, 1, 1))
     answer = node.vote_request(epoch=4, candidate=2, last_epoch=3, end_offset=9, pre_vote=True)
