@@ -52,8 +52,9 @@ from raft.flush_pace import FlushPace
 from raft.messages import VoterChangeRequest
 from raft.metadata_log import MetadataLog
 from raft.model import OffsetAndEpoch, RaftConfig
+from raft.servicer import RaftServicer
 from raft.snapshot_files import header_voters
-from raft.transport import Address, PeerAddress, RaftServicer, RaftTransport
+from raft.transport import Address, PeerAddress, RaftTransport
 from raft.voters import NO_VOTERS, VoterSet
 from runtime.clock import monotonic_ms, wall_ms
 from runtime.errors import required
@@ -141,6 +142,8 @@ class RaftNode:
         self._proposals: list[tuple[bytes | bytearray, int]] = []
         self._proposed_records = 0
         self._is_stopped = False
+        # The high watermark, and how much of it the state machine has heard of.
+        self._committed = self._told_committed = -1
         self._snapshot_work: deque[Coroutine[Any, Any, Event | None]] = deque()
         self._is_working = False
         self.core = RaftCore(
@@ -373,8 +376,14 @@ class RaftNode:
                 self._flush_wanted = effect
                 self._flush()
             case HighWatermarkAdvanced(high_watermark):
-                self._listener.on_committed(high_watermark)
+                self._committed = high_watermark
+                if self.core.is_leader:
+                    self._tell_committed()
+                else:
+                    # Behind what the leader waits for: the fsync and the next fetch.
+                    self._loop.call_soon(self._tell_committed)
             case LeaderChanged():
+                self._tell_committed()
                 self._listener.on_leader_changed(effect)
             case Noted(text):
                 self.timeline.append(f"{wall_ms()} {text}")
@@ -388,6 +397,7 @@ class RaftNode:
             case ReplaceLog(snapshot):
                 self.replica_log.carry_out(effect, wall_ms=wall_ms())
                 self._queue_work(self.files.remove_older(snapshot))
+                self._told_committed = self._committed
                 self._listener.on_snapshot(snapshot)
             case (
                 PersistVoteState()
@@ -398,6 +408,11 @@ class RaftNode:
                 | TruncateLog()
             ):
                 self.replica_log.carry_out(effect, wall_ms=wall_ms())
+
+    def _tell_committed(self) -> None:
+        if self._told_committed < self._committed and not self._is_stopped:
+            self._told_committed = self._committed
+            self._listener.on_committed(self._committed)
 
     async def _reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
         self.servicer.reply(effect.token, await self.files.read(effect))
@@ -410,10 +425,9 @@ class RaftNode:
         if self._is_flushing or self._flush_wanted is None:
             return
         self._is_flushing = True
-        if self._flush_pace.is_quick and self.core.is_leader:
-            # Behind the answers that take the records to the voters: they fsync meanwhile.
-            self._loop.call_soon(self._flush_in_place)
-        elif self._flush_pace.is_quick and self.core.is_voter:
+        if self._flush_pace.is_quick and self.core.is_voter:
+            # Of a leader, the answers that take the records to the voters have left: FlushLog
+            # comes last, and they fsync meanwhile.
             self._flush_in_place()
         else:
             ticket, generation = self._take_flush()

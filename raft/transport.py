@@ -6,17 +6,16 @@ Carries messages and facts (an answer, a failure), decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
 from raft import codec
 from raft import messages as m
-from raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
+from raft.events import Event, RequestFailed, ResponseReceived
 from runtime.errors import WireError
 from runtime.rpc import open_channel
 from runtime.tasks import TaskGroup
@@ -137,8 +136,8 @@ def _learn(message: Any, note_address: NoteAddress) -> None:
 class _FetchStream:
     """One stream to a peer with at most one fetch under way on it.
 
-    A single task writes, reads and delivers: the next fetch is usually decided while an answer is
-    delivered, and then costs no task and no turn of the loop.
+    An answer is delivered from within the socket's callback, and the next fetch, usually decided
+    while it is delivered, leaves from there: no task and no turn of the loop lies between.
     """
 
     def __init__(
@@ -153,53 +152,58 @@ class _FetchStream:
         self._note_address = note_address
         self._tasks = tasks
         self._stream = peer.stub.Fetch()
-        self._next: tuple[int, m.FetchRequest] | None = None
-        self._wake: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[Any] | None = None
+        self._correlation_id = -1
+        self._listener: asyncio.Task[Any] | None = None
         self.is_busy = False
 
     def send(self, correlation_id: int, request: m.FetchRequest) -> None:
         """Fetch; only while none is under way."""
         self.is_busy = True
-        self._next = correlation_id, request
-        if self._task is None:
-            self._task = self._tasks.spawn(self._run(), f"fetch-{self._peer.node_id}")
-        elif self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        self._correlation_id = correlation_id
+        message = codec.encode_request(request, correlation_id)
+        name = f"fetch-{self._peer.node_id}"
+        if self._listener is None:
+            self._listener = self._tasks.spawn(self._run(message), name)
+            return
+        try:
+            if self._stream.try_write(message):
+                return
+        except _NO_ANSWER:
+            return  # the stream is over; its listener is being told
+        self._tasks.spawn(self._write(message), name)
 
     def close(self) -> None:
         """End the stream; a fetch under way stays without an answer."""
         self._stream.cancel()
-        # The task itself closes it from within when it delivers; it then ends by its own check.
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
+        if self._listener is not None and self._listener is not asyncio.current_task():
+            self._listener.cancel()
 
-    async def _run(self) -> None:
-        while self._peer.fetches is self:
-            if self._next is None:
-                self._wake = asyncio.get_running_loop().create_future()
-                await self._wake
-                self._wake = None
-                continue
-            (correlation_id, request), self._next = self._next, None
-            try:
-                event = await self._fetch(correlation_id, request)
-            except _NO_ANSWER:
-                self._peer.close_stream()
-                event = RequestFailed(self._peer.node_id, correlation_id)
-            self.is_busy = False
-            self._deliver(event)
+    async def _run(self, first: Any) -> None:
+        try:
+            await self._stream.write(first)
+            await self._stream.listen(self._on_message)
+        except _NO_ANSWER:
+            pass  # as at the stream's end: whatever is under way has no answer
+        if self._peer.fetches is self:
+            self._peer.close_stream()
+            if self.is_busy:
+                self._deliver(RequestFailed(self._peer.node_id, self._correlation_id))
 
-    async def _fetch(self, correlation_id: int, request: m.FetchRequest) -> Event:
-        await self._stream.write(codec.encode_request(request, correlation_id))
-        message = await self._stream.read()
-        if message is grpc.aio.EOF:
-            raise grpc.aio.UsageError("the peer closed the stream")
+    async def _write(self, message: Any) -> None:
+        try:
+            await self._stream.write(message)
+        except _NO_ANSWER:
+            return  # the listener is told as well
+
+    def _on_message(self, message: Any) -> None:
+        if self._peer.fetches is not self:
+            return
         if message is None:
             raise WireError("what came in place of a fetch answer is no message")
         _learn(message, self._note_address)
         response = codec.decode_fetch_response(message)
-        return ResponseReceived(self._peer.node_id, message.correlation_id, response)
+        self.is_busy = False
+        self._deliver(ResponseReceived(self._peer.node_id, message.correlation_id, response))
 
 
 class _Peer:
@@ -216,93 +220,3 @@ class _Peer:
         if self.fetches is not None:
             self.fetches.close()
             self.fetches = None
-
-
-class RaftServicer(pb_grpc.RaftServicer):
-    """Hands requests to the node and waits for its reply."""
-
-    def __init__(
-        self,
-        deliver: Callable[[Event], None],
-        *,
-        peer_address: PeerAddress,
-        note_address: NoteAddress,
-    ) -> None:
-        self._deliver = deliver
-        self._peer_address = peer_address
-        self._note_address = note_address
-        self._next_token = 0
-        self._is_stopped = False
-        self._waiting: dict[int, asyncio.Future[m.Response]] = {}
-
-    def reply(self, token: int, response: m.Response) -> None:
-        """Answer the caller named by token; nothing happens if it hung up."""
-        future = self._waiting.pop(token, None)
-        if future is not None and not future.done():
-            future.set_result(response)
-
-    def stop(self) -> None:
-        """Turn away whoever waits, and all that come: the node is stopping."""
-        self._is_stopped = True
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(_Stopping())
-        self._waiting.clear()
-
-    async def Vote(self, request: pb.VoteRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_vote_request(request), context)
-
-    async def BeginQuorumEpoch(self, request: pb.BeginQuorumEpochRequest, context: Any) -> Any:
-        address = codec.decode_address(request, "leader_address")
-        if address is not None:
-            self._note_address(request.leader_id, address)
-        return await self._answer(codec.decode_begin_request(request), context)
-
-    async def EndQuorumEpoch(self, request: pb.EndQuorumEpochRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_end_request(request), context)
-
-    async def FetchSnapshot(self, request: pb.FetchSnapshotRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_fetch_snapshot_request(request), context)
-
-    async def AddVoter(self, request: pb.AddVoterRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_add_voter(request), context)
-
-    async def RemoveVoter(self, request: pb.RemoveVoterRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_remove_voter(request), context)
-
-    async def UpdateVoter(self, request: pb.UpdateVoterRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_update_voter(request), context)
-
-    async def Fetch(self, _: AsyncIterator[pb.FetchRequest], context: Any) -> None:
-        # read and write cost less than the iterator and the generator that gRPC wraps around them.
-        while (message := await context.read()) is not grpc.aio.EOF:
-            request = codec.decode_fetch_request(message)
-            await context.write(await self._answer(request, context, message.correlation_id))
-
-    async def _answer(self, request: m.Request, context: Any, correlation_id: int = 0) -> Any:
-        try:
-            response = await self._ask(request)
-            leader_address = None
-            if response.leader_id >= 0:
-                leader_address = self._peer_address(response.leader_id)
-            return codec.encode_response(response, correlation_id, leader_address)
-        except _Stopping:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is stopping")
-
-    async def _ask(self, request: m.Request) -> m.Response:
-        if self._is_stopped:
-            raise _Stopping
-        self._next_token += 1
-        token = self._next_token
-        future: asyncio.Future[m.Response] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = future
-        try:
-            self._deliver(RequestReceived(request, token))
-            return await future
-        finally:
-            if self._waiting.pop(token, None) is not None:
-                self._deliver(CallerGone(token))
-
-
-class _Stopping(Exception):
-    """No answer will come."""

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -93,8 +94,23 @@ class StoreClient:
     def _send(self, member: _Member, *ids: int) -> None:
         member.ready += ids
         if not member.is_writing and member.stream is not None and member.ready:
+            if len(member.ready) == 1 and self._is_sent_at_once(member):
+                return
             member.is_writing = True
             self._tasks.spawn(self._write(member), f"write-{member.node_id}")
+
+    def _is_sent_at_once(self, member: _Member) -> bool:
+        """One value that waits for no other needs no task to send it."""
+        (value_id,) = member.ready
+        if value_id in self._waiting:
+            message = protocol.encode_values([value_id], [self._waiting[value_id][0]])
+            try:
+                if not member.stream.try_write(message):
+                    return False
+            except grpc.aio.AioRpcError:
+                return True  # the listener sees the same break, and all that waits goes again
+        member.ready.clear()
+        return True
 
     async def _write(self, member: _Member) -> None:
         stream = member.stream
@@ -120,8 +136,7 @@ class StoreClient:
             stream = open_stream()
             try:
                 member.stream = stream
-                while (message := await stream.read()) is not grpc.aio.EOF:
-                    self._take(member, protocol.decode_answer(message))
+                await stream.listen(partial(self._hear, member))
             except (grpc.aio.AioRpcError, grpc.aio.UsageError):
                 pass
             finally:
@@ -131,6 +146,9 @@ class StoreClient:
             if self._leader is member:
                 self._leader = None
             await asyncio.sleep(_RECONNECT_S)
+
+    def _hear(self, member: _Member, message: bytes) -> None:
+        self._take(member, protocol.decode_answer(message))
 
     def _take(self, member: _Member, answer: protocol.Answer) -> None:
         for outcome in answer.outcomes:

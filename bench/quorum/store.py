@@ -64,22 +64,35 @@ class _Outbox:
         self._leadership = leadership
         self._outcomes += outcomes
         self._is_due = True
-        if not self._is_writing:
-            self._is_writing = True
-            self._tasks.spawn(self._write(), "answers")
+        if self._is_writing:
+            return
+        try:
+            if self._context.try_write(self._answer()):
+                self._outcomes = []
+                self._is_due = False
+                return
+        except grpc.aio.UsageError:
+            self.is_closed = True  # the client hung up
+            return
+        self._is_writing = True
+        self._tasks.spawn(self._write(), "answers")
 
     async def _write(self) -> None:
         try:
             while self._is_due and not self.is_closed:
-                outcomes, self._outcomes = self._outcomes, []
+                message = self._answer()
+                self._outcomes = []
                 self._is_due = False
-                epoch, leader_id = self._leadership
-                answer = Answer(epoch=epoch, leader_id=leader_id, outcomes=outcomes)
-                await self._context.write(protocol.encode_answer(answer))
+                await self._context.write(message)
         except (grpc.aio.InternalError, grpc.aio.UsageError, asyncio.InvalidStateError):
             self.is_closed = True  # the client hung up
         finally:
             self._is_writing = False
+
+    def _answer(self) -> bytes:
+        epoch, leader_id = self._leadership
+        answer = Answer(epoch=epoch, leader_id=leader_id, outcomes=self._outcomes)
+        return protocol.encode_answer(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +167,7 @@ class Store:
         self._outboxes.add(outbox)
         outbox.send(self._leadership)
         try:
-            while (message := await context.read()) is not grpc.aio.EOF:
-                self._propose(message, outbox)
+            await context.listen(lambda message: self._propose(message, outbox))
         finally:
             outbox.is_closed = True
             self._outboxes.discard(outbox)

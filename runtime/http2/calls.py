@@ -64,6 +64,29 @@ class StreamCall:
             raise rpc_error(error.code, error.details) from None
         return parsed(self._parse, message, self._method)
 
+    async def listen(self, on_message: Callable[[Any], None]) -> None:
+        """Hand on_message every message the moment it comes, see `Stream.listen`; returns at the
+        end of the call. Raises AioRpcError, and what on_message raised."""
+        stream = self._stream or await self._opened()
+        parse, method = self._parse, self._method
+        try:
+            await stream.listen(lambda message: on_message(parsed(parse, message, method)))
+            self._stop_deadline()
+            check_status(stream)
+        except StreamEnded as error:
+            raise rpc_error(error.code, error.details) from None
+
+    def try_write(self, message: Any) -> bool:
+        """Send one message at once; False if the call has not begun or the message does not fit
+        now. Raises AioRpcError."""
+        stream = self._stream
+        if stream is None:
+            return False
+        try:
+            return stream.try_write(self._serialize(message))
+        except StreamEnded as error:
+            raise self._error(stream, error) from None
+
     async def done_writing(self) -> None:
         """Nothing more will be written; not while a write is under way."""
         stream = self._stream or await self._opened()

@@ -45,6 +45,27 @@ class Context:
         except StreamEnded as error:
             raise grpc.aio.UsageError(f"the call has ended: {error}") from None
 
+    async def listen(self, on_message: Callable[[Any], None]) -> None:
+        """Hand on_message every message of the caller the moment it comes; see `Stream.listen`.
+
+        Raises DecodeError, and what on_message raised.
+        """
+        parse = self._parse
+        await self._stream.listen(lambda message: on_message(parse(message)))
+
+    def interrupt(self, error: Exception) -> None:
+        """Whoever reads or listens now hears of this error."""
+        self._stream.interrupt(error)
+
+    def try_write(self, message: Any) -> bool:
+        """Send one message at once; False if it does not fit now. Raises UsageError."""
+        stream = self._stream
+        try:
+            self._send_head()
+            return stream.try_write(self._serialize(message))
+        except StreamEnded as error:
+            raise grpc.aio.UsageError(f"the call has ended: {error}") from None
+
     async def abort(self, code: grpc.StatusCode, details: str = "") -> None:
         """End the call with a status; does not return."""
         raise Aborted(code, details)
@@ -65,11 +86,14 @@ class Context:
 
     async def send(self, body: bytes) -> None:
         """Send one message, behind the headers of the answer. Raises StreamEnded."""
+        self._send_head()
+        await self._stream.write(body)
+
+    def _send_head(self) -> None:
         stream = self._stream
         if not stream.is_head_sent and stream.failure is None and not stream.is_local_done:
             stream.is_head_sent = True
             stream.send(_head(stream))
-        await stream.write(body)
 
 
 def end_call(stream: Stream, code: grpc.StatusCode, details: str = "") -> None:

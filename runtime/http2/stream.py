@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,17 +10,17 @@ import grpc
 
 from runtime.errors import invariant
 from runtime.http2 import frames
-from runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES, ProtocolError
+from runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES
+from runtime.http2.incoming import STREAM_WINDOW, Incoming
 from runtime.http2.status import StreamEnded
 
 if TYPE_CHECKING:
     from runtime.http2.connection import Connection
 
-STREAM_WINDOW = 4 << 20
-"""Bytes that a peer may send on a stream before somebody reads them."""
+__all__ = ["STREAM_WINDOW", "Stream"]
 
 
-class Stream:
+class Stream(Incoming):
     """What one call sends and receives.
 
     headers: of the peer, empty until they came. trailers: of a server, at its stream's end.
@@ -31,20 +30,10 @@ class Stream:
     """
 
     __slots__ = (
-        "_connection",
-        "_held_bytes",
         "_is_writing",
-        "_messages",
-        "_partial",
-        "_reader",
-        "_used_window",
         "_writer",
-        "failure",
         "headers",
-        "id",
         "is_head_sent",
-        "is_local_done",
-        "is_remote_done",
         "is_torn",
         "on_failed",
         "send_window",
@@ -52,106 +41,15 @@ class Stream:
     )
 
     def __init__(self, connection: Connection, stream_id: int, *, send_window: int) -> None:
-        self.id = stream_id
+        super().__init__(connection, stream_id)
         self.send_window = send_window
         self.headers: dict[str, str] = {}
         self.trailers: dict[str, str] = {}
-        self.failure: StreamEnded | None = None
         self.on_failed: Callable[[], object] | None = None
-        self.is_remote_done = False
-        self.is_local_done = False
         self.is_head_sent = False
         self.is_torn = False
         self._is_writing = False
-        self._connection = connection
-        self._messages: deque[bytes] = deque()
-        self._held_bytes = 0
-        self._used_window = 0
-        self._partial = bytearray()
-        self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
-
-    async def read(self) -> bytes | None:
-        """The next message, None behind the last one. Raises StreamEnded.
-
-        One reader at a time; a second is a bug, and told so."""
-        while not self._messages:
-            if self.failure is not None:
-                raise self._ended()
-            if self.is_remote_done:
-                return None
-            invariant(self._reader is None, "two readers at once on one stream")
-            self._reader = asyncio.get_running_loop().create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
-        message = self._messages.popleft()
-        self._held_bytes -= len(message) + MESSAGE_HEAD_BYTES
-        if self._used_window > STREAM_WINDOW // 2:
-            self._give_credit()
-        return message
-
-    @property
-    def is_cut(self) -> bool:
-        """What came last is the beginning of a message."""
-        return bool(self._partial)
-
-    def on_data(self, data: bytes, window_bytes: int) -> None:
-        """A DATA frame came, window_bytes long with its padding. Raises ProtocolError."""
-        self._used_window += window_bytes
-        if self._used_window > STREAM_WINDOW:
-            raise ProtocolError(
-                f"more than {STREAM_WINDOW} bytes on a stream that nobody reads",
-                frames.FLOW_CONTROL_ERROR,
-            )
-        if self._partial:
-            self._partial += data
-            self._take_partial()
-        else:
-            size = len(data)
-            whole = MESSAGE_HEAD_BYTES + int.from_bytes(data[1:MESSAGE_HEAD_BYTES], "big")
-            if size == whole and not data[0]:  # the usual case: one message a frame
-                self._add(data[MESSAGE_HEAD_BYTES:])
-            elif size:
-                self._partial += data
-                self._take_partial()
-        if self._used_window > STREAM_WINDOW // 2:
-            self._give_credit()
-
-    def _take_partial(self) -> None:
-        partial = self._partial
-        at = 0
-        while len(partial) - at >= MESSAGE_HEAD_BYTES:
-            size = int.from_bytes(partial[at + 1 : at + MESSAGE_HEAD_BYTES], "big")
-            if partial[at]:
-                self._abort(grpc.StatusCode.UNIMPLEMENTED, "compressed messages are not served")
-                return
-            if size > MESSAGE_BYTES_MAX:
-                self._abort(
-                    grpc.StatusCode.RESOURCE_EXHAUSTED,
-                    f"a message of {size} bytes is over {MESSAGE_BYTES_MAX}",
-                )
-                return
-            end = at + MESSAGE_HEAD_BYTES + size
-            if len(partial) < end:
-                break
-            self._add(bytes(partial[at + MESSAGE_HEAD_BYTES : end]))
-            at = end
-        del partial[:at]
-
-    def _add(self, message: bytes) -> None:
-        self._messages.append(message)
-        # With its head: or a peer could fill the memory with messages of no bytes.
-        self._held_bytes += len(message) + MESSAGE_HEAD_BYTES
-        self._wake_reader()
-
-    def _give_credit(self) -> None:
-        # What waits to be read keeps its share of the window: that is what slows a sender down.
-        credit = self._used_window - self._held_bytes
-        if credit > STREAM_WINDOW // 2 and not self.is_remote_done and self.failure is None:
-            self._used_window -= credit
-            self._connection.send(frames.window_update(self.id, credit))
 
     def on_remote_done(self) -> None:
         """The peer will send no more."""
@@ -160,10 +58,6 @@ class Stream:
         if self.is_local_done:
             self._connection.forget(self)
 
-    def _wake_reader(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
-
     async def write(self, message: bytes) -> None:
         """Send a message; waits while the peer, or the socket, takes no more. Raises StreamEnded.
 
@@ -171,15 +65,7 @@ class Stream:
         so. Who is cancelled half-way through a message leaves a stream that takes no other."""
         if self._is_writing:
             invariant(False, "two writers at once on one stream")
-        if self.failure is not None or self.is_local_done or self.is_torn:
-            raise self._ended()
-        length = len(message) + MESSAGE_HEAD_BYTES
-        if length <= self.room():
-            connection = self._connection
-            self.send_window -= length
-            connection.send_window -= length
-            connection.send(frames.message_frame(self.id, message, ends_stream=False))
-        else:
+        if not self.try_write(message):
             await self._write_in_pieces(message)
 
     def try_finish(self, head: bytes, message: bytes, last: bytes = b"") -> bool:
@@ -201,6 +87,22 @@ class Stream:
         if connection.is_congested:
             return 0
         return min(self.send_window, connection.send_window, connection.frame_bytes_max)
+
+    def try_write(self, message: bytes) -> bool:
+        """Send a message at once, if it fits one frame now. Raises StreamEnded.
+
+        False if it does not: nothing was sent, and `write` waits until it can be.
+        """
+        if self.failure is not None or self.is_local_done or self.is_torn:
+            raise self._ended()
+        length = len(message) + MESSAGE_HEAD_BYTES
+        connection = self._connection
+        if self._is_writing or length > self.room():
+            return False
+        self.send_window -= length
+        connection.send_window -= length
+        connection.send(frames.message_frame(self.id, message, ends_stream=False))
+        return True
 
     async def _write_in_pieces(self, message: bytes) -> None:
         size = len(message)

@@ -13,9 +13,17 @@ CONTEXT = "runtime/http2/context.py"
 KEEPALIVE = "runtime/http2/keepalive.py"
 SERVER = "runtime/http2/server.py"
 STREAM = "runtime/http2/stream.py"
+INCOMING = "runtime/http2/incoming.py"
+NODE = "raft/node.py"
+RAFT_SERVICER = "raft/servicer.py"
+RAFT_TRANSPORT = "raft/transport.py"
 
-_FILES = ("bad_clients", "bad_servers", "callers", "streams", "calls", "fuzz")
-_TESTS = tuple(f"tests/test_runtime/test_http2_{name}.py" for name in _FILES)
+_FILES = ("listening", "bad_clients", "bad_servers", "callers", "streams", "calls", "fuzz")
+_TESTS = (
+    *(f"tests/test_runtime/test_http2_{name}.py" for name in _FILES),
+    "tests/test_raft/test_transport.py",
+    "tests/test_raft/test_node.py",
+)
 _mutant = functools.partial(Mutant, tests=_TESTS, has_simulator=False)
 
 MUTANTS = (
@@ -29,7 +37,7 @@ MUTANTS = (
     _mutant(
         "empty-messages-cost-nothing",
         "a message that waits to be read keeps its head's share of the window too",
-        STREAM,
+        INCOMING,
         "        self._held_bytes += len(message) + MESSAGE_HEAD_BYTES\n",
         "        self._held_bytes += len(message)\n",
     ),
@@ -154,5 +162,76 @@ MUTANTS = (
         "runtime/http2/status.py",
         "    if code is grpc.StatusCode.OK and stream.is_cut:\n",
         "    if False:\n",
+    ),
+    _mutant(
+        "what-the-listener-raised-is-lost",
+        "an error of a listener is raised where it listens",
+        INCOMING,
+        "                self._reader.set_exception(error)\n",
+        "                pass\n",
+    ),
+    _mutant(
+        "a-listener-hears-on-after-its-error",
+        "who raised hears no more",
+        INCOMING,
+        "                self._listener = None\n                if self._reader is None",
+        "                if self._reader is None",
+    ),
+    _mutant(
+        "what-came-before-is-not-heard",
+        "a listener first hears what came before it listened",
+        INCOMING,
+        "        while self._messages:\n            on_message(self._next())\n",
+        "",
+    ),
+    _mutant(
+        "sent-at-once-past-the-window",
+        "a message that does not fit now is not sent",
+        STREAM,
+        "        if self._is_writing or length > self.room():\n",
+        "        if self._is_writing:\n",
+    ),
+    _mutant(
+        "fetches-out-of-turn",
+        "one fetch is under way on a stream",
+        RAFT_SERVICER,
+        "        if not self.is_answered.is_set():\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "a-caller-that-went-is-not-named",
+        "the node hears that nobody waits for an answer any more",
+        RAFT_SERVICER,
+        "        self._servicer.forget(self._token)\n",
+        "",
+    ),
+    _mutant(
+        "a-stopping-node-keeps-its-fetches",
+        "who waits for a node that stops is turned away",
+        RAFT_SERVICER,
+        "                caller.context.interrupt(_Stopping())\n",
+        "                pass\n",
+    ),
+    _mutant(
+        "a-broken-stream-is-no-failure",
+        "the node hears that its fetch has no answer",
+        RAFT_TRANSPORT,
+        "            if self.is_busy:\n"
+        "                self._deliver(RequestFailed(self._peer.node_id, self._correlation_id))\n",
+        "",
+    ),
+    _mutant(
+        "commitment-before-the-next-fetch",
+        "a follower asks for more before its state machine is at work",
+        NODE,
+        "                if self.core.is_leader:\n                    self._tell_committed()\n",
+        "                if True:\n                    self._tell_committed()\n",
+    ),
+    _mutant(
+        "another-leader-before-what-was-committed",
+        "what was committed is heard before another leader is",
+        NODE,
+        "                self._tell_committed()\n                self._listener.on_leader_changed",
+        "                self._listener.on_leader_changed",
     ),
 )

@@ -1,0 +1,189 @@
+"""The quorum's gRPC as it is served: requests go to the node, its replies to the callers.
+
+Decides nothing. The calling side is `raft.transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from kvorum.rpc import raft_pb2 as pb
+from kvorum.rpc import raft_pb2_grpc as pb_grpc
+from raft import codec
+from raft import messages as m
+from raft.events import CallerGone, Event, RequestReceived
+from raft.transport import NoteAddress, PeerAddress
+from runtime.errors import WireError
+
+NO_TOKEN = 0
+"""Of no request."""
+
+
+class RaftServicer(pb_grpc.RaftServicer):
+    """Hands requests to the node and waits for its reply."""
+
+    def __init__(
+        self,
+        deliver: Callable[[Event], None],
+        *,
+        peer_address: PeerAddress,
+        note_address: NoteAddress,
+    ) -> None:
+        self._deliver = deliver
+        self._peer_address = peer_address
+        self._note_address = note_address
+        self._next_token = 0
+        self._is_stopped = False
+        self._waiting: dict[int, asyncio.Future[m.Response] | _Fetches] = {}
+
+    def reply(self, token: int, response: m.Response) -> None:
+        """Answer the caller named by token; nothing happens if it hung up."""
+        caller = self._waiting.pop(token, None)
+        if isinstance(caller, _Fetches):
+            caller.answer(response)
+        elif caller is not None and not caller.done():
+            caller.set_result(response)
+
+    def stop(self) -> None:
+        """Turn away whoever waits, and all that come: the node is stopping."""
+        self._is_stopped = True
+        for caller in self._waiting.values():
+            if isinstance(caller, _Fetches):
+                caller.context.interrupt(_Stopping())
+            elif not caller.done():
+                caller.set_exception(_Stopping())
+        self._waiting.clear()
+
+    async def Vote(self, request: pb.VoteRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_vote_request(request), context)
+
+    async def BeginQuorumEpoch(self, request: pb.BeginQuorumEpochRequest, context: Any) -> Any:
+        address = codec.decode_address(request, "leader_address")
+        if address is not None:
+            self._note_address(request.leader_id, address)
+        return await self._answer(codec.decode_begin_request(request), context)
+
+    async def EndQuorumEpoch(self, request: pb.EndQuorumEpochRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_end_request(request), context)
+
+    async def FetchSnapshot(self, request: pb.FetchSnapshotRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_fetch_snapshot_request(request), context)
+
+    async def AddVoter(self, request: pb.AddVoterRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_add_voter(request), context)
+
+    async def RemoveVoter(self, request: pb.RemoveVoterRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_remove_voter(request), context)
+
+    async def UpdateVoter(self, request: pb.UpdateVoterRequest, context: Any) -> Any:
+        return await self._answer(codec.decode_update_voter(request), context)
+
+    async def Fetch(self, _: AsyncIterator[pb.FetchRequest], context: Any) -> None:
+        fetches = _Fetches(self, context)
+        try:
+            await context.listen(fetches.on_message)
+            # What is still under way has its answer before the stream ends.
+            await fetches.is_answered.wait()
+        except _Stopping:
+            await _abort(context)
+        finally:
+            fetches.close()
+
+    async def _answer(self, request: m.Request, context: Any) -> Any:
+        future: asyncio.Future[m.Response] = asyncio.get_running_loop().create_future()
+        token = NO_TOKEN
+        try:
+            token = self.ask(request, future)
+            return self.encode(await future)
+        except _Stopping:
+            await _abort(context)
+        finally:
+            self.forget(token)
+
+    # What conversations use.
+
+    def ask(self, request: m.Request, caller: asyncio.Future[m.Response] | _Fetches) -> int:
+        """Hand a request to the node; the token of its answer. Raises _Stopping."""
+        if self._is_stopped:
+            raise _Stopping
+        self._next_token += 1
+        token = self._next_token
+        self._waiting[token] = caller
+        self._deliver(RequestReceived(request, token))
+        return token
+
+    def forget(self, token: int) -> None:
+        """Nobody waits for this answer any more; the node hears it if it was still to come."""
+        if self._waiting.pop(token, None) is not None:
+            self._deliver(CallerGone(token))
+
+    def encode(self, response: m.Response, correlation_id: int = 0) -> Any:
+        """The message of an answer."""
+        leader_address = None
+        if response.leader_id >= 0:
+            leader_address = self._peer_address(response.leader_id)
+        return codec.encode_response(response, correlation_id, leader_address)
+
+
+class _Fetches:
+    """One peer's stream of fetches, one under way at a time.
+
+    A fetch is delivered from within the socket's callback, and its answer leaves from where the
+    node decides it.
+    """
+
+    def __init__(self, servicer: RaftServicer, context: Any) -> None:
+        self.context = context
+        self.is_answered = asyncio.Event()
+        self.is_answered.set()
+        self._servicer = servicer
+        self._token = NO_TOKEN
+        self._correlation_id = 0
+        self._large: asyncio.Task[None] | None = None
+
+    def on_message(self, message: Any) -> None:
+        """The next fetch. Raises WireError for one that does not wait for its turn."""
+        if not self.is_answered.is_set():
+            raise WireError("a fetch while the one before it is under way")
+        request = codec.decode_fetch_request(message)
+        self._correlation_id = message.correlation_id
+        self.is_answered.clear()
+        self._token = self._servicer.ask(request, self)
+
+    def answer(self, response: m.Response) -> None:
+        """Send the answer to the fetch under way; nothing happens if the caller hung up."""
+        message = self._servicer.encode(response, self._correlation_id)
+        try:
+            if self.context.try_write(message):
+                self.is_answered.set()
+                return
+        except grpc.aio.UsageError:
+            return  # the handler is being cancelled
+        self._large = asyncio.create_task(self._write(message), name="raft-large-answer")
+
+    async def _write(self, message: Any) -> None:
+        try:
+            await self.context.write(message)
+        except grpc.aio.UsageError as error:
+            self.context.interrupt(error)
+        finally:
+            self.is_answered.set()
+
+    def close(self) -> None:
+        """The stream is over."""
+        if self._large is not None:
+            self._large.cancel()
+        self._servicer.forget(self._token)
+
+
+async def _abort(context: Any) -> None:
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is stopping")
+
+
+class _Stopping(Exception):
+    """No answer will come."""

@@ -1,0 +1,237 @@
+"""Three nodes on real files and sockets in one loop: in which order their drivers do things."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvorum.rpc import raft_pb2_grpc as raft_grpc
+from raft import node as node_module
+from raft.effects import LeaderChanged
+from raft.flush_pace import QUICK_IN_A_ROW
+from raft.metadata_log import open_metadata_log
+from raft.model import OffsetAndEpoch, RaftConfig
+from raft.node import RaftNode
+from raft.servicer import RaftServicer
+from raft.snapshot_files import SnapshotFiles
+from raft.voters import VoterSet
+from runtime.async_disk import OsAsyncDisk
+from runtime.disk import OsDisk
+from runtime.rpc import RpcServer
+from snapshots.store import SnapshotStore
+from storage.batch import build_batch
+from tests.test_raft.driver import CLUSTER
+from tests.test_runtime.http2_peers import free_port, run, until
+
+NODES = (1, 2, 3)
+
+
+class Heard:
+    """A state machine that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def on_committed(self, high_watermark: int) -> None:
+        self.told.append(high_watermark)
+
+    def on_leader_changed(self, change: LeaderChanged) -> None:
+        self.told.append((change.epoch, change.leader_id))
+
+    def on_voters_changed(self, voters: VoterSet) -> None:
+        """Static."""
+
+    def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        raise AssertionError("nobody takes a snapshot")
+
+
+class Quorum:
+    """nodes, heard: by id."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, RaftNode] = {}
+        self.heard: dict[int, Heard] = {}
+        self.failures: list[BaseException] = []
+        self._servers: dict[int, RpcServer] = {}
+        self._addresses = {node_id: ("127.0.0.1", free_port()) for node_id in NODES}
+
+    async def start(self, folder: Path) -> None:
+        for node_id in NODES:
+            directory = str(folder / str(node_id))
+            OsDisk().make_dirs(directory)
+            files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), directory))
+            log = await open_metadata_log(OsDisk(), directory, files, is_dynamic=False, now_ms=0)
+            heard = self.heard[node_id] = Heard()
+            node = self.nodes[node_id] = RaftNode(
+                RaftConfig(
+                    node_id=node_id,
+                    cluster_id=CLUSTER,
+                    voters=NODES,
+                    address=self._addresses[node_id],
+                ),
+                log,
+                peer_address=self._addresses.get,
+                listener=heard,
+                on_failure=self.failures.append,
+                rng=random.Random(node_id),
+            )
+            server = self._servers[node_id] = RpcServer()
+            server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
+            host, port = self._addresses[node_id]
+            await server.listen(f"{host}:{port}")
+        for node in self.nodes.values():
+            node.start()
+        await until(self.is_led, "all follow one leader")
+
+    def is_led(self) -> bool:
+        leaders = {node.core.leader_id for node in self.nodes.values()}
+        return len(leaders) == 1 and leaders < set(NODES)
+
+    @property
+    def leader(self) -> RaftNode:
+        return self.nodes[self.nodes[1].core.leader_id]
+
+    def followers(self) -> list[RaftNode]:
+        return [node for node in self.nodes.values() if node is not self.leader]
+
+    async def commit(self, count: int) -> None:
+        for _ in range(count):
+            end_offset = self.leader.propose(build_batch([(None, b"v")], timestamp_ms=1), 1) + 1
+            await until(lambda end=end_offset: self.leader.core.high_watermark >= end, "committed")
+
+    async def stop(self) -> None:
+        for node_id in sorted(self.nodes, key=lambda n: self.nodes[n].is_leader):
+            await self.nodes[node_id].stop()
+            await self._servers[node_id].stop(0)
+            self.nodes[node_id].log.close()
+        assert self.failures == []
+
+
+@asynccontextmanager
+async def quorum(folder: Path) -> AsyncIterator[Quorum]:
+    made = Quorum()
+    await made.start(folder)
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+def take_the_disk_for_quick(monkeypatch: pytest.MonkeyPatch, done: list[str]) -> None:
+    """Every fsync is real, is written down, and counts as one that took a microsecond."""
+    timed = node_module._timed
+
+    def noted_fsync(ticket: Any) -> float:
+        done.append("fsync")
+        timed(ticket)
+        return 1.0
+
+    monkeypatch.setattr(node_module, "_timed", noted_fsync)
+
+
+def test_on_a_quick_disk_the_records_leave_before_the_leader_waits_for_its_own_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    reply = RaftServicer.reply
+
+    def noted_reply(self: RaftServicer, token: int, response: Any) -> None:
+        done.append("answer")
+        reply(self, token, response)
+
+    async def case() -> None:
+        async with quorum(tmp_path) as made:
+            take_the_disk_for_quick(monkeypatch, done)
+            await made.commit(QUICK_IN_A_ROW + 1)
+            monkeypatch.setattr(RaftServicer, "reply", noted_reply)
+            leader = made.leader
+            await until(lambda: len(leader.core.role.parked) == 2, "both wait for more")
+            done.clear()
+            leader.propose(build_batch([(None, b"v")], timestamp_ms=1), 1)
+            leader._append_proposals()
+            # Within one call, with no turn of the loop: nobody else can have been at work.
+            assert done == ["answer", "answer", "fsync"]
+            assert leader.log.durable_end_offset == leader.log.end_offset
+
+    run(case())
+
+
+def test_a_follower_asks_for_more_before_its_state_machine_hears_what_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def case() -> None:
+        async with quorum(tmp_path) as made:
+            order: list[str] = []
+            take_the_disk_for_quick(monkeypatch, order)
+            await made.commit(QUICK_IN_A_ROW + 1)
+            follower = made.followers()[0]
+            await until(
+                lambda: (
+                    made.leader.core.role.voters[follower.config.node_id].end_offset
+                    == made.leader.core.log.end_offset
+                ),
+                "it has all",
+            )
+            send = follower._transport.send
+
+            def noted_send(*args: Any) -> None:
+                order.append("fetch")
+                send(*args)
+
+            monkeypatch.setattr(follower._transport, "send", noted_send)
+            heard = made.heard[follower.config.node_id]
+            monkeypatch.setattr(heard, "on_committed", lambda _: order.append("committed"))
+            order.clear()
+            await made.commit(1)
+            await until(lambda: "committed" in order, "the follower heard")
+            # The answer that brings the next record says that those before are committed.
+            told = [what for what in order if what != "fsync"]
+            assert told[:2] == ["fetch", "committed"]
+
+    run(case())
+
+
+def watermarks_of(heard: Heard) -> list[int]:
+    return [what for what in heard.told if isinstance(what, int)]
+
+
+def test_what_is_committed_is_heard_once_and_in_order_across_leaders(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with quorum(tmp_path) as made:
+            await made.commit(5)
+            first = made.leader
+            heard = made.heard
+            end_offset = first.core.log.end_offset
+            first.resign()
+            await until(
+                lambda: made.is_led() and made.leader is not first and made.leader.is_leader,
+                "another leads",
+            )
+            await made.commit(1)
+            for told in heard.values():
+                await until(lambda told=told: max(watermarks_of(told)) > end_offset, "it heard")
+                assert watermarks_of(told) == sorted(set(watermarks_of(told)))
+
+    run(case())
+
+
+def test_a_pending_word_of_commitment_comes_before_the_word_of_another_leader(
+    tmp_path: Path,
+) -> None:
+    async def case() -> None:
+        async with quorum(tmp_path) as made:
+            await made.commit(1)
+            follower = made.followers()[0]
+            heard = made.heard[follower.config.node_id]
+            follower._told_committed -= 1  # as if the turn of the loop were still to come
+            heard.told.clear()
+            made.leader.resign()
+            await until(lambda: any(isinstance(what, tuple) for what in heard.told), "it heard")
+            assert isinstance(heard.told[0], int)
+
+    run(case())
