@@ -17,6 +17,7 @@ from broker.group_shards import group_shard_maker
 from broker.mutation_quota import MutationBuckets
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
+from broker.topic_metadata import TopicMetadata
 from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.transactions.driver import TransactionDriver
 from metadata.configs.effective import StaticValue
@@ -76,6 +77,7 @@ class Services:
             samples_max=config.quota_window_num,
             sample_ms=config.quota_window_size_seconds * 1000,
         )
+        self.topic_metadata = TopicMetadata()
         self.caches: dict[str, Any] = {}
         """What API files keep between requests, by API name."""
         self._background = TaskGroup(report_failure)

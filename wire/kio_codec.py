@@ -33,6 +33,12 @@ OWN_TAGS = "own tagged fields"
 """In an answer's mapping: (tag, bytes) pairs, ascending, behind those of Kafka's schema."""
 
 
+class Packed(bytes):
+    """In an answer's mapping: an array that a codec of its own has packed, count and all."""
+
+    __slots__ = ()
+
+
 def read_request(name: str, version: int, body: memoryview) -> Any:
     """The kio entity of a request body (its type depends on name and version).
 
@@ -174,6 +180,9 @@ def _field_encoder(field: Any, is_flexible: bool, *, is_tagged: bool) -> Encoder
 
 def _array_encoder(item: Encoder, is_flexible: bool) -> Encoder:
     def encode(out: bytearray, values: Any) -> None:
+        if type(values) is Packed:
+            out += values
+            return
         if values is None:
             out += count_bytes(-1, is_flexible)
             return

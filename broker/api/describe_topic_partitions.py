@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.api.metadata import offline_replicas
 from broker.authorized_operations import TOPIC_OPERATIONS
 from broker.context import RequestContext
+from broker.topic_metadata import live_brokers, offline_replicas
 from broker.topic_names import INTERNAL_TOPICS, name_refusal
-from metadata.image import ClusterImage, PartitionImage, TopicImage
+from metadata.image import PartitionImage, TopicImage
 from runtime.errors import ErrorCode
 from wire.versions import Api
 
@@ -25,6 +25,7 @@ PARTITIONS_PER_ANSWER_MAX = 2_000
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     image = context.services.image()
+    live = live_brokers(image)
     cursor = request.cursor
     first_name, first_id = "", 0
     if cursor is not None:
@@ -45,7 +46,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             next_cursor = {"topic_name": name, "partition_index": start}
             break
         ids = sorted(i for i in topic.partitions if i >= start)
-        topics.append(_topic(image, topic, ids[:left]))
+        topics.append(_topic(live, topic, ids[:left]))
         if len(ids) > left:
             next_cursor = {"topic_name": name, "partition_index": ids[left]}
             break
@@ -66,18 +67,20 @@ def _failed(name: str) -> dict[str, Any]:
     }
 
 
-def _topic(image: ClusterImage, topic: TopicImage, ids: list[int]) -> dict[str, Any]:
+def _topic(live: frozenset[int], topic: TopicImage, ids: list[int]) -> dict[str, Any]:
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": [_partition(image, i, topic.partitions[i]) for i in ids],
+        "partitions": [_partition(live, i, topic.partitions[i]) for i in ids],
         "topic_authorized_operations": TOPIC_OPERATIONS,
     }
 
 
-def _partition(image: ClusterImage, partition_id: int, partition: PartitionImage) -> dict[str, Any]:
+def _partition(
+    live: frozenset[int], partition_id: int, partition: PartitionImage
+) -> dict[str, Any]:
     is_led = partition.has_leader
     return {
         "error_code": ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -88,5 +91,5 @@ def _partition(image: ClusterImage, partition_id: int, partition: PartitionImage
         "isr_nodes": partition.isr,
         "eligible_leader_replicas": partition.elr,
         "last_known_elr": partition.last_known_elr,
-        "offline_replicas": offline_replicas(image, partition),
+        "offline_replicas": offline_replicas(partition, live),
     }

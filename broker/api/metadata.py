@@ -1,8 +1,9 @@
 """Metadata (3). Served: v0-13.
 
 Fenced brokers are hidden, soon after they were fenced (`broker.listing`); a partition without
-leader answers error 5. The answer to "all topics" is encoded once per image, version and listener.
-Unknown topics answer 3 (by id 100), also when their auto-creation has just begun: the client asks
+leader answers error 5. The answer to "all topics" is encoded once per image, version and listener,
+each topic's partitions once as long as they stay what they are (`broker.topic_metadata`). Unknown
+topics answer 3 (by id 100), also when their auto-creation has just begun: the client asks
 again and finds them. Authorized operations, where asked for, are all there are; a topic asked by an
 unknown id has none.
 """
@@ -16,11 +17,10 @@ from broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, i
 from broker.context import RequestContext, Services
 from broker.coordinator.topics import internal_topic
 from broker.topic_names import INTERNAL_TOPICS, name_refusal
-from metadata.image import ClusterImage, PartitionImage, TopicImage
-from metadata.records import NO_LEADER
+from metadata.image import ClusterImage, TopicImage
 from metadata.requests import CreateTopics, NewTopic
 from runtime.errors import ErrorCode
-from wire.kio_codec import encode_response, uuid_bytes
+from wire.kio_codec import Packed, encode_response, uuid_bytes
 from wire.versions import Api
 
 API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
@@ -54,7 +54,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
         and services.config.auto_create_topics_enable
     )
     missing: list[str] = []
-    topics = [_asked_topic(image, item, missing) for item in asked]
+    topics = [_asked_topic(context, image, item, missing) for item in asked]
     for topic in topics:
         if topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID:
             topic["topic_authorized_operations"] = operations.topic
@@ -71,8 +71,12 @@ def _all_topics(context: RequestContext, image: ClusterImage, operations: _Opera
     key = (context.api_version, context.listener, _listed(context.services, image), operations)
     body: bytes | None = cache.get(key)
     if body is None:
+        packed = context.services.topic_metadata
         topics = [
-            {**_topic(image, topic), "topic_authorized_operations": operations.topic}
+            {
+                **_topic(topic, packed.fresh_partitions(image, topic, context.api_version)),
+                "topic_authorized_operations": operations.topic,
+            }
             for topic in image.topics.values()
         ]
         answer = _answer(context, image, topics, operations)
@@ -113,17 +117,20 @@ def _listed(services: Services, image: ClusterImage) -> tuple[int, ...]:
     return services.replicas.listing.listed(image, services.replicas.now_ms())
 
 
-def _asked_topic(image: ClusterImage, item: Any, missing: list[str]) -> dict[str, Any]:
+def _asked_topic(
+    context: RequestContext, image: ClusterImage, item: Any, missing: list[str]
+) -> dict[str, Any]:
     """The answer for one topic asked by name or, from v12 on, by id; notes unknown names."""
-    topic_id = uuid_bytes(getattr(item, "topic_id", None))
     if item.name is None:
+        topic_id = uuid_bytes(getattr(item, "topic_id", None))
         topic = image.topics.get(topic_id)
         if topic is None:
             return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(image, topic)
-    topic = image.topic(item.name)
+    else:
+        topic = image.topic(item.name)
     if topic is not None:
-        return _topic(image, topic)
+        packed = context.services.topic_metadata
+        return _topic(topic, packed.partitions(image, topic, context.api_version))
     if name_refusal(item.name) is not None:
         return _failed(item.name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
     missing.append(item.name)
@@ -134,40 +141,14 @@ def _failed(name: str | None, topic_id: bytes | None, error: ErrorCode) -> dict[
     return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": ()}
 
 
-def _topic(image: ClusterImage, topic: TopicImage) -> dict[str, Any]:
+def _topic(topic: TopicImage, partitions: Packed) -> dict[str, Any]:
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": [
-            _partition(image, partition_id, topic.partitions[partition_id])
-            for partition_id in sorted(topic.partitions)
-        ],
+        "partitions": partitions,
     }
-
-
-def _partition(image: ClusterImage, partition_id: int, partition: PartitionImage) -> dict[str, Any]:
-    has_leader = partition.leader != NO_LEADER
-    return {
-        "error_code": ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
-        "partition_index": partition_id,
-        "leader_id": partition.leader,
-        "leader_epoch": partition.leader_epoch,
-        "replica_nodes": partition.replicas,
-        "isr_nodes": partition.isr,
-        "offline_replicas": offline_replicas(image, partition),
-    }
-
-
-def offline_replicas(image: ClusterImage, partition: PartitionImage) -> list[int]:
-    """Replicas on brokers that are fenced or gone."""
-    brokers = image.brokers
-    return [
-        replica
-        for replica in partition.replicas
-        if (broker := brokers.get(replica)) is None or broker.is_fenced
-    ]
 
 
 def _auto_create(services: Services, names: list[str]) -> None:

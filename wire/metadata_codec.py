@@ -1,0 +1,69 @@
+"""The partitions of a topic in Metadata answers, packed by hand.
+
+After a fail-over every client asks at once, and each partition through the cold encoder costs some
+17 us: a topic of a thousand partitions held its broker for as long as a fail-over takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from wire.kio_codec import Packed
+from wire.primitives import count_bytes
+
+OFFLINE_REPLICAS_VERSION = 5
+LEADER_EPOCH_VERSION = 7
+FLEXIBLE_VERSION = 9
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition's answer; replicas, isr and offline_replicas are broker ids."""
+
+    error: int
+    partition_id: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+def pack_partitions(version: int, partitions: Iterable[PartitionMetadata], count: int) -> Packed:
+    """The whole array of `count` partitions, for an answer of this version."""
+    has_offline = version >= OFFLINE_REPLICAS_VERSION
+    has_epoch = version >= LEADER_EPOCH_VERSION
+    is_flexible = version >= FLEXIBLE_VERSION
+    parts = [count_bytes(count, is_flexible)]
+    for error, partition_id, leader, leader_epoch, replicas, isr, offline in partitions:
+        pack, counts = _packer(version, len(replicas), len(isr), len(offline))
+        values = [error, partition_id, leader]
+        if has_epoch:
+            values.append(leader_epoch)
+        fields = [*values, counts[0], *replicas, counts[1], *isr]
+        if has_offline:
+            fields += (counts[2], *offline)
+        parts.append(pack(*fields))
+    return Packed(b"".join(parts))
+
+
+@functools.lru_cache(maxsize=1_024)
+def _packer(
+    version: int, replicas: int, isr: int, offline: int
+) -> tuple[Callable[..., bytes], tuple[bytes, bytes, bytes]]:
+    """How a partition with so many ids in its lists is packed, and the counts before them."""
+    is_flexible = version >= FLEXIBLE_VERSION
+    counts = (
+        count_bytes(replicas, is_flexible),
+        count_bytes(isr, is_flexible),
+        count_bytes(offline, is_flexible),
+    )
+    shape = ">hii" + ("i" if version >= LEADER_EPOCH_VERSION else "")
+    shape += f"{len(counts[0])}s{replicas}i{len(counts[1])}s{isr}i"
+    if version >= OFFLINE_REPLICAS_VERSION:
+        shape += f"{len(counts[2])}s{offline}i"
+    if is_flexible:
+        shape += "x"  # no tagged fields
+    return struct.Struct(shape).pack, counts
