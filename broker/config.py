@@ -67,6 +67,7 @@ class BrokerConfig:
     log_cleaner_min_compaction_lag_ms: int = 0
     log_cleaner_max_compaction_lag_ms: int = INT64_MAX
     log_message_timestamp_type: str = "CreateTime"
+    log_message_timestamp_before_max_ms: int = INT64_MAX
     log_message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
     producer_id_expiration_ms: int = 86_400_000

@@ -204,6 +204,7 @@ class Replica:
                 header,
                 # The leader's own stamp takes the place of the producer's: any will do.
                 now_ms=None if self.config.is_log_append_time else terms.wall_ms,
+                timestamp_before_max_ms=self.config.timestamp_before_max_ms,
                 timestamp_after_max_ms=self.config.timestamp_after_max_ms,
                 keyed_partition=(
                     None if log.config.compaction is None else f"{core.topic}-{partition_id}"

@@ -30,13 +30,17 @@ DELETE = "delete"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What the configs of one topic come to. compaction: holds if `log` has it."""
+    """What the configs of one topic come to. compaction: holds if `log` has it.
+
+    timestamp_before_max_ms: None for any.
+    """
 
     cleanup_policies: tuple[str, ...]
     log: LogConfig
     compaction: CompactionConfig
     min_insync_replicas: int
     is_log_append_time: bool
+    timestamp_before_max_ms: int | None
     timestamp_after_max_ms: int
     leader_throttled: ThrottledReplicas = NOBODY
     follower_throttled: ThrottledReplicas = NOBODY
@@ -88,6 +92,7 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         compaction=compaction,
         min_insync_replicas=number("min.insync.replicas"),
         is_log_append_time=timestamp_type == "LogAppendTime",
+        timestamp_before_max_ms=_unless_forever(number("message.timestamp.before.max.ms")),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         leader_throttled=parse_throttled(overrides.get(LEADER_THROTTLED, "")),
         follower_throttled=parse_throttled(overrides.get(FOLLOWER_THROTTLED, "")),

@@ -30,6 +30,7 @@ _TOPIC_DEFAULTS = (
     "log.index.interval.bytes",
     "log.index.size.max.bytes",
     "log.message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms",
     "log.message.timestamp.type",
     "log.retention.bytes",
     "log.retention.ms",

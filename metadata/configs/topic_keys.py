@@ -179,8 +179,6 @@ _RECORDS: tuple[ConfigKey, ...] = (
         type=ConfigType.LONG,
         default=_FOREVER,
         low=0,
-        served=(_FOREVER,),
-        unserved="as brokers do not look into batches",
         broker_name="log.message.timestamp.before.max.ms",
         documentation="How far a record's timestamp may lie behind the broker's clock.",
     ),

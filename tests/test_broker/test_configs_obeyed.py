@@ -82,6 +82,7 @@ _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
     ("max.compaction.lag.ms", "5", "config.compaction.max_lag_ms", 5),
     ("max.message.bytes", "500", "log.config.max_message_bytes", 500),
     ("message.timestamp.after.max.ms", "5", "config.timestamp_after_max_ms", 5),
+    ("message.timestamp.before.max.ms", "5", "config.timestamp_before_max_ms", 5),
     ("message.timestamp.type", "LogAppendTime", "config.is_log_append_time", True),
     ("min.cleanable.dirty.ratio", "0.25", "config.compaction.min_cleanable_dirty_ratio", 0.25),
     ("min.compaction.lag.ms", "5", "config.compaction.min_lag_ms", 5),
@@ -168,8 +169,14 @@ def test_the_leaders_clock_stamps_records_at_once_and_bounds_them_no_more(
     alter(client, TOPIC, topic, message_timestamp_after_max_ms="1000")
     refused = produce(client, topic, timestamp_ms=ahead_ms)
     assert refused.error_code is KioError.invalid_timestamp
+    behind_ms = int(time.time() * 1000) - 3_000_000
+    assert produce(client, topic, timestamp_ms=behind_ms).error_code is KioError.none
+    alter(client, TOPIC, topic, message_timestamp_before_max_ms="1000")
+    refused = produce(client, topic, timestamp_ms=behind_ms)
+    assert refused.error_code is KioError.invalid_timestamp
     alter(client, TOPIC, topic, message_timestamp_type="LogAppendTime")
     assert produce(client, topic, timestamp_ms=ahead_ms).log_append_time is not None
+    assert produce(client, topic, timestamp_ms=behind_ms).log_append_time is not None
 
 
 def test_segments_roll_and_go_by_the_new_settings(

@@ -88,6 +88,30 @@ def test_timestamps_outside_the_window_are_refused_when_asked() -> None:
     validated(batch, now_ms=TIMESTAMP_MS - 100, timestamp_after_max_ms=105)
 
 
+def test_each_record_out_of_bounds_is_named_and_those_without_a_timestamp_are_not() -> None:
+    # two_records: at TIMESTAMP_MS and five milliseconds later.
+    batch = two_records()
+    now_ms = TIMESTAMP_MS + 100
+    validated(batch, now_ms=now_ms, timestamp_before_max_ms=100)
+    with pytest.raises(BatchError) as caught:
+        validated(batch, now_ms=now_ms, timestamp_before_max_ms=97, timestamp_after_max_ms=0)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    low, high = now_ms - 97, now_ms
+    why = f"timestamp {TIMESTAMP_MS} is not within {low} to {high}"
+    assert caught.value.record_errors == [(0, why)]
+    assert why in caught.value.reason
+    with pytest.raises(BatchError) as caught:
+        validated(batch, now_ms=TIMESTAMP_MS - 1, timestamp_after_max_ms=0)
+    assert [at for at, _ in caught.value.record_errors] == [0, 1]
+    assert "within ever to" in caught.value.reason
+    timeless = [
+        encode_record(offset_delta=0, timestamp_delta_ms=-1 - TIMESTAMP_MS, key=None, value=b"v"),
+        encode_record(offset_delta=1, timestamp_delta_ms=0, key=None, value=b"w"),
+    ]
+    some = resealed(batch, b"".join(timeless), max_timestamp_ms=TIMESTAMP_MS)
+    validated(some, now_ms=TIMESTAMP_MS, timestamp_before_max_ms=0, timestamp_after_max_ms=0)
+
+
 def test_a_header_that_hides_a_late_record_does_not_let_it_in() -> None:
     batch = resealed(two_records(), max_timestamp_ms=TIMESTAMP_MS)
     bounds = {"now_ms": TIMESTAMP_MS - 100, "timestamp_after_max_ms": 104}
