@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// retention is what one of the brokers says of it, "" if that one does not know the topic yet.
 func (w *world) retention(topic string) string {
 	described := must(w.admin.DescribeTopicConfigs(w.ctx, topic))
 	for _, config := range must(described.On(topic, nil)).Configs {
@@ -17,7 +18,17 @@ func (w *world) retention(topic string) string {
 			return config.MaybeValue()
 		}
 	}
-	panic("retention.ms is not described")
+	return ""
+}
+
+// awaitRetention returns when a broker says so: each follows the metadata at its own pace.
+func (w *world) awaitRetention(topic, wanted string) string {
+	found := ""
+	w.until("retention.ms is "+wanted, func() bool {
+		found = w.retention(topic)
+		return found == wanted
+	})
+	return found
 }
 
 func adminTopics(w *world) outcome {
@@ -26,13 +37,12 @@ func adminTopics(w *world) outcome {
 	result := outcome{
 		"partitions": len(found.Partitions),
 		"replicas":   len(found.Partitions[0].Replicas),
-		"retention":  w.retention(topic),
+		"retention":  w.awaitRetention(topic, "3600000"),
 	}
 	altered := "7200000"
 	changes := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &altered}}
 	check(must(must(w.admin.AlterTopicConfigs(w.ctx, changes, topic)).On(topic, nil)).Err)
-	w.until("the config is altered", func() bool { return w.retention(topic) == altered })
-	result["altered"] = w.retention(topic)
+	result["altered"] = w.awaitRetention(topic, altered)
 	check(must(must(w.admin.UpdatePartitions(w.ctx, 5, topic)).On(topic, nil)).Err)
 	w.until("it has grown", func() bool {
 		return len(must(w.admin.Metadata(w.ctx, topic)).Topics[topic].Partitions) == 5
