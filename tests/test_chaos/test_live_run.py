@@ -121,7 +121,9 @@ def test_clients_never_leave_the_proxies_after_bootstrap(tmp_path):
 def test_interrupted_run_leaves_nothing_running(tmp_path, number):
     experiment = tmp_path / "long.yaml"
     experiment.write_text(EXPERIMENT.replace("warm_up_ms: 1000", "warm_up_ms: 60000"))
-    code = "import sys; from chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+    # A shell without job control starts what is in its background with SIGINT ignored.
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
     # The data folder's path must be the run's own, see is_anything_left.
     run_dir = tmp_path / "run"
     runner = subprocess.Popen(
