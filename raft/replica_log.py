@@ -38,6 +38,9 @@ DiskEffect = (
     | ReplaceLog
 )
 
+KEPT_BYTES_MAX = 64 << 10
+"""Records that were read for one follower are kept for the next up to here."""
+
 _SCAN_BYTES = 1 << 20
 
 
@@ -124,6 +127,8 @@ class ReplicaLog:
         self.base_voters = base_voters
         #: Bytes appended since the node started; what a snapshot is due by.
         self.appended_bytes = log.size_bytes
+        # The last answer's records: what is new goes to every follower. Until the log changes.
+        self._last_read: tuple[tuple[int, int, int], bytes] | None = None
 
     def tail(self) -> LogTail:
         """The core's view of the log as it is now; all of it must be flushed already."""
@@ -149,6 +154,7 @@ class ReplicaLog:
 
     def carry_out(self, effect: DiskEffect, *, wall_ms: int) -> None:
         """Do it before returning. PersistVoteState is fsynced; appends are not (FlushLog)."""
+        self._last_read = None
         match effect:
             case PersistVoteState(state):
                 self.vote_store.save(state)
@@ -183,9 +189,14 @@ class ReplicaLog:
         """The fetch answer with its bytes read from the log."""
         records = b""
         if effect.end_offset > effect.fetch_offset:
-            records = self.log.read(
-                effect.fetch_offset, bytes_max=effect.bytes_max, end_offset=effect.end_offset
-            ).read()
+            key = (effect.fetch_offset, effect.end_offset, effect.bytes_max)
+            if self._last_read is not None and self._last_read[0] == key:
+                records = self._last_read[1]
+            else:
+                records = self.log.read(
+                    effect.fetch_offset, bytes_max=effect.bytes_max, end_offset=effect.end_offset
+                ).read()
+                self._last_read = (key, records) if len(records) <= KEPT_BYTES_MAX else None
         return FetchResponse(
             epoch=effect.epoch,
             leader_id=effect.leader_id,
@@ -195,6 +206,7 @@ class ReplicaLog:
 
     def trim(self, start_offset: int, *, wall_ms: int) -> None:
         """Drop whole segments below start_offset, which a snapshot on disk covers."""
+        self._last_read = None
         if start_offset > self.log.end_offset:
             return  # the log was replaced meanwhile by one that begins later
         self.log.advance_start_offset(start_offset)

@@ -11,6 +11,7 @@ CORE = "raft/core.py"
 TRANSITIONS = "raft/transitions.py"
 TAIL = "raft/log_tail.py"
 QUORUM = "raft/quorum.py"
+REPLICA = "raft/replica_log.py"
 
 MUTANTS = (
     # Votes.
@@ -364,5 +365,19 @@ MUTANTS = (
         CORE,
         "        if request.cluster_id != self.config.cluster_id:\n",
         "        if False:\n",
+    ),
+    Mutant(
+        "an-answer-of-records-that-were-cut-off",
+        "what was read for one follower is read anew once the log has changed",
+        REPLICA,
+        "        self._last_read = None\n        match effect:\n",
+        "        match effect:\n",
+    ),
+    Mutant(
+        "an-answer-to-another-question",
+        "what was read for one follower is no answer to one that asks for other records",
+        REPLICA,
+        "self._last_read[0] == key:\n",
+        "self._last_read[0][0] == key[0]:\n",
     ),
 )
