@@ -82,7 +82,8 @@ class Incoming:
         self._is_over()
 
     def interrupt(self, error: Exception) -> None:
-        """Whoever reads or listens now hears of this error; the stream itself goes on."""
+        """Whoever reads or listens now hears of this error, and no message more; the stream itself
+        goes on."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_exception(error)
 
@@ -157,14 +158,16 @@ class Incoming:
         del partial[:at]
 
     def _add(self, message: bytes) -> None:
-        if self._listener is not None:
+        listener, reader = self._listener, self._reader
+        # Who was interrupted or cancelled listens no more, although it has yet to notice.
+        if listener is not None and reader is not None and not reader.done():
             try:
-                self._listener(message)
+                listener(message)
             except Exception as error:
                 self._listener = None
-                if self._reader is None or self._reader.done():
+                if reader.done():
                     raise  # it has stopped listening within this very call
-                self._reader.set_exception(error)
+                reader.set_exception(error)
             return
         self._messages.append(message)
         # With its head: or a peer could fill the memory with messages of no bytes.

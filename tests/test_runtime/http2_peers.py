@@ -37,7 +37,7 @@ def run(case: Coroutine[Any, Any, None]) -> None:
             await case
 
     asyncio.run(guarded())
-    assert not complaints
+    assert not complaints, complaints
 
 
 async def until(holds: Callable[[], object], what: str) -> None:

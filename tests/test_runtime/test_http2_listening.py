@@ -236,6 +236,31 @@ def test_who_listens_can_be_interrupted() -> None:
     run(case())
 
 
+@pytest.mark.parametrize("how", ["interrupted", "cancelled"])
+def test_who_listens_no_more_hears_no_more_even_before_it_has_noticed(how: str) -> None:
+    async def case() -> None:
+        async with pair() as (channel, _):
+            talk = channel.stream_stream(method("chat"))()
+            heard: list[bytes] = []
+            await talk.write(b"a")
+            listener = asyncio.create_task(talk.listen(heard.append))
+            await until(lambda: heard, "it listens")
+            stream = talk._stream
+            if how == "interrupted":
+                stream.interrupt(ValueError("enough"))
+            else:
+                listener.cancel()
+            message = (1).to_bytes(5, "big") + b"b"
+            stream.on_data(message, len(message))
+            assert heard == [b"a"]
+            with pytest.raises((ValueError, asyncio.CancelledError)):
+                await listener
+            assert await talk.read() == b"b"
+            talk.cancel()
+
+    run(case())
+
+
 def test_a_caller_that_hangs_up_ends_the_listening_handler() -> None:
     async def case() -> None:
         async with listening(echo) as (call, handler):
