@@ -164,7 +164,6 @@ class Incoming:
             try:
                 listener(message)
             except Exception as error:
-                self._listener = None
                 if reader.done():
                     raise  # it has stopped listening within this very call
                 reader.set_exception(error)

@@ -171,13 +171,6 @@ MUTANTS = (
         "                pass\n",
     ),
     _mutant(
-        "a-listener-hears-on-after-its-error",
-        "who raised hears no more",
-        INCOMING,
-        "                self._listener = None\n                if reader.done():\n",
-        "                if reader.done():\n",
-    ),
-    _mutant(
         "an-interrupted-listener-hears-on",
         "who was interrupted hears no more",
         INCOMING,
