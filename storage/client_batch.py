@@ -26,6 +26,8 @@ from storage.compression import Codec, CompressionError, decompress
 from storage.record_check import BadRecords, check_records
 from storage.record_codec import read_record
 
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
 CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """Attributes that are a producer's to say; the others are the broker's."""
 UNPACKED_BYTES_MAX = 100 << 20
@@ -110,8 +112,12 @@ def validate_client_records(
         low = None if timestamp_before_max_ms is None else now_ms - timestamp_before_max_ms
         high = None if timestamp_after_max_ms is None else now_ms + timestamp_after_max_ms
         # A lower bound is rare, and what it costs is a look at each record.
-        if low is not None or (high is not None and newest_ms > high):
+        if low is not None or (high is not None and newest_ms > high) or _may_overflow(header):
             _refuse_untimely(bytes(records), header, low, high)
+    if not INT64_MIN <= newest_ms <= INT64_MAX:
+        if now_ms is not None:
+            _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest_ms} does not fit 64 bits")
+        newest_ms = header.max_timestamp_ms  # the leader's own stamp takes its place
     if newest_ms == header.max_timestamp_ms and not header.attributes & ~CLIENT_BITS:
         return header
     return restamp(
@@ -157,6 +163,11 @@ def _validate_producer(header: BatchHeader) -> None:
         _refuse(ErrorCode.INVALID_RECORD, "a transactional batch without producer id")
 
 
+def _may_overflow(header: BatchHeader) -> bool:
+    """Whether a base timestamp and some delta may come to a number that is none of 64 bits."""
+    return not 0 <= header.base_timestamp_ms <= INT64_MAX >> 1
+
+
 def _refuse_untimely(
     records: bytes, header: BatchHeader, low_ms: int | None, high_ms: int | None
 ) -> None:
@@ -172,7 +183,9 @@ def _refuse_untimely(
         delta_ms, *_, position = read_record(records, position)
         timestamp_ms = header.base_timestamp_ms + delta_ms
         is_early = low_ms is not None and timestamp_ms < low_ms
-        if timestamp_ms >= 0 and (is_early or (high_ms is not None and timestamp_ms > high_ms)):
+        if not INT64_MIN <= timestamp_ms <= INT64_MAX:
+            errors.append((at, f"timestamp {timestamp_ms} does not fit 64 bits"))
+        elif timestamp_ms >= 0 and (is_early or (high_ms is not None and timestamp_ms > high_ms)):
             errors.append((at, f"timestamp {timestamp_ms} is not within {low} to {high}"))
     if errors:
         raise BatchError(

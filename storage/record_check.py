@@ -35,6 +35,9 @@ _OFFSET_RANGES = ((0, 64), (64, 8_192), (8_192, 32_768))
 million."""
 _OFFSET_BYTES_MAX = len(_OFFSET_RANGES)
 
+_TIMESTAMP_BYTES_MAX = 9
+"""Ten may hold more than 64 bits, which each record has to be looked at for."""
+
 _LAST_BYTES = re.compile(rb"[\x00-\x7f]*")
 _OTHER_BYTES = re.compile(rb"[\x80-\xff]*")
 
@@ -108,6 +111,8 @@ def _run(data: bytes, at: int, index: int, count: int) -> tuple[int, int, int]:
     layout = _layout(data, at, index)
     if layout is None or len(layout.offset) > _OFFSET_BYTES_MAX:
         return 0, at, 0
+    if len(layout.timestamp) > _TIMESTAMP_BYTES_MAX:
+        return 0, at, 0
     offsets = _offsets(len(layout.offset))
     if not offsets.start <= index < offsets.end:
         return 0, at, 0
@@ -157,6 +162,8 @@ def _layout(data: bytes, at: int, index: int) -> _Layout | None:
     except (IndexError, ValueError):
         return None
     if offset_delta != index or has_headers or count_at + 1 != body + length:
+        return None
+    if key_bytes < -1 or value_bytes < -1:
         return None
     return _Layout(
         count_at + 1 - start,
@@ -210,12 +217,16 @@ def _singles(data: bytes, at: int, index: int, stop: int) -> tuple[int, int]:
                 at += 1
             else:
                 size, at = read_varint(data, at)
+                if size < -1:
+                    _bad(number, f"a key of {size} bytes")
                 at += size if size > 0 else 0
             byte = data[at]
             if byte >= 0x80 and (high := data[at + 1]) < 0x80 and not byte & 1:
                 at += 2 + ((byte & 0x7F | high << 7) >> 1)
             else:
                 size, at = read_varint(data, at)
+                if size < -1:
+                    _bad(number, f"a value of {size} bytes")
                 at += size if size > 0 else 0
             byte = data[at]
             at += 1
@@ -240,6 +251,8 @@ def _skip_headers(data: bytes, at: int, count: int, number: int) -> int:
             _bad(number, "a header without key")
         at += size
         size, at = read_varint(data, at)
+        if size < -1:
+            _bad(number, f"a header of {size} bytes")
         at += max(size, 0)
     return at
 

@@ -140,7 +140,7 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The zigzag varint at `at` and the position behind it. Raises IndexError where the data ends,
-    ValueError for one of more than ten bytes."""
+    ValueError for one of more than ten bytes or 64 bits."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -153,4 +153,6 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 70:
             raise ValueError("a varint of more than ten bytes")
+    if raw >> 64:
+        raise ValueError("a varint of more than 64 bits")
     return (raw >> 1) ^ -(raw & 1), at + 1

@@ -24,7 +24,7 @@ from storage.client_batch import (
 )
 from storage.compression import Codec, compress
 from storage.record_check import RECORDS_MAX, BadRecords, check_records
-from storage.record_codec import read_record
+from storage.record_codec import read_record, read_varint, varint
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 
 
@@ -112,6 +112,37 @@ def test_each_record_out_of_bounds_is_named_and_those_without_a_timestamp_are_no
     validated(some, now_ms=TIMESTAMP_MS, timestamp_before_max_ms=0, timestamp_after_max_ms=0)
 
 
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+int64 = st.integers(INT64_MIN, INT64_MAX) | st.sampled_from(
+    (INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX, 1 << 62, -(1 << 62))
+)
+
+
+@settings(max_examples=300)
+@given(int64, st.lists(int64, min_size=1, max_size=3), st.booleans(), int64)
+def test_no_timestamp_is_too_much(
+    base_ms: int, deltas: list[int], is_stamped_by_leader: bool, max_ms: int
+) -> None:
+    # A sum that left 64 bits ended the broker, and the next one that its client tried.
+    records = b"".join(
+        encode_record(offset_delta=at, timestamp_delta_ms=delta, key=None, value=b"v")
+        for at, delta in enumerate(deltas)
+    )
+    batch = resealed(
+        two_records(), records, record_count=len(deltas), last_offset_delta=len(deltas) - 1,
+        base_timestamp_ms=base_ms, max_timestamp_ms=max_ms,
+    )  # fmt: skip
+    sums = [base_ms + delta for delta in deltas]
+    fits = all(INT64_MIN <= timestamp_ms <= INT64_MAX for timestamp_ms in sums)
+    bounds = {} if is_stamped_by_leader else {"now_ms": TIMESTAMP_MS}
+    if fits or is_stamped_by_leader:
+        header = validated(batch, **bounds)
+        highest = max(sums) if max(sums) <= INT64_MAX and max(sums) >= INT64_MIN else max_ms
+        assert header.max_timestamp_ms == highest
+    else:
+        assert code_of(batch, **bounds) is ErrorCode.INVALID_TIMESTAMP
+
+
 def test_a_header_that_hides_a_late_record_does_not_let_it_in() -> None:
     batch = resealed(two_records(), max_timestamp_ms=TIMESTAMP_MS)
     bounds = {"now_ms": TIMESTAMP_MS - 100, "timestamp_after_max_ms": 104}
@@ -185,13 +216,33 @@ def test_a_batch_of_endlessly_many_records_is_refused() -> None:
 # --- against the obvious ---------------------------------------------------------------------
 
 
+def sizes_of(data: bytes, at: int) -> list[int]:
+    """What the record at `at`, which is whole, says of its key, its value and its headers."""
+    _, at = read_varint(data, at)
+    _, at = read_varint(data, at + 1)
+    _, at = read_varint(data, at)
+    found: list[int] = []
+    for _ in range(2):
+        size, at = read_varint(data, at)
+        found.append(size)
+        at += max(size, 0)
+    count, at = read_varint(data, at)
+    for _ in range(2 * count):
+        size, at = read_varint(data, at)
+        found.append(size)
+        at += max(size, 0)
+    return found
+
+
 def newest_by_hand(data: bytes, count: int) -> int | None:
     """The slow, obvious check: the largest timestamp delta, None if the records are wrong."""
     at, deltas = 0, []
     try:
         for index in range(count):
+            start = at
             delta_ms, offset_delta, _, _, _, at = read_record(data, at)
-            if offset_delta != index:
+            # Null is -1; what is below is none of a producer's words.
+            if offset_delta != index or min(sizes_of(data, start)) < -1:
                 return None
             deltas.append(delta_ms)
     except (IndexError, ValueError):
@@ -229,6 +280,29 @@ def encoded(stretches_of_records: list[tuple]) -> tuple[bytes, int]:
             for i in range(count)
         ]
     return b"".join(parts), sum(stretch[0] for stretch in stretches_of_records)
+
+
+@pytest.mark.parametrize("size", [-2, -45])
+@pytest.mark.parametrize("place", ["key", "value", "header"])
+def test_a_length_below_that_of_null_is_refused(size: int, place: str) -> None:
+    # librdkafka stops at such a record without a word, and asks for it for ever.
+    body = b"\0" + varint(0) + varint(0)
+    body += varint(size if place == "key" else -1) + varint(size if place == "value" else -1)
+    body += varint(1) + varint(1) + b"h" + varint(size) if place == "header" else varint(0)
+    data = varint(len(body)) + body
+    assert newest(data, 1) is None
+    run = b"".join(varint(len(body)) + body[:2] + varint(i) + body[3:] for i in range(20))
+    assert newest(run, 20) is None
+
+
+def test_timestamps_of_more_than_64_bits_are_refused_in_runs_too() -> None:
+    deltas = [b"\xff" * 9 + b"\x01"] * 19 + [b"\xff" * 9 + b"\x7f"]
+    bodies = [
+        b"\0" + delta + varint(i) + varint(-1) * 2 + varint(0) for i, delta in enumerate(deltas)
+    ]
+    assert newest(b"".join(varint(len(body)) + body for body in bodies), 20) is None
+    sound = b"".join(varint(len(body)) + body for body in bodies[:19])
+    assert newest(sound, 19) == newest_by_hand(sound, 19) == -(1 << 63)
 
 
 @given(stretches)
