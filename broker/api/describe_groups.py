@@ -66,7 +66,8 @@ def _failed(context: RequestContext, group_id: str, error: ErrorCode) -> dict[st
     state, message = "", None
     if error == ErrorCode.GROUP_ID_NOT_FOUND:
         state = _DEAD
-        message = f"Group {group_id} not found."
+        # No group at all, or one of another kind.
+        message = f"There is no classic group {group_id}."
         if context.api_version < _FIRST_WITH_NOT_FOUND:
             error = ErrorCode.NONE
     return {

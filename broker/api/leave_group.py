@@ -1,4 +1,4 @@
-"""LeaveGroup (13). Served: v0-5, for members of the classic protocol.
+"""LeaveGroup (13). Served: v0-5; administrators remove members of either protocol by it.
 
 v3+ takes many members, static ones also by their instance id alone (administrators do), and has an
 error for each; before, the one member's error is the answer's. v5 a reason (not kept).

@@ -103,7 +103,8 @@ def _leaving_id(group: ConsumerGroup, row: LeavingMember) -> str | ErrorCode:
     if row.member_id == NO_MEMBER and row.group_instance_id is not None:
         # An administrator's: static members of either protocol.
         return group.static_members.get(row.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
-    member = _member(group, row.member_id, row.group_instance_id)
+    # An administrator names dynamic members of either protocol by their ids.
+    member = _any_member(group, row.member_id, row.group_instance_id)
     return member if isinstance(member, ErrorCode) else member.member_id
 
 
@@ -111,16 +112,22 @@ def _member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> ConsumerMember | ErrorCode:
     """The classic member, or 25 if there is none so named, 82 if another has its place."""
+    member = _any_member(group, member_id, instance_id)
+    if not isinstance(member, ErrorCode) and member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return member
+
+
+def _any_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> ConsumerMember | ErrorCode:
+    """The member of either protocol, or an error as that of `_member`."""
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is not None and holder != member_id:
             return ErrorCode.FENCED_INSTANCE_ID
     member = group.members.get(member_id)
-    if (
-        member is None
-        or member.classic is None
-        or (instance_id is not None and member.instance_id != instance_id)
-    ):
+    if member is None or (instance_id is not None and member.instance_id != instance_id):
         return ErrorCode.UNKNOWN_MEMBER_ID
     return member
 

@@ -170,5 +170,4 @@ def test_an_empty_group_of_the_consumer_protocol_becomes_a_classic_one(policy):
 def test_classic_calls_find_no_member_here(world):
     joined(world, "a")
     assert world.heartbeat("a", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert world.leave(("a", None))[0].error == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.answers[world.sync("a", 1)].error == ErrorCode.UNKNOWN_MEMBER_ID

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.groups.classic.group import ClassicGroup
 from broker.groups.consumer.requests import ConsumerHeartbeated, DescribeConsumerGroup
 from broker.groups.consumer.states import MemberState
 from broker.groups.migration.policy import MigrationPolicy
@@ -257,11 +258,21 @@ def test_who_joins_and_does_not_fetch_is_out(mixed):
 
 def test_classic_members_leave(mixed):
     world, old, new = mixed
-    rows = world.leave((old.member_id, None), (old.member_id, None), ("n", None), ("x", None))
+    rows = world.leave((old.member_id, None), (old.member_id, None), ("x", None))
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
-    assert [row.error for row in rows] == [ErrorCode.NONE, unknown, unknown, unknown]
+    assert [row.error for row in rows] == [ErrorCode.NONE, unknown, unknown]
     settle([new])
     assert new.owned == ALL
+
+
+def test_administrators_remove_dynamic_members_of_either_protocol(mixed):
+    world, old, new = mixed
+    rows = world.leave((new.member_id, None), (new.member_id, None))
+    assert [row.error for row in rows] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    # Only a member of the classic protocol is left: it is a classic group from here on.
+    (group,) = world.shard.groups.values()
+    assert isinstance(group, ClassicGroup)
+    assert list(group.members) == [old.member_id]
 
 
 def test_administrators_remove_static_members_of_either_protocol(world):
