@@ -20,11 +20,14 @@ from broker.topic_names import INTERNAL_TOPICS, name_refusal
 from metadata.image import ClusterImage, TopicImage
 from metadata.requests import CreateTopics, NewTopic
 from runtime.errors import ErrorCode
+from runtime.ids import UUID_ZERO
 from wire.kio_codec import Packed, encode_response, uuid_bytes
 from wire.versions import Api
 
 API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
 
+IDS_VERSION = 12
+"""From here on topics may be asked by id, and if any is, only ids count."""
 AUTO_CREATIONS_MAX = 100
 """Topics being auto-created at once; further ones just answer 3 and are tried at the next ask."""
 AUTO_CREATE_TIMEOUT_MS = 5_000
@@ -54,7 +57,19 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
         and services.config.auto_create_topics_enable
     )
     missing: list[str] = []
-    topics = [_asked_topic(context, image, item, missing) for item in asked]
+    ids = [uuid_bytes(getattr(item, "topic_id", None)) for item in asked]
+    if context.api_version < IDS_VERSION and any(
+        item.name is None or topic_id != UUID_ZERO
+        for item, topic_id in zip(asked, ids, strict=True)
+    ):
+        # The schemas of v10 and v11 have ids and null names, which Kafka refuses there.
+        topics = [_failed(item.name or "", None, ErrorCode.INVALID_REQUEST) for item in asked]
+    elif any(topic_id != UUID_ZERO for topic_id in ids):
+        # Whatever stands beside them: Java's clients send an empty name.
+        by_id = dict.fromkeys(topic_id for topic_id in ids if topic_id != UUID_ZERO)
+        topics = [_topic_of_id(context, image, topic_id) for topic_id in by_id]
+    else:
+        topics = [_topic_of_name(context, image, item.name, missing) for item in asked]
     for topic in topics:
         if topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID:
             topic["topic_authorized_operations"] = operations.topic
@@ -117,24 +132,31 @@ def _listed(services: Services, image: ClusterImage) -> tuple[int, ...]:
     return services.replicas.listing.listed(image, services.replicas.now_ms())
 
 
-def _asked_topic(
-    context: RequestContext, image: ClusterImage, item: Any, missing: list[str]
+def _topic_of_id(context: RequestContext, image: ClusterImage, topic_id: bytes) -> dict[str, Any]:
+    topic = image.topics.get(topic_id)
+    if topic is None:
+        return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    return _known(context, image, topic)
+
+
+def _topic_of_name(
+    context: RequestContext, image: ClusterImage, name: str | None, missing: list[str]
 ) -> dict[str, Any]:
-    """The answer for one topic asked by name or, from v12 on, by id; notes unknown names."""
-    if item.name is None:
-        topic_id = uuid_bytes(getattr(item, "topic_id", None))
-        topic = image.topics.get(topic_id)
-        if topic is None:
-            return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-    else:
-        topic = image.topic(item.name)
+    """Notes unknown names."""
+    if name is None:
+        return _failed(None, None, ErrorCode.UNKNOWN_TOPIC_ID)
+    topic = image.topic(name)
     if topic is not None:
-        packed = context.services.topic_metadata
-        return _topic(topic, packed.partitions(image, topic, context.api_version))
-    if name_refusal(item.name) is not None:
-        return _failed(item.name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    missing.append(item.name)
-    return _failed(item.name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _known(context, image, topic)
+    if name_refusal(name) is not None:
+        return _failed(name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    missing.append(name)
+    return _failed(name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _known(context: RequestContext, image: ClusterImage, topic: TopicImage) -> dict[str, Any]:
+    packed = context.services.topic_metadata
+    return _topic(topic, packed.partitions(image, topic, context.api_version))
 
 
 def _failed(name: str | None, topic_id: bytes | None, error: ErrorCode) -> dict[str, Any]:

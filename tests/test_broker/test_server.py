@@ -17,6 +17,7 @@ from metadata.records import BrokerRegistrationChange
 from storage.batch import build_batch, iter_headers
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
+from wire.kio_codec import uuid_bytes
 
 CONFIG = BrokerConfig(
     socket_request_max_bytes=2 << 20,
@@ -272,6 +273,37 @@ def test_a_connection_that_goes_away_takes_its_waiting_requests_along(
     leaver.close()
     wait_until(lambda: not replica.watchers, "the parked fetch is gone")
     assert not harness.call(lambda: any(manager.deadlines._buckets.values()))
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_metadata_by_id_looks_at_nothing_else(
+    client: RawClient, harness: Harness, topic: str, version: int
+) -> None:
+    # Java's consumer and its admin send an empty name beside the id.
+    topic_id = harness.cluster.controller.image.topic_ids[topic]
+    unknown = b"\x07" * 16
+    for name in (None, "", topic, "another"):
+        asked = [
+            {"name": name, "topic_id": topic_id},
+            {"name": name, "topic_id": unknown},
+            {"name": topic, "topic_id": None},
+        ]
+        known, missing = client.call("metadata", version, {"topics": asked}).topics
+        assert (known.name, uuid_bytes(known.topic_id)) == (topic, topic_id)
+        assert known.partitions
+        assert missing.error_code is KioError.unknown_topic_id
+        assert (missing.name, uuid_bytes(missing.topic_id)) == (None, unknown)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_metadata_knows_no_ids_before_version_12(
+    client: RawClient, harness: Harness, topic: str, version: int
+) -> None:
+    topic_id = harness.cluster.controller.image.topic_ids[topic]
+    for item in ({"name": topic, "topic_id": topic_id}, {"name": None, "topic_id": topic_id}):
+        (row,) = client.call("metadata", version, {"topics": [item]}).topics
+        assert row.error_code is KioError.invalid_request
+        assert row.name == (item["name"] or "")
 
 
 @pytest.mark.parametrize("version", range(14))
