@@ -8,12 +8,15 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Pattern;
+import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 
 /** Consumers that share topics. */
@@ -120,6 +123,28 @@ final class Groups {
             var topics = World.take(consumer, 2).stream()
                 .map(record -> record.topic().substring(world.name("").length())).sorted().toList();
             return World.outcome("topics", topics);
+        }
+    }
+
+    /** KIP-848: the coordinator finds the topics, which clients then ask for by their ids. */
+    static Map<String, Object> expression(World world) throws Exception {
+        for (String last : List.of("a", "b")) {
+            world.fill(world.topic("expression-" + last, 1), 1, 1);
+        }
+        String group = world.name("expression");
+        String topic = world.name("expression-a");
+        try (var consumer = world.consumer("group.id", group, "group.protocol", "consumer")) {
+            consumer.subscribe(new SubscriptionPattern(world.name("expression-") + ".*"));
+            var topics = World.take(consumer, 2).stream()
+                .map(record -> record.topic().substring(world.name("").length())).sorted().toList();
+            var id = world.admin.describeTopics(List.of(topic)).allTopicNames().get()
+                .get(topic).topicId();
+            var described = world.admin.describeTopics(TopicCollection.ofTopicIds(List.of(id)))
+                .allTopicIds().get().get(id);
+            world.admin.removeMembersFromConsumerGroup(
+                group, new RemoveMembersFromConsumerGroupOptions()).all().get();
+            return World.outcome(
+                "topics", topics, "by_id", described.name().equals(topic), "removed", true);
         }
     }
 

@@ -30,6 +30,7 @@ public final class Scenarios {
         all.put("commit-sync", Groups::commitSync);
         all.put("commit-async", Groups::commitAsync);
         all.put("pattern", Groups::pattern);
+        all.put("expression", Groups::expression);
         all.put("rebalance", Groups::rebalance);
         all.put("static-member", Groups::staticMember);
         all.put("cooperative", Groups::cooperative);

@@ -91,6 +91,11 @@ final class World {
             "session.timeout.ms", "6000", "heartbeat.interval.ms", "200",
             "fetch.max.wait.ms", "200");
         all.putAll(properties(more));
+        if ("consumer".equals(all.get("group.protocol"))) {
+            // There the group says how long a session lasts.
+            all.remove("session.timeout.ms");
+            all.remove("heartbeat.interval.ms");
+        }
         return new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
     }
 
