@@ -20,6 +20,7 @@ class MutationCharge:
         self._limit = self._buckets.limit(context.client_id)
         self._is_strict = context.api_version >= strict_version
         self._taken: dict[Hashable, int] = {}
+        self._has_refused = False
 
     def take(self, item: Hashable, partitions: int) -> Rejected | None:
         """Charge an item for so many partitions, or say why it must wait."""
@@ -28,6 +29,7 @@ class MutationCharge:
         now_ms = self._now_ms()
         owed_ms = self._buckets.owed_ms(self._limit, now_ms)
         if owed_ms and self._is_strict:
+            self._has_refused = True
             return Rejected(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"client {self._context.client_id or ''!r} has made and deleted more than "
@@ -44,8 +46,12 @@ class MutationCharge:
             self._buckets.take(self._limit, -self._taken.get(item, 0), self._now_ms())
 
     def close(self) -> None:
-        """Let the client pause for what it owes; the answer will say so (KIP-219)."""
-        if self._limit is not None:
+        """Let the client pause for what it owes; the answer will say so (KIP-219).
+
+        Not one that knows the error and has been served: it hears of it when it asks for more, and
+        may do until then what costs nothing.
+        """
+        if self._limit is not None and (self._has_refused or not self._is_strict):
             owed_ms = self._buckets.owed_ms(self._limit, self._now_ms())
             self._context.slot.connection.mute(owed_ms)
 

@@ -2,9 +2,9 @@
 
 A token bucket a client: it holds what the rate gives in as many samples as other quotas are
 measured over, a partition takes one token, and the last request may take more than there is left.
-Whoever comes while that is owed is refused with THROTTLING_QUOTA_EXCEEDED, or, in versions of the
-APIs that are older than that code, served; either way the pause is told and its connection is not
-read from for so long.
+Whoever comes while that is owed is refused with THROTTLING_QUOTA_EXCEEDED, and the answer tells the
+pause; in versions of the APIs that are older than that code everything is served, and whatever is
+owed then is the pause. A connection with a pause is not read from for so long.
 
 The broker that a client asks counts; in Apache Kafka it is the active controller. All clients of a
 cluster take the same broker for the controller (`Services.controller_id`) and send these requests

@@ -12,6 +12,7 @@ from broker.mutation_charge import MutationCharge
 from metadata.image import ClusterImage
 from metadata.requests import DeletedTopic, DeleteTopics, TopicReference
 from runtime.errors import ErrorCode, Rejected
+from runtime.ids import UUID_ZERO
 from wire.kio_codec import milliseconds, uuid_bytes
 from wire.versions import Api
 
@@ -22,6 +23,10 @@ IMAGE_WAIT_MAX_MS = 5_000
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    unclear = _unclear(request)
+    if unclear:
+        # The id may be there to keep another topic of that name from being deleted: nothing is.
+        return {"responses": [_not_understood(item, unclear) for item in request.topics]}
     charge = MutationCharge(context, QUOTA_STRICT_VERSION)
     accepted: list[TopicReference] = []
     outcome: list[DeletedTopic] = []
@@ -72,6 +77,26 @@ def _refused(item: TopicReference, reason: Rejected) -> DeletedTopic:
     return DeletedTopic(
         name=item.name, topic_id=item.topic_id, error=reason.code, message=reason.message
     )
+
+
+def _unclear(request: Any) -> str:
+    """What is wrong with how topics are named, "" if nothing is (v6: by name or by id)."""
+    for item in getattr(request, "topics", None) or ():
+        has_id = uuid_bytes(item.topic_id) != UUID_ZERO
+        if item.name is not None and has_id:
+            return f"a topic has both a name, {item.name!r}, and an id: give one of them"
+        if item.name is None and not has_id:
+            return "a topic has neither a name nor an id"
+    return ""
+
+
+def _not_understood(item: Any, reason: str) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "topic_id": uuid_bytes(item.topic_id),
+        "error_code": ErrorCode.INVALID_REQUEST,
+        "error_message": reason,
+    }
 
 
 def _references(request: Any) -> list[TopicReference]:

@@ -110,13 +110,20 @@ def dev(
 @dev.command()
 @click.argument("node")
 @click.option(
-    "--data-dir", type=click.Path(readable=False), default=DEFAULT_DATA_DIR, show_default=True
+    "--data-dir",
+    type=click.Path(readable=False),
+    default=None,
+    help=f"Where the cluster keeps its data.  [default: {DEFAULT_DATA_DIR}]",
 )
-def restart(node: str, data_dir: str) -> None:
+@click.pass_context
+def restart(ctx: click.Context, node: str, data_dir: str | None) -> None:
     """Start a dead NODE (a name like broker-101, or its id) again, on its data."""
     from launch.control import LauncherDidNotAnswer, request_restart
-    from runtime.errors import ConfigError
+    from runtime.errors import ConfigError, required
 
+    if data_dir is None:
+        # `kvorum dev --data-dir X restart NODE` means the same.
+        data_dir = required(ctx.parent, "a command of a group").params["data_dir"]
     try:
         entry = request_restart(data_dir, node)
     except ConfigError as error:

@@ -209,6 +209,24 @@ def test_session_partitions_of_a_deleted_topic_turn_into_errors(
     other.close()
 
 
+def test_a_topic_to_delete_is_named_by_name_or_by_id(
+    client: RawClient, harness: Harness, topic: str
+) -> None:
+    # An id beside the name shall keep another topic of that name from being deleted.
+    topic_id = harness.cluster.controller.image.topic_ids[topic]
+    for name, asked_id in (
+        ("", topic_id), (topic, topic_id), (topic, b"\7" * 16), (None, None), (None, bytes(16)),
+    ):  # fmt: skip
+        body = {"topics": [{"name": name, "topic_id": asked_id}], "timeout": 5000}
+        (row,) = client.call("delete_topics", 6, body).responses
+        assert row.error_code is KioError.invalid_request
+        assert row.error_message
+        assert harness.cluster.controller.image.topic_ids.get(topic) == topic_id
+    body = {"topics": [{"name": None, "topic_id": topic_id}], "timeout": 5000}
+    (row,) = client.call("delete_topics", 6, body).responses
+    assert (row.error_code, row.name) == (KioError.none, topic)
+
+
 def test_a_too_new_api_versions_request_gets_a_v0_answer(client: RawClient) -> None:
     client.sock.sendall(bytes.fromhex("0000000a" + "0012" + "0063" + "00000007" + "ffff"))
     correlation_id, body = client.receive()

@@ -69,7 +69,7 @@ def _join_refusal(request: ConsumerHeartbeat) -> str | None:
         return "RebalanceTimeoutMs must be provided in first request."
     if request.owned is None or request.owned:
         return "TopicPartitions must be empty when (re-)joining."
-    if request.subscribed_topic_names is None and not request.subscribed_topic_regex:
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
         return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when joining."
     return None
 

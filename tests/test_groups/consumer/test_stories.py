@@ -256,6 +256,13 @@ def test_an_expression_subscribes_to_what_there_is_and_will_be(world):
     assert world.group.expressions == {}
 
 
+def test_who_joins_with_no_expression_and_no_names_subscribes_to_nothing(world):
+    # Java says "" for an expression that was taken back.
+    (member,) = joined(world, "a", topics=None, subscribed_topic_regex="")
+    assert member.owned == frozenset()
+    assert world.group.members["a"].subscribed_topic_regex is None
+
+
 def test_internal_topics_are_not_meant_by_expressions(world):
     world.set_topic("__consumer_offsets", 3)
     (member,) = joined(world, "a", topics=None, subscribed_topic_regex=".*")
