@@ -29,7 +29,7 @@ demo:
 # Tests of real processes one after the other: side by side they would starve each other.
 test: setup
 	$(PYTHON) -m pytest -n auto -m "not live"
-	$(PYTHON) -m pytest -m live
+	$(PYTHON) -m pytest -m live --durations=20
 
 lint: setup
 	$(PYTHON) -m ruff check .
