@@ -197,19 +197,7 @@ class Replica:
             return ProducedPartition(partition_id, error.value, current_leader=leader), 0
         log = self.log
         try:
-            header = validate_client_batch(batch, max_message_bytes=log.config.max_message_bytes)
-            self._check_served(header, terms.version)
-            header = validate_client_records(
-                batch,
-                header,
-                # The leader's own stamp takes the place of the producer's: any will do.
-                now_ms=None if self.config.is_log_append_time else terms.wall_ms,
-                timestamp_before_max_ms=self.config.timestamp_before_max_ms,
-                timestamp_after_max_ms=self.config.timestamp_after_max_ms,
-                keyed_partition=(
-                    None if log.config.compaction is None else f"{core.topic}-{partition_id}"
-                ),
-            )
+            header = self._checked(batch, terms)
             duplicate = check_sequence(
                 log.producers, self.refused, header, has_too_few_replicas=has_too_few_replicas
             )
@@ -276,6 +264,33 @@ class Replica:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         return ErrorCode.NONE
+
+    def _checked(self, batch: memoryview, terms: ProduceTerms) -> BatchHeader:
+        """The header of a client's batch as it is to be stored. Raises BatchError."""
+        core, log = self.core, self.log
+        try:
+            header = validate_client_batch(batch, max_message_bytes=log.config.max_message_bytes)
+            self._check_served(header, terms.version)
+            return validate_client_records(
+                batch,
+                header,
+                # The leader's own stamp takes the place of the producer's: any will do.
+                now_ms=None if self.config.is_log_append_time else terms.wall_ms,
+                timestamp_before_max_ms=self.config.timestamp_before_max_ms,
+                timestamp_after_max_ms=self.config.timestamp_after_max_ms,
+                keyed_partition=(
+                    None if log.config.compaction is None else f"{core.topic}-{core.partition_id}"
+                ),
+            )
+        except BatchError:
+            raise
+        except Exception as error:
+            # A bug of ours. But a check changes nothing, so it costs this batch and not the broker,
+            # and the next broker that its producer tries, and the next.
+            name = f"{core.topic}-{core.partition_id}"
+            _log.exception("%s: a batch of %d bytes could not be checked", name, len(batch))
+            reason = f"the batch could not be checked: {error!r}"
+            raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
 
     def _check_served(self, header: BatchHeader, version: int) -> None:
         if header.attributes & 0x07 == ZSTD_CODE and version < 7:
