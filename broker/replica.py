@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from broker.batch_checks import checked_header
 from broker.partition import Partition
 from broker.refused_sequences import RefusedSequences, check_sequence
 from broker.topic_config import TopicConfig
@@ -23,14 +24,9 @@ from runtime.ids import uuid_text
 from storage.batch import (
     TRANSACTIONAL_BIT,
     BatchError,
-    BatchHeader,
     stamp_log_append_time,
 )
 from storage.checkpoints import PARTITION_METADATA
-from storage.client_batch import (
-    validate_client_batch,
-    validate_client_records,
-)
 from storage.log import Log
 from wire.produce_codec import ProducedPartition
 
@@ -40,8 +36,6 @@ if TYPE_CHECKING:
     from broker.low_watermarks import PendingDeletion
 
 _log = logging.getLogger(__name__)
-
-ZSTD_CODE = 4
 
 
 class PendingAck(NamedTuple):
@@ -197,7 +191,13 @@ class Replica:
             return ProducedPartition(partition_id, error.value, current_leader=leader), 0
         log = self.log
         try:
-            header = self._checked(batch, terms)
+            header = checked_header(
+                batch,
+                self.config,
+                name=f"{core.topic}-{partition_id}",
+                version=terms.version,
+                wall_ms=terms.wall_ms,
+            )
             duplicate = check_sequence(
                 log.producers, self.refused, header, has_too_few_replicas=has_too_few_replicas
             )
@@ -264,39 +264,6 @@ class Replica:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         return ErrorCode.NONE
-
-    def _checked(self, batch: memoryview, terms: ProduceTerms) -> BatchHeader:
-        """The header of a client's batch as it is to be stored. Raises BatchError."""
-        core, log = self.core, self.log
-        try:
-            header = validate_client_batch(batch, max_message_bytes=log.config.max_message_bytes)
-            self._check_served(header, terms.version)
-            return validate_client_records(
-                batch,
-                header,
-                # The leader's own stamp takes the place of the producer's: any will do.
-                now_ms=None if self.config.is_log_append_time else terms.wall_ms,
-                timestamp_before_max_ms=self.config.timestamp_before_max_ms,
-                timestamp_after_max_ms=self.config.timestamp_after_max_ms,
-                keyed_partition=(
-                    None if log.config.compaction is None else f"{core.topic}-{core.partition_id}"
-                ),
-            )
-        except BatchError:
-            raise
-        except Exception as error:
-            # A bug of ours. But a check changes nothing, so it costs this batch and not the broker,
-            # and the next broker that its producer tries, and the next.
-            name = f"{core.topic}-{core.partition_id}"
-            _log.exception("%s: a batch of %d bytes could not be checked", name, len(batch))
-            reason = f"the batch could not be checked: {error!r}"
-            raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
-
-    def _check_served(self, header: BatchHeader, version: int) -> None:
-        if header.attributes & 0x07 == ZSTD_CODE and version < 7:
-            raise BatchError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"
-            )
 
     def _produced(self, base_offset: int, append_time_ms: int = -1) -> ProducedPartition:
         return ProducedPartition(

@@ -209,30 +209,6 @@ def test_session_partitions_of_a_deleted_topic_turn_into_errors(
     other.close()
 
 
-def test_a_bug_in_a_check_costs_the_batch_and_not_the_broker(
-    client: RawClient,
-    harness: Harness,
-    topic: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def check(*_: Any, **__: Any) -> None:
-        raise struct.error("int too large to convert")
-
-    batch = build_batch([(None, b"x")], timestamp_ms=1)
-    with monkeypatch.context() as patch:
-        patch.setattr("broker.replica.validate_client_records", check)
-        answer = client.call("produce", 9, produce_values(topic, bytes(batch)))
-    row = answer.responses[0].partition_responses[0]
-    assert row.error_code is KioError.invalid_record
-    assert "int too large to convert" in row.error_message
-    assert harness.cluster.replica(1, topic).log.end_offset == 0
-    (line,) = [record for record in caplog.records if record.exc_info]
-    assert f"{topic}-0: a batch of {len(batch)} bytes could not be checked" in line.message
-    answer = client.call("produce", 9, produce_values(topic, bytes(batch)))
-    assert answer.responses[0].partition_responses[0].error_code is KioError.none
-
-
 def test_a_topic_to_delete_is_named_by_name_or_by_id(
     client: RawClient, harness: Harness, topic: str
 ) -> None:
