@@ -94,7 +94,8 @@ class StoreClient:
     def _send(self, member: _Member, *ids: int) -> None:
         member.ready += ids
         if not member.is_writing and member.stream is not None and member.ready:
-            if len(member.ready) == 1 and self._is_sent_at_once(member):
+            # One writer: nobody else has anything to send along.
+            if len(self._waiting) == len(member.ready) == 1 and self._is_sent_at_once(member):
                 return
             member.is_writing = True
             self._tasks.spawn(self._write(member), f"write-{member.node_id}")
