@@ -1,7 +1,7 @@
 """The partitions of a topic in Metadata answers, packed by hand.
 
-After a fail-over every client asks at once. From image to answer a partition takes 2.6 us through
-the cold encoder and 1.1 us here, and nothing for the next who asks (`broker.topic_metadata`).
+After a fail-over every client asks at once. A partition takes less than half the time of the cold
+encoder, and what is packed serves the next who asks too (`broker.topic_metadata`).
 """
 
 from __future__ import annotations

@@ -130,12 +130,17 @@ def asked_when_it_stands(node):
     return {e.receiver_id: e.correlation_id for e in sent(node.take(), VoteRequest)}
 
 
-def test_the_leaders_own_word_ends_a_pre_vote_whoever_else_grants():
-    # The stream to the leader broke for one more, who grants; but the leader answers for itself.
-    node = Driven(voters=(1, 2, 3, 4, 5)).follow(leader=2)
+def standing_without_its_leader(**more):
+    """A follower of 2 whose stream broke, in its pre-vote; correlation ids of it by voter."""
+    node = Driven(**more).follow(leader=2)
     node.fetched()
     node.step(RequestFailed(2, node.core.role.correlation_id))
-    asked = asked_when_it_stands(node)
+    return node, asked_when_it_stands(node)
+
+
+def test_the_leaders_own_word_ends_a_pre_vote_whoever_else_grants():
+    # The stream to the leader broke for one more, who grants; but the leader answers for itself.
+    node, asked = standing_without_its_leader(voters=(1, 2, 3, 4, 5))
     node.step(ResponseReceived(3, asked[3], VoteResponse(epoch=1, leader_id=2, is_granted=True)))
     node.step(ResponseReceived(2, asked[2], VoteResponse(epoch=1, leader_id=2, reason="leads")))
     assert (node.role, node.core.leader_id) == ("Follower", 2)
@@ -145,19 +150,13 @@ def test_the_leaders_own_word_ends_a_pre_vote_whoever_else_grants():
 
 
 def test_the_word_of_a_follower_about_its_leader_is_one_refusal():
-    node = Driven(voters=(1, 2, 3, 4, 5)).follow(leader=2)
-    node.fetched()
-    node.step(RequestFailed(2, node.core.role.correlation_id))
-    asked = asked_when_it_stands(node)
+    node, asked = standing_without_its_leader(voters=(1, 2, 3, 4, 5))
     node.step(ResponseReceived(3, asked[3], VoteResponse(epoch=1, leader_id=2, reason="alive")))
     assert node.role == "Prospective"
 
 
 def test_a_refusal_that_its_voters_later_grant_overtook_takes_nothing_back():
-    node = Driven(voters=(1, 2, 3, 4, 5), epochs=(1,)).follow(leader=2)
-    node.fetched()
-    node.step(RequestFailed(2, node.core.role.correlation_id))
-    first = asked_when_it_stands(node)
+    node, first = standing_without_its_leader(voters=(1, 2, 3, 4, 5), epochs=(1,))
     assert not node.vote_request(epoch=1, candidate=3, pre_vote=True).is_granted
     (again,) = sent(node.take(), VoteRequest)
     assert again.receiver_id == 3
@@ -169,10 +168,7 @@ def test_a_refusal_that_its_voters_later_grant_overtook_takes_nothing_back():
 
 
 def test_who_has_granted_is_not_asked_in_turn():
-    node = Driven(voters=(1, 2, 3, 4, 5), epochs=(1,)).follow(leader=2)
-    node.fetched()
-    node.step(RequestFailed(2, node.core.role.correlation_id))
-    first = asked_when_it_stands(node)
+    node, first = standing_without_its_leader(voters=(1, 2, 3, 4, 5), epochs=(1,))
     node.step(ResponseReceived(3, first[3], VoteResponse(epoch=1, is_granted=True)))
     node.take()
     node.vote_request(epoch=1, candidate=3, pre_vote=True)
@@ -180,10 +176,7 @@ def test_who_has_granted_is_not_asked_in_turn():
 
 
 def test_a_stranger_that_asks_in_vain_is_not_asked_in_turn():
-    node = Driven(epochs=(1,)).follow(leader=2)
-    node.fetched()
-    node.step(RequestFailed(2, node.core.role.correlation_id))
-    asked_when_it_stands(node)
+    node, _ = standing_without_its_leader(epochs=(1,))
     node.take()
     assert not node.vote_request(epoch=1, candidate=9, pre_vote=True).is_granted
     assert sent(node.take(), VoteRequest) == []

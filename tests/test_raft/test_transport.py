@@ -62,6 +62,12 @@ class Leader:
     async def stop(self) -> None:
         await self._server.stop(0)
 
+    def hears_no_more(self) -> bool:
+        """Every caller has said all that it had to say, and is still there."""
+        connections = self._server._server.connections
+        streams = [stream for connection in connections for stream in connection.streams.values()]
+        return bool(streams) and all(stream.is_remote_done for stream in streams)
+
     def _deliver(self, event: Event) -> None:
         match event:
             case RequestReceived(FetchRequest() as request, token):
@@ -238,7 +244,7 @@ def test_a_caller_that_has_said_all_still_gets_its_answer() -> None:
             await call.write(message(1))
             await call.done_writing()
             await until(lambda: leader.asked, "the fetch is there")
-            await asyncio.sleep(0)
+            await until(leader.hears_no_more, "all was said")
             leader.servicer.reply(leader.asked[0][0], answer(high_watermark=5))
             assert isinstance(reply := await call.read(), pb.FetchResponse)
             assert reply.high_watermark == 5
