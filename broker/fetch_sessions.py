@@ -111,6 +111,11 @@ class FetchState:
                 if watched is None:
                     watched = Watched(self, topic.name, topic.topic_id, asked)
                     self.partitions[key] = watched
+                    if self.is_replica and asked.fetch_offset == 0:
+                        # An empty follower knows of nothing else. Left unknown, each of many new
+                        # partitions would stay dirty until some other one has records to bring,
+                        # and be looked at again in every fetch until then.
+                        watched.sent_high_watermark = watched.sent_log_start_offset = 0
                 else:
                     watched.asked = asked
                 self.dirty[watched] = None

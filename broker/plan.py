@@ -55,24 +55,28 @@ def plan(
     """
     deletions: list[Action] = []
     changes: list[Action] = []
-    for topic_id, partition_id in _touched(before, after, delta):
-        old = before.partition(topic_id, partition_id)
-        new = after.partition(topic_id, partition_id)
-        had = old is not None and broker_id in old.replicas
-        has = new is not None and broker_id in new.replicas
-        if had and not has:
-            topic = before.topics[topic_id].name
-            deletions.append(Delete(topic=topic, topic_id=topic_id, partition_id=partition_id))
-        elif has and new is not None and new != old:
-            kind = Lead if new.leader == broker_id else Follow
-            changes.append(
-                kind(
-                    topic=after.topics[topic_id].name,
-                    topic_id=topic_id,
-                    partition_id=partition_id,
-                    image=new,
+    for topic_id, partition_ids in _touched(before, after, delta):
+        # Once a topic, not a partition: a broker that dies touches tens of thousands of these.
+        old_topic, new_topic = before.topics.get(topic_id), after.topics.get(topic_id)
+        was = {} if old_topic is None else old_topic.partitions
+        now = {} if new_topic is None else new_topic.partitions
+        for partition_id in partition_ids:
+            old, new = was.get(partition_id), now.get(partition_id)
+            if new_topic is not None and new is not None and broker_id in new.replicas:
+                if new != old:
+                    kind = Lead if new.leader == broker_id else Follow
+                    changes.append(
+                        kind(
+                            topic=new_topic.name,
+                            topic_id=topic_id,
+                            partition_id=partition_id,
+                            image=new,
+                        )
+                    )
+            elif old_topic is not None and old is not None and broker_id in old.replicas:
+                deletions.append(
+                    Delete(topic=old_topic.name, topic_id=topic_id, partition_id=partition_id)
                 )
-            )
     return deletions + changes
 
 
@@ -82,14 +86,15 @@ def _topic_id(entry: tuple[bytes, object]) -> bytes:
 
 def _touched(
     before: ClusterImage, after: ClusterImage, delta: Delta | None
-) -> Iterator[tuple[bytes, int]]:
+) -> Iterator[tuple[bytes, list[int]]]:
+    """(topic id, ids of its partitions that may have changed, ascending)."""
     # By topic id: maps of images have another order in every process, and a run of the simulator
     # none of its own.
     if delta is not None:
         for topic_id, topic in sorted(delta.deleted_topics.items(), key=_topic_id):
-            yield from ((topic_id, partition_id) for partition_id in sorted(topic.partitions))
+            yield topic_id, sorted(topic.partitions)
         for topic_id, partition_ids in sorted(delta.changed_partitions.items(), key=_topic_id):
-            yield from ((topic_id, partition_id) for partition_id in sorted(partition_ids))
+            yield topic_id, sorted(partition_ids)
         return
     if before.topics is after.topics:
         return
@@ -97,11 +102,8 @@ def _touched(
         kept = after.topics.get(topic_id)
         if kept is topic:
             continue
-        yield from (
-            (topic_id, partition_id)
-            for partition_id in sorted(topic.partitions)
-            if kept is None or partition_id not in kept.partitions
-        )
+        gone = (p for p in topic.partitions if kept is None or p not in kept.partitions)
+        yield topic_id, sorted(gone)
     for topic_id, topic in sorted(after.topics.items(), key=_topic_id):
         if before.topics.get(topic_id) is not topic:
-            yield from ((topic_id, partition_id) for partition_id in sorted(topic.partitions))
+            yield topic_id, sorted(topic.partitions)

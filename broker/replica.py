@@ -83,7 +83,7 @@ class Replica:
         "is_closed",
         "is_offline",
         "log",
-        "lower_recovery_point",
+        "lower_checkpoints",
         "observer",
         "on_failed",
         "on_first_file",
@@ -105,7 +105,7 @@ class Replica:
         disk: Disk,
         turn: TurnEnd,
         has_identity: bool,
-        lower_recovery_point: Callable[[str, int, int], None],
+        lower_checkpoints: Callable[[str, int, int], None],
         on_first_file: Callable[[Replica], None],
         home: LogDirectory,
         on_failed: Callable[[Replica, OSError | CorruptData, str], None],
@@ -117,7 +117,7 @@ class Replica:
         self.config = config
         self.disk = disk
         self.turn = turn
-        self.lower_recovery_point = lower_recovery_point
+        self.lower_checkpoints = lower_checkpoints
         self.on_first_file = on_first_file
         self.has_identity = has_identity
         self.identity_unsynced = False
@@ -409,14 +409,14 @@ class Replica:
             local_epoch, local_end = log.epochs.latest_epoch, log.end_offset
         target = min(end_offset, local_end) if local_epoch != -1 else end_offset
         target = max(min(target, log.end_offset), log.start_offset)
-        self.lower_recovery_point(self.core.topic, self.core.partition_id, target)
+        self.lower_checkpoints(self.core.topic, self.core.partition_id, target)
         log.truncate_to(target)
         self.core.on_truncated(log.end_offset)
         return log.end_offset
 
     def restart_at(self, offset: int, wall_ms: int) -> None:
         """Drop everything and begin at `offset`: the leader no longer has what we need."""
-        self.lower_recovery_point(self.core.topic, self.core.partition_id, 0)
+        self.lower_checkpoints(self.core.topic, self.core.partition_id, 0)
         self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
         self.core.on_truncated(offset)
         self.core.on_start_moved(offset)

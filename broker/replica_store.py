@@ -222,11 +222,19 @@ class ReplicaStore:
         with self._checkpoint_lock:
             self._write(LOG_START_OFFSET, self._log_starts)
 
-    def lower_recovery_point(self, topic: str, partition_id: int, offset: int) -> None:
-        """Before a truncation to `offset`: a recovery point above the log's end would make a
-        torn tail look like damage. Durable on return.
+    def lower_checkpoints(self, topic: str, partition_id: int, offset: int) -> None:
+        """Before a truncation to `offset`: no checkpoint may speak of what lies above it any more.
+
+        A recovery point above the log's end would make a torn tail look like damage. Durable on
+        return.
         """
         key = (topic, partition_id)
+        if self._high_watermarks.get(key, 0) > offset:
+            # 1. The only replica in sync loses its power, and what it had told us of. 2. We are
+            # cut, 3. get other records in its place, 4. and end: the next process would take these
+            # for committed, and serve them, before they are.
+            self._high_watermarks = {**self._high_watermarks, key: offset}
+            self.write_high_watermarks()
         if self._recovery_points.get(key, 0) > offset:
             self._recovery_points = {**self._recovery_points, key: offset}
             with self._checkpoint_lock:
@@ -235,8 +243,7 @@ class ReplicaStore:
             # A leader that lost what others had begins below our start. Kept, the start would be
             # above the end at the next start, and the log be thrown away.
             self._log_starts = {**self._log_starts, key: offset}
-            with self._checkpoint_lock:
-                self._write(LOG_START_OFFSET, self._log_starts)
+            self.write_log_starts()
         if self._cleaner_offsets.get(key, 0) > offset:
             # What comes in the place of the records cut off has not been compacted.
             self.set_cleaner_offset(topic, partition_id, offset)

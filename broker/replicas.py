@@ -241,6 +241,7 @@ class ReplicaManager:
         if delta is None or delta.changed_brokers:
             self.listing.observe(before, image, self.now_ms())
         is_reconfigured = self._take_over_config(delta)  # before any log opens
+        led: set[Key] = set()
         for action in plan(before, image, self.broker_id, delta):
             key = (action.topic_id, action.partition_id)
             match action:
@@ -248,15 +249,16 @@ class ReplicaManager:
                     self._delete(key)
                 case Lead():
                     self._lead(key, action.topic, action.image)
+                    led.add(key)
                 case Follow():
                     self._follow(key, action.topic, action.image)
         if delta is None or delta.changed_configs:
             self._reconfigure(None if is_reconfigured else delta)
         if delta is None or delta.changed_brokers:
             self.fetchers.on_brokers_changed()
-            for replica in self._replicas.values():
+            for key, replica in self._replicas.items():
                 if replica.core.is_leader:
-                    self._on_brokers_changed(replica)
+                    self._on_brokers_changed(replica, is_settled=key in led)
         self._drop_strays()
         for listener in self.image_listeners:
             listener(delta, image)
@@ -267,6 +269,8 @@ class ReplicaManager:
         self, is_there: Callable[[ClusterImage], bool], timeout_ms: int
     ) -> bool:
         """Wait until a published image satisfies `is_there`; False after `timeout_ms`."""
+        if is_there(self.image):
+            return True
         event = asyncio.Event()
         self._topic_waiters.append(event)
         try:
@@ -372,7 +376,7 @@ class ReplicaManager:
             disk=self._disk,
             turn=self.turn,
             has_identity=opened.has_identity,
-            lower_recovery_point=home.store.lower_recovery_point,
+            lower_checkpoints=home.store.lower_checkpoints,
             on_first_file=self._note_files,
             home=home,
             on_failed=self.failures.on_failed,
@@ -457,11 +461,15 @@ class ReplicaManager:
         if replica.core.raise_high_watermark(self.now_ms()):
             replica.on_high_watermark()
 
-    def _on_brokers_changed(self, replica: Replica) -> None:
-        """A follower may be eligible now, or not any more: both move ISR and watermark."""
-        self.isr.reconsider(replica)
-        if replica.core.raise_high_watermark(self.now_ms()):
-            replica.on_high_watermark()
+    def _on_brokers_changed(self, replica: Replica, *, is_settled: bool) -> None:
+        """A follower may be eligible now, or not any more: both move ISR and watermark.
+
+        is_settled: `_lead` has looked at both already, with the brokers as they are now.
+        """
+        if not is_settled:
+            self.isr.reconsider(replica)
+            if replica.core.raise_high_watermark(self.now_ms()):
+                replica.on_high_watermark()
         replica.on_low_watermark()
 
     def _drop_strays(self) -> None:

@@ -255,6 +255,8 @@ class RaftNode:
             self._snapshot_work.popleft().close()
         await self._transport.stop()
         self._flusher.stop()
+        # A turn for what the thread did last: a log whose flush is not completed cannot be closed.
+        await asyncio.sleep(0)
 
     # Events in.
 
@@ -266,6 +268,8 @@ class RaftNode:
             # It may append a record of its own: behind the proposals, whose offsets are promised.
             while self._proposals and self.core.is_leader:
                 self._append_proposals()
+            if self._is_stopped:
+                return  # the disk took none of them: the node has failed, and fails once
         self._events.append(event)
         if self._is_stepping:
             return
@@ -422,7 +426,7 @@ class RaftNode:
         self.replica_log.trim(effect.start_offset, wall_ms=wall_ms())
 
     def _flush(self) -> None:
-        if self._is_flushing or self._flush_wanted is None:
+        if self._is_flushing or self._flush_wanted is None or self._is_stopped:
             return
         self._is_flushing = True
         if self._flush_pace.is_quick and self.core.is_voter:

@@ -90,6 +90,10 @@ class BatchWalk:
         self._recovery_point = recovery_point
         self.producers = ProducerStateTable()
         self.last_gap: OffsetGap | None = None
+        self.batch_ends: dict[int, int] = {}
+        """Where the batch before the first one of an epoch ends, as `LeaderEpochCache.restore`
+        asks."""
+        self._batch_end = 0
 
     def run(self, first: int) -> TornTail | None:
         """What was cut; all that is kept is fsynced."""
@@ -98,6 +102,7 @@ class BatchWalk:
         remove_snapshots_above(disk, directory, scan_start)
         self.producers = rebuild_producers(disk, directory, segments[:first], end_offset=scan_start)
         torn_tail: TornTail | None = None
+        self._batch_end = scan_start
         at = first
         while at < len(segments):
             segment = segments[at]
@@ -183,7 +188,10 @@ class BatchWalk:
                 header.record_timestamp_max_ms,
                 header.size_bytes,
             )
-            epochs.assign(header.leader_epoch, header.base_offset)
+            if header.leader_epoch != epochs.latest_epoch:
+                self.batch_ends[header.leader_epoch] = self._batch_end
+                epochs.assign(header.leader_epoch, header.base_offset)
+            self._batch_end = header.last_offset + 1
             self._note_producer(segment, header, chunk, at)
             position += header.size_bytes
         return None

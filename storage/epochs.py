@@ -2,7 +2,8 @@
 
 The cache is derived: batches carry their epoch. So writing `leader-epoch-checkpoint` is put off to
 the next flush (`Log.begin_flush`), and recovery assigns again from the batches that it scans. Only
-an epoch that never got a batch can be lost that way, and it covers no offset.
+an epoch that never got a batch can be lost that way, and it covers no offset. One whose batches
+were compacted away comes back from the checkpoint (`LeaderEpochCache.restore`).
 """
 
 from __future__ import annotations
@@ -90,17 +91,33 @@ class LeaderEpochCache:
         self.start_offsets[0] = offset
         self.is_dirty = True
 
-    def lower_starts(self, entries: list[tuple[int, int]]) -> None:
-        """Take the starts of known epochs from `entries` where these are earlier.
+    def restore(self, entries: list[tuple[int, int]], batch_ends: dict[int, int]) -> None:
+        """For a cache made from batches: take from `entries`, which a checkpoint names, what
+        compaction has taken the batches of. Starts of known epochs, and whole epochs.
 
-        For a cache made from batches, of which compaction may have taken an epoch's first.
+        batch_ends: where the batch before the first one of an epoch ends; the log's start for the
+        first of all. Only from there on can the log have had what it has no more.
         """
-        earlier = dict(entries)
-        for at, epoch in enumerate(self.epochs):
-            start = earlier.get(epoch, self.start_offsets[at])
-            least = self.start_offsets[at - 1] if at else -1
-            if least < start < self.start_offsets[at]:
-                self.start_offsets[at] = start
+        restored: list[tuple[int, int]] = []
+        named = iter(entries)
+        entry = next(named, None)
+        for epoch, start in self.entries:
+            low = batch_ends.get(epoch, start)
+            is_first = not restored
+            while entry is not None and entry[0] <= epoch:
+                other, other_start = entry
+                entry = next(named, None)
+                if is_first and other_start < low < start and other < epoch:
+                    # It began below the log's start, and is the first that the log had.
+                    restored = [(other, low)]
+                elif low <= other_start < start:
+                    if restored and restored[-1][1] == other_start:
+                        del restored[-1]  # it had no batch here
+                    restored.append((other, other_start))
+            if not restored or restored[-1][0] != epoch:
+                restored.append((epoch, start))
+        self.epochs = [epoch for epoch, _ in restored]
+        self.start_offsets = [start for _, start in restored]
 
     def clear(self) -> None:
         if self.epochs:
@@ -108,10 +125,16 @@ class LeaderEpochCache:
             self.start_offsets.clear()
             self.is_dirty = True
 
-    def to_bytes(self) -> bytes:
-        """The checkpoint file: version 0, count, a line `epoch start_offset` each."""
-        lines = ["0", str(len(self.epochs))]
-        lines += [f"{epoch} {start}" for epoch, start in self.entries]
+    def to_bytes(self, end_offset: int | None = None) -> bytes:
+        """The checkpoint file: version 0, count, a line `epoch start_offset` each.
+
+        end_offset: epochs that start at or above it are left out.
+        """
+        count = len(self.epochs)
+        if end_offset is not None:
+            count = bisect_left(self.start_offsets, end_offset)
+        lines = ["0", str(count)]
+        lines += [f"{epoch} {start}" for epoch, start in self.entries[:count]]
         return ("\n".join(lines) + "\n").encode()
 
 

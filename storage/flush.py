@@ -31,6 +31,7 @@ class FlushTicket:
     """One flush: made by `Log.begin_flush`, run anywhere once, handed to `Log.complete_flush`.
 
     end_offset: all below is durable once the ticket has run; a truncation meanwhile lowers it.
+    owes_epochs: the checkpoint was to be written and was not, because the log was cut meanwhile.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class FlushTicket:
         "_sealed",
         "end_offset",
         "is_done",
+        "owes_epochs",
         "sealed",
     )
 
@@ -59,6 +61,7 @@ class FlushTicket:
     ) -> None:
         self.end_offset = end_offset
         self.is_done = False
+        self.owes_epochs = False
         self.sealed = sealed
         self._disk = disk
         # Taken here, on the appending thread: files and indexes may change hands while run() works.
@@ -87,8 +90,11 @@ class FlushTicket:
         for directory in self._directories:
             self._disk.sync_dir(directory)
         with self._lock:
-            if self._epochs is not None and not self._is_cancelled:
-                self._disk.write_atomic(*self._epochs)
+            if self._epochs is not None:
+                if self._is_cancelled:
+                    self.owes_epochs = True
+                else:
+                    self._disk.write_atomic(*self._epochs)
         self.is_done = True
 
     def cancel_derived_files(self) -> None:

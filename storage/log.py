@@ -18,6 +18,7 @@ from storage.flush import FlushTicket
 from storage.log_base import LogBase
 from storage.model import (
     NO_FILE,
+    RELATIVE_OFFSET_MAX,
     Appended,
     LogConfig,
     LogSlice,
@@ -153,7 +154,11 @@ class Log(LogBase):
         """The segment that takes the batch; rolls first when one of Kafka's limits says so."""
         segments = self._segments
         if not segments.items:
-            return segments.add(item.base_offset, now_ms=now_ms)
+            # The first segment's name is where the log begins after a restart. A follower of a
+            # compacted log is first sent what is left of it.
+            is_near = item.last_offset - self._start_offset <= RELATIVE_OFFSET_MAX
+            base_offset = self._start_offset if is_near else item.base_offset
+            return segments.add(base_offset, now_ms=now_ms)
         segment = segments.items[-1]
         if must_roll(segment, item, self.config, now_ms):
             return self._roll(item.base_offset, now_ms)
@@ -255,9 +260,16 @@ class Log(LogBase):
         return ticket
 
     def complete_flush(self, ticket: FlushTicket) -> None:
-        """The ticket has run: its end offset is durable from here on."""
+        """The ticket has run: its end offset is durable from here on.
+
+        Unless the log was cut meanwhile, which kept the checkpoint from being written: a start that
+        scans from `durable_end_offset` on takes the epochs before from there. The next flush tells.
+        """
         self._segments.complete_flush(ticket)
-        self._durable_end_offset = max(self._durable_end_offset, ticket.end_offset)
+        if ticket.owes_epochs:
+            self.epochs.is_dirty = True
+        else:
+            self._durable_end_offset = max(self._durable_end_offset, ticket.end_offset)
 
     def flush(self) -> None:
         """Begin, run and complete one flush, blocking. Raises OSError."""

@@ -153,8 +153,16 @@ class LogBase:
         return True
 
     def _write_epochs(self) -> None:
-        self._disk.write_atomic(self._epochs_path, self.epochs.to_bytes())
-        self.epochs.is_dirty = False
+        """Replace the checkpoint, apart from a flush: by the epochs of durable records alone.
+
+        Bad sequence: 1. a controller cuts its log above records that it has not fsynced yet, 2. an
+        epoch that began with one of them is in the checkpoint, 3. the power fails: the log ends
+        below, and `raft.metadata_log` takes it for one that lost its files.
+        """
+        durable_end_offset = self._durable_end_offset
+        self._disk.write_atomic(self._epochs_path, self.epochs.to_bytes(durable_end_offset))
+        starts = self.epochs.start_offsets
+        self.epochs.is_dirty = bool(starts) and starts[-1] >= durable_end_offset
 
     @property
     def _epochs_path(self) -> str:
@@ -192,9 +200,6 @@ class LogBase:
             count, delete_at_ms=now_ms + self.config.file_delete_delay_ms
         )
         self.epochs.truncate_from_start(self._start_offset)
-        if segments.is_flushing:
-            # That flush was just told not to write the checkpoint, yet will claim durability.
-            self._write_epochs()
         return [segment.base_offset for segment in retired]
 
     # --- cleaning ----------------------------------------------------------------------------

@@ -87,17 +87,22 @@ def load(
         producers, last_gap = walk.producers, walk.last_gap
         end_offset = segments[-1].end_offset
         if checkpoint is not None:
-            epochs.lower_starts(checkpoint.entries)
+            epochs.restore(checkpoint.entries, walk.batch_ends)
     if end_offset < log_start_offset:
         remove_segments(disk, segments)
         remove_snapshots_above(disk, directory, -1)
         return empty(log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
-    if epochs.start_offsets and epochs.start_offsets[0] > start_offset:
+    if _has_batches_below(segments, epochs, start_offset):
         # The start was raised, and of that only the epochs' checkpoint had reached the disk: the
         # segments before are back. Served, their epochs would be taken for the first one known.
-        start_offset = min(epochs.start_offsets[0], end_offset)
+        raised = min(epochs.start_offsets[0], end_offset)
+        logger.warning(
+            "%s: the log begins at %d and not at %d: epochs before are gone",
+            directory, raised, start_offset,
+        )  # fmt: skip
+        start_offset = raised
     epochs.truncate_from_start(start_offset)
     if epochs.is_dirty:
         # What lies below the end counts as durable from now on, so its epochs must be as well: the
@@ -195,6 +200,19 @@ def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: in
         disk.sync_dir(directory)
 
 
+def _has_batches_below(
+    segments: list[Segment], epochs: LeaderEpochCache, start_offset: int
+) -> bool:
+    """Whether batches lie below the first known epoch. If none do, what was there was compacted
+    away, and the log begins where it began: readers from there on miss nothing."""
+    if not epochs.start_offsets or epochs.start_offsets[0] <= start_offset:
+        return False
+    for segment in segments:
+        for _, header in segment.headers(0):
+            return header.base_offset < epochs.start_offsets[0]
+    return False
+
+
 def _read_checkpoint(disk: Disk, directory: str) -> LeaderEpochCache | None:
     """None if it is missing or damaged: it is derived data."""
     path = f"{directory}/{CHECKPOINT_NAME}"
@@ -210,7 +228,8 @@ def _load_epochs(
     checkpoint: LeaderEpochCache | None, segments: list[Segment], first: int
 ) -> LeaderEpochCache:
     """The epochs of the segments before `first`; the walk from there on assigns the others."""
-    # If all is walked, what the checkpoint says of offsets before belongs to a log that is gone.
+    # If all is walked, what the checkpoint says of offsets before may belong to a log that is gone:
+    # `LeaderEpochCache.restore` takes of it what fits between the batches.
     # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the
     # power fails before the checkpoint follows, 3. its entry (12, 71) would become (12, 119),
     # though the record before 119 is of epoch 14.

@@ -1,5 +1,10 @@
 """Options of the whole test suite."""
 
+from hypothesis import Phase, settings
+
+# For `make mutants`: whether anything objects is the question, not the smallest example.
+settings.register_profile("mutants", phases=[Phase.explicit, Phase.reuse, Phase.generate])
+
 
 def pytest_addoption(parser):
     parser.addoption(

@@ -234,6 +234,8 @@ class SimNode:
             return
         if isinstance(event, RequestReceived) and isinstance(event.request, VoterChangeRequest):
             self.machine.before_voter_change()
+            if not self.is_up:
+                return  # of a disk that failed
         self._step(event)
 
     def submit(self, call: Callable[[], None]) -> None:

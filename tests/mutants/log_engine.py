@@ -14,6 +14,8 @@ PRODUCERS = "storage/producer_state.py"
 WALK = "storage/batch_walk.py"
 EPOCHS = "storage/epochs.py"
 INDEX = "storage/transaction_index.py"
+LOG = "storage/log.py"
+LOG_BASE = "storage/log_base.py"
 
 _RULES = (
     # What may go.
@@ -59,8 +61,17 @@ _RULES = (
      "            if not segment.has_saved_indexes or id(segment) in waiting:\n", "            if 0:\n"),
     ("index-gone-for-a-moment", "a proven segment never loses its index in recovery", WALK,
      "is_proven = has_proof and torn_tail is None", "is_proven = False"),
+    ("epoch-before-its-fsync", "a cut writes down no epoch whose record is not fsynced", LOG_BASE,
+     "self.epochs.to_bytes(durable_end_offset)", "self.epochs.to_bytes()"),
+    ("durable-without-epochs", "what is claimed durable has its epochs in the checkpoint", LOG,
+     "        if ticket.owes_epochs:\n", "        if False:\n"),
+    ("owed-epochs-forgotten", "epochs that a flush could not write come with the next", LOG,
+     "            self.epochs.is_dirty = True\n", "            pass\n"),
     ("epoch-start-lost", "a compacted epoch keeps its start", EPOCHS,
-     "                self.start_offsets[at] = start\n", "                pass\n"),
+     "                elif low <= other_start < start:", "                elif False:"),
+    ("compaction-moves-the-start", "a log whose first batches were compacted away begins there still",
+     "storage/recovery.py",
+     "            return header.base_offset < epochs.start_offsets[0]\n", "            return True\n"),
     # Transactions.
     ("undecided-is-stable", "an open transaction holds the last stable offset", PRODUCERS,
      "stable = next(iter(self.ongoing), high_watermark)", "stable = high_watermark"),

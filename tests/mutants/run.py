@@ -123,6 +123,7 @@ def _objection(mutant: Mutant, tree: Path, began: float) -> str:
     is_clean = not mutant.old
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     tests = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+    tests += ["--hypothesis-profile", "mutants"]
     # It compares the tree with the list of mutants and would object to each of them.
     tests += ["--ignore", "tests/test_raft/test_mutants_apply.py"]
     simulator = [sys.executable, "-m", "kvorum", "chaos", "sim", "--seed", "0", "--jobs", "1"]

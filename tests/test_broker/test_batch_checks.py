@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
 from storage.batch import build_batch
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
-
-
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    harness = Harness(tmp_path_factory.mktemp("one"), count=1, config=BrokerConfig())
-    yield harness
-    harness.close()
 
 
 @pytest.fixture

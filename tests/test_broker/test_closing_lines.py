@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -74,13 +73,6 @@ def test_every_connection_is_told_of_once_and_never_more_than_ten_lines_begin_in
     # Windows begin with a line, so two of them may meet within one second.
     for at in written:
         assert sum(at <= other < at + 1000 for other in written) <= 2 * LINES_PER_SECOND_MAX
-
-
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    harness = Harness(tmp_path_factory.mktemp("closing"), count=1)
-    yield harness
-    harness.close()
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import BrokerConfig
 from broker.mutation_quota import TokenBucket
 from metadata.records import ClientQuota
 from runtime.errors import ErrorCode
@@ -43,20 +42,6 @@ def test_after_the_pause_that_was_told_nothing_is_owed(tokens: int) -> None:
     owed_ms = bucket.owed_ms(RATE, CAPACITY, 0)
     assert bucket.owed_ms(RATE, CAPACITY, owed_ms + 1) == 0
     assert (owed_ms == 0) is (tokens <= CAPACITY)
-
-
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    made = Harness(tmp_path_factory.mktemp("mutations"), count=1, config=BrokerConfig())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    made = RawClient(harness.cluster.brokers[1].port)
-    yield made
-    made.close()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from broker.throttle import ReplicationQuota
 from broker.topic_config import resolve
 from broker.waiters import TurnEnd
 from chaos.sim.disk import MemoryDisk
+from metadata.image import PartitionImage
 from runtime.clock import SYSTEM_CLOCK
 from storage.batch import build_batch
 from storage.log import Log, LogConfig
@@ -36,7 +37,7 @@ def replica_of(partition_id=0):
     return Replica(
         core=core, log=Log.new(disk, f"data/t-{partition_id}", LogConfig()),
         config=resolve(CONFIG, {}), disk=disk, turn=TurnEnd(), has_identity=True,
-        lower_recovery_point=lambda *_: None, on_first_file=lambda _: None, home=None,
+        lower_checkpoints=lambda *_: None, on_first_file=lambda _: None, home=None,
         on_failed=lambda *_: None,
     )  # fmt: skip
 
@@ -131,3 +132,23 @@ def test_an_answer_for_the_replica_that_was_here_before_is_dropped():
     batch = bytes(build_batch([(None, b"x")], timestamp_ms=1, base_offset=280, leader_epoch=0))
     session.take_answer(answer(7, batch=batch), memoryview(batch))
     assert (new.log.start_offset, new.log.end_offset) == (0, 0)
+
+
+def test_an_answer_to_what_was_asked_in_an_epoch_before_is_dropped():
+    # 1. A fetch of epoch 0 is out, 2. the leader is elected again, after another one: its log may
+    # have been cut meanwhile, 3. the answer of epoch 0 comes: its records may be gone by now.
+    session, replica = session_of(), replica_of()
+    image = PartitionImage((1, 2), (1, 2), 2, 0, 0)
+    replica.become_follower(image)
+    session.add((TOPIC_ID, 0), replica)
+    session.next_request()
+    session.take_epoch()
+    replica.become_follower(PartitionImage((1, 2), (1, 2), 2, 2, 2))
+    session.add((TOPIC_ID, 0), replica)
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=1, leader_epoch=0))
+    session.take_answer(answer(7, batch=batch), memoryview(batch))
+    assert replica.log.end_offset == 0
+    session.next_request()
+    session.take_epoch()
+    session.take_answer(answer(7, batch=batch), memoryview(batch))
+    assert replica.log.end_offset == 1

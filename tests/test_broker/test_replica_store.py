@@ -104,13 +104,26 @@ def test_a_damaged_identity_is_refused() -> None:
         made(disk)
 
 
-def test_a_log_cut_below_its_start_takes_the_checkpoint_of_it_down() -> None:
-    # Seed 671: after an unclean election the log was cut to 6, and at the next start thrown away,
-    # for its start was said to be 22.
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        # Seed 671: after an unclean election the log was cut to 6, and at the next start thrown
+        # away, for its start was said to be 22.
+        LOG_START_OFFSET,
+        # Seed 184: a replica was cut from 11 to 7 after its leader had lost power, got four other
+        # records, was killed, and began with ten of them committed; its leader had none.
+        HIGH_WATERMARK,
+    ],
+)
+def test_a_log_that_is_cut_takes_the_checkpoint_down(checkpoint: str) -> None:
     disk = MemoryDisk(random.Random(1))
     with_log(disk)
-    write_offsets(disk, f"data/{LOG_START_OFFSET}", {("t", 0): 22, ("u", 0): 5})
+    path = f"data/{checkpoint}"
+    write_offsets(disk, path, {("t", 0): 22, ("u", 0): 5})
     store = made(disk)
-    store.lower_recovery_point("t", 0, 1)
-    assert read_offsets(disk, f"data/{LOG_START_OFFSET}") == {("t", 0): 1, ("u", 0): 5}
-    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
+    store.lower_checkpoints("t", 0, 1)
+    store.lower_checkpoints("u", 0, 7)
+    assert read_offsets(disk, path) == {("t", 0): 1, ("u", 0): 5}
+    opened = made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+    assert opened.log.end_offset == 1
+    assert opened.high_watermark == (1 if checkpoint == HIGH_WATERMARK else 0)

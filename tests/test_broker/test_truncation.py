@@ -57,7 +57,7 @@ class Node:
             disk=OsDisk(),
             turn=TurnEnd(),
             has_identity=True,
-            lower_recovery_point=lambda topic, partition, offset: self.lowered.append(offset),
+            lower_checkpoints=lambda topic, partition, offset: self.lowered.append(offset),
             on_first_file=lambda replica: None,
             home=home_of(self.path),
             on_failed=lambda replica, failure, operation: None,

@@ -19,7 +19,7 @@ from broker.topic_names import name_refusal
 from broker.waiters import Deadlines, PendingProduce, TurnEnd
 from runtime.clock import monotonic_ms
 from runtime.errors import ErrorCode, WireError
-from wire.fetch_codec import FetchRequest
+from wire.fetch_codec import FetchPartition, FetchRequest, FetchTopic
 from wire.produce_codec import ProducedPartition, ProducedTopic
 
 
@@ -129,6 +129,21 @@ def test_session_epochs_count_up_and_wrap_to_one() -> None:
     assert find(1) is state
     assert cache.remove(session) is state
     assert find(2) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "fetch_offset", "known"),
+    [(2, 0, 0), (2, 5, -1), (-1, 0, -1)],
+    ids=["empty follower", "follower with records", "consumer"],
+)
+def test_only_an_empty_follower_is_known_to_know_nothing(
+    replica_id: int, fetch_offset: int, known: int
+) -> None:
+    asked = FetchPartition(0, 0, fetch_offset, -1, 0, 100)
+    request = fetch_request(replica_id)._replace(topics=[FetchTopic("t", bytes(16), [asked])])
+    state = FetchState(request, is_by_id=False, now_ms=0)
+    (watched,) = state.update(request)
+    assert (watched.sent_high_watermark, watched.sent_log_start_offset) == (known, known)
 
 
 def test_a_full_cache_gives_way_to_followers_and_to_newcomers_after_idleness() -> None:

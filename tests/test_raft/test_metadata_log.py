@@ -12,6 +12,7 @@ from raft.effects import (
     FinishSnapshot,
     PersistVoteState,
     ReplaceLog,
+    TruncateLog,
     WriteSnapshotChunk,
 )
 from raft.log_tail import LogTail
@@ -286,7 +287,35 @@ def test_a_log_whose_files_are_gone_is_refused(how):
         place.restart()
 
 
-def test_a_log_without_its_state_file_is_refused():
+def ahead_of_its_fsync(seed):
+    """Epochs 3 and 4 are in the page cache only; a snapshot of committed records covers epoch 3."""
+    place = with_ten_records(seed)
+    place.append("k", "l", "m", "n", epoch=3)
+    place.append("o", "p", epoch=4)
+    place.take(13, epoch=3)
+    return place
+
+
+@pytest.mark.parametrize(
+    "act",
+    [lambda place: place.do(TruncateLog(15)), lambda place: place.trim(13)],
+    ids=["cut", "trimmed"],
+)
+@pytest.mark.parametrize("is_flush_under_way", [False, True])
+def test_a_log_changed_ahead_of_its_fsync_does_not_count_as_one_that_lost_files(
+    act, is_flush_under_way
+):
+    def change(place):
+        ticket = place.log.begin_flush() if is_flush_under_way else None
+        act(place)
+        if ticket is not None:
+            ticket.run()
+            place.log.complete_flush(ticket)
+        place.disk.sync_dir("/")  # one more operation: the power may fail behind all of it too
+
+    for place in crash_everywhere(ahead_of_its_fsync, change):
+        place.restart()
+        place.check()
     # The file is written before the first record: without it the node has forgotten its votes.
     place = with_ten_records()
     place.disk.remove(f"{FOLDER}/quorum-state")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import random
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,10 @@ import pytest
 
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from raft import node as node_module
-from raft.effects import LeaderChanged
+from raft.effects import AppendProposed, LeaderChanged
+from raft.events import Propose, RequestReceived
+from raft.flush_pace import FlushPace
+from raft.messages import RemoveVoterRequest
 from raft.metadata_log import open_metadata_log
 from raft.model import OffsetAndEpoch, RaftConfig
 from raft.node import RaftNode
@@ -225,6 +231,68 @@ def test_what_is_committed_is_heard_once_and_in_order_across_leaders(tmp_path: P
                 assert watermarks_of(told) == sorted(set(watermarks_of(told)))
 
     run(case())
+
+
+def test_a_disk_that_takes_no_proposal_ends_the_node_once_and_before_a_change_of_voters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def case() -> None:
+        async with quorum(tmp_path) as made:
+            await made.commit(1)
+            leader = made.leader
+            tried: list[Any] = []
+
+            def full(effect: Any, *, wall_ms: int) -> None:
+                tried.append(type(effect))
+                raise OSError(errno.ENOSPC, "no space left")
+
+            monkeypatch.setattr(leader.replica_log, "carry_out", full)
+            monkeypatch.setattr(leader.core, "step", noted(leader.core.step, tried))
+            leader.propose(build_batch([(None, b"v")], timestamp_ms=1), 1)
+            change = RemoveVoterRequest(cluster_id=CLUSTER, node_id=3)
+            leader._deliver(RequestReceived(change, 0))
+            assert tried == [Propose, AppendProposed]
+            assert [type(failure) for failure in made.failures] == [OSError]
+            made.failures.clear()
+
+    run(case())
+
+
+def test_a_node_that_is_stopped_in_the_middle_of_a_flush_leaves_a_log_that_can_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def case() -> None:
+        async with quorum(tmp_path) as made:
+            leader = made.leader
+            may_end, timed = threading.Event(), node_module._timed
+
+            def held(ticket: Any) -> float:
+                may_end.wait(10)
+                return timed(ticket)
+
+            monkeypatch.setattr(node_module, "_timed", held)
+            for node in made.nodes.values():
+                node._flush_pace = FlushPace()  # every fsync in the thread
+            for value in (b"one", b"two"):
+                # The second asks for another flush while the first is under way.
+                leader.propose(build_batch([(None, value)], timestamp_ms=1), 1)
+                leader._append_proposals()
+            assert leader._is_flushing
+            stopping = asyncio.ensure_future(leader.stop())
+            await asyncio.sleep(0)
+            may_end.set()
+            await stopping
+            leader.log.flush()
+
+    run(case())
+
+
+def noted(step: Callable[..., Any], tried: list[Any]) -> Callable[..., Any]:
+    def noted_step(event: Any, now_ms: int) -> Any:
+        tried.append(type(event))
+        return step(event, now_ms)
+
+    return noted_step
 
 
 def test_a_pending_word_of_commitment_comes_before_the_word_of_another_leader(

@@ -450,6 +450,27 @@ def test_a_broker_is_unfenced_once_it_has_seen_its_registration():
         Story().before(SOME_BROKER).tell("it", early, reply, unfenced).judge()
 
 
+def test_eligible_replicas_stay_when_the_minimum_is_said_again():
+    # Seed 409: a replacement said the same minimum and left out another config.
+    eligible = (Topic("t", T), Partition(T, 0, (1, 2), (2,), 2, elr=(1,)))
+    known = (Config(2, "t", "min.insync.replicas", "2"), Config(2, "t", "retention.ms", "9"))
+    again = dataclasses.replace(configs(), is_replacement=True)
+    left_out = Config(2, "t", "retention.ms", None)
+    Story().before(*eligible, *known).tell("it", again, configured(), left_out).judge()
+
+
+def test_eligible_replicas_end_with_a_minimum_that_a_replacement_leaves_out():
+    eligible = (Topic("t", T), Partition(T, 0, (1, 2), (2,), 2, elr=(1,)))
+    known = (Config(2, "t", "min.insync.replicas", "2"),)
+    without = AlterConfigs(
+        resources=(ConfigAlteration(resource_type=2, resource_name="t", operations=()),),
+        is_replacement=True,
+    )
+    left_out = Config(2, "t", "min.insync.replicas", None)
+    with fires("ElrEndsWithItsMinimum"):
+        Story().before(*eligible, *known).tell("it", without, configured(), left_out).judge()
+
+
 def test_eligible_replicas_end_with_the_minimum_that_made_them():
     eligible = (Topic("t", T), Partition(T, 0, (1, 2), (2,), 2, elr=(1,)))
     change = Config(2, "t", "min.insync.replicas", "2")

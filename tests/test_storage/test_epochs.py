@@ -93,9 +93,32 @@ def test_a_checkpoint_that_is_none_is_reported(text: bytes) -> None:
         read_epochs(disk, "c")
 
 
-def test_a_start_is_lowered_within_its_own_epoch_only() -> None:
+@pytest.mark.parametrize(
+    ("named", "ends", "entries"),
+    [
+        ([(1, 4), (2, 12), (3, 25), (5, 60)], {1: 0, 3: 20, 5: 40}, [(1, 4), (3, 25), (5, 50)]),
+        ([(3, 10), (5, 10)], {1: 10, 3: 20, 5: 40}, [(1, 10), (3, 30), (5, 50)]),
+        ([(2, 15), (4, 45)], {1: 10, 3: 20, 5: 40}, [(1, 10), (3, 30), (4, 45), (5, 50)]),
+        ([(0, 0), (1, 5)], {1: 0, 3: 20, 5: 40}, [(0, 0), (1, 5), (3, 30), (5, 50)]),
+        ([(0, 0)], {1: 7, 3: 20, 5: 40}, [(0, 7), (1, 10), (3, 30), (5, 50)]),
+        ([(0, 2), (1, 7)], {1: 7, 3: 20, 5: 40}, [(1, 7), (3, 30), (5, 50)]),
+        ([(0, 2)], {1: 10, 3: 20, 5: 40}, [(1, 10), (3, 30), (5, 50)]),
+        ([], {1: 0}, [(1, 10), (3, 30), (5, 50)]),
+    ],
+    ids=[
+        "lowered where there was room",
+        "not below the batch before",
+        "whole epochs, within their gaps",
+        "those before the first batch",
+        "one that began below the log's start begins there",
+        "that one had no batch here",
+        "a log that begins with its first batch had none before",
+        "an empty checkpoint",
+    ],
+)
+def test_a_checkpoint_restores_what_compaction_took(
+    named: list[tuple[int, int]], ends: dict[int, int], entries: list[tuple[int, int]]
+) -> None:
     cache = LeaderEpochCache([(1, 10), (3, 30), (5, 50)])
-    cache.lower_starts([(1, 4), (2, 12), (3, 10), (5, 60)])
-    assert cache.entries == [(1, 4), (3, 10), (5, 50)]
-    cache.lower_starts([(3, 4), (5, 10)])
-    assert cache.entries == [(1, 4), (3, 10), (5, 50)]
+    cache.restore(named, ends)
+    assert cache.entries == entries

@@ -12,6 +12,7 @@ from chaos.sim.disk import MemoryDisk, PowerCut
 from runtime.disk import OsDisk
 from runtime.errors import CorruptData, InvariantViolated
 from storage.batch import Buffer, build_batch
+from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from storage.log import Log, LogConfig
 
 DIRECTORY = "data/t-0"
@@ -298,14 +299,17 @@ def test_truncation_during_a_flush_is_not_claimed_durable() -> None:
     log.append_as_leader(batch(), leader_epoch=5, now_ms=0)
     ticket.run()
     log.complete_flush(ticket)
-    assert log.durable_end_offset == 2
+    assert log.durable_end_offset == 0, "the checkpoint with the epochs was not written"
     assert not any(name.endswith(".index") for name in disk.list_dir(DIRECTORY))
     log.flush()
     disk.crash()
     assert opened(disk).epochs.entries == [(1, 0), (5, 2)]
 
 
-def test_retention_during_a_flush_leaves_the_epochs_durable() -> None:
+@pytest.mark.parametrize("flushes_again", [False, True])
+def test_retention_during_a_flush_leaves_what_is_claimed_durable_with_its_epochs(
+    flushes_again: bool,
+) -> None:
     disk = new_disk()
     config = LogConfig(segment_bytes=400, retention_ms=-1)
     log = opened(disk, config)
@@ -316,10 +320,97 @@ def test_retention_during_a_flush_leaves_the_epochs_durable() -> None:
     log.apply_retention(now_ms=0, high_watermark=10)
     ticket.run()
     log.complete_flush(ticket)
+    if flushes_again:
+        log.flush()
+        assert log.durable_end_offset == 10
     disk.crash()
     again = opened(disk, config, recovery_point=log.durable_end_offset, log_start_offset=6)
     assert again.epochs.entries == [(3, 6), (4, 8)]
     assert again.segment_base_offsets[-1] == 9
+
+
+def test_epochs_that_a_flush_could_not_write_come_with_the_next() -> None:
+    disk = new_disk()
+    log = opened(disk)
+    for at in range(10):
+        # As records from before KIP-101: of no epoch.
+        log.append_as_leader(batch(at), leader_epoch=-1 if at < 6 else 3, now_ms=0)
+    log.advance_start_offset(3)
+    ticket = log.begin_flush()
+    assert log.apply_retention(now_ms=0, high_watermark=10) == [0]
+    ticket.run()
+    log.complete_flush(ticket)
+    log.flush()
+    assert log.durable_end_offset == 10
+    assert read_epochs(disk, f"{DIRECTORY}/{CHECKPOINT_NAME}").entries == [(3, 6)]
+
+
+@pytest.mark.parametrize("checkpoint", ["whole", "of a follower", "missing"])
+@pytest.mark.parametrize("recovery_point", [0, 6])
+def test_a_log_whose_first_epochs_were_compacted_away_begins_where_it_began(
+    checkpoint: str, recovery_point: int
+) -> None:
+    # Three kills of its leader had moved the start of a compacted topic to the first batch that
+    # was left, and readers from offset 0 on, by default, to the end.
+    disk = new_disk()
+    log = opened(disk, LogConfig(segment_bytes=200))
+    entries = {"whole": [(0, 0), (1, 2), (2, 4), (3, 9)], "of a follower": [(2, 5), (3, 9)]}
+    for offset, epoch in ((5, 2), (7, 2), (9, 3), (10, 3)):
+        batches = bytes(
+            build_batch([(b"k", bytes(50))], timestamp_ms=1, base_offset=offset, leader_epoch=epoch)
+        )
+        log.append_as_follower(batches, now_ms=0)
+    log.flush()
+    path = f"{DIRECTORY}/{CHECKPOINT_NAME}"
+    if checkpoint == "missing":
+        disk.remove(path)
+    else:
+        disk.write_atomic(path, LeaderEpochCache(entries[checkpoint]).to_bytes())
+    disk.sync_dir(DIRECTORY)
+    disk.crash()
+    again = opened(disk, LogConfig(segment_bytes=200), recovery_point=recovery_point)
+    assert (again.start_offset, again.end_offset) == (0, 11)
+    expected = entries["whole"] if checkpoint == "whole" else entries["of a follower"]
+    assert again.epochs.entries == expected
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_follower_that_is_sent_what_compaction_left_begins_where_its_leader_does(
+    is_clean: bool,
+) -> None:
+    disk = new_disk()
+    log = opened(disk)
+    left = build_batch([(None, b"k")], timestamp_ms=1, base_offset=3, leader_epoch=1)
+    log.append_as_follower(bytes(left), now_ms=0)
+    log.close() if is_clean else log.flush()
+    disk.crash()
+    again = opened(disk, is_clean=is_clean)
+    assert (again.start_offset, again.end_offset) == (0, 4)
+    assert again.read(0, bytes_max=1_000, end_offset=4).length == len(left)
+
+
+def test_a_first_batch_too_far_away_for_a_segment_begins_its_own() -> None:
+    disk = new_disk()
+    log = opened(disk)
+    left = build_batch([(None, b"k")], timestamp_ms=1, base_offset=1 << 32, leader_epoch=1)
+    log.append_as_follower(bytes(left), now_ms=0)
+    log.flush()
+    assert opened(disk).end_offset == (1 << 32) + 1
+
+
+def test_a_cut_names_no_epoch_that_was_not_fsynced() -> None:
+    disk = new_disk()
+    log = opened(disk)
+    log.append_as_leader(batch(), leader_epoch=1, now_ms=0)
+    log.flush()
+    for epoch in (2, 3, 3):
+        log.append_as_leader(batch(), leader_epoch=epoch, now_ms=0)
+    log.truncate_to(3)
+    path = f"{DIRECTORY}/{CHECKPOINT_NAME}"
+    assert read_epochs(disk, path).entries == [(1, 0)]
+    assert log.epochs.entries == [(1, 0), (2, 1), (3, 2)]
+    log.flush()
+    assert read_epochs(disk, path).entries == log.epochs.entries
 
 
 def test_batches_larger_than_a_read_are_recovered() -> None:

@@ -97,9 +97,8 @@ def _configured(
         if item.error is not ErrorCode.NONE:
             yield now == before.configs.get(key, {}), NO_TRACE, f"{key} is as it was"
             continue
-        if now != before.configs.get(key, {}) and any(
-            operation.name == MIN_INSYNC_REPLICAS for operation in resource.operations
-        ):
+        was: Mapping[str, str] = before.configs.get(key, {})
+        if now.get(MIN_INSYNC_REPLICAS) != was.get(MIN_INSYNC_REPLICAS):
             # Whoever stood in an ELR did so under the old minimum (KIP-966).
             topic = after.topic(resource.resource_name)
             under = partitions_of(after) if topic is None else topic.partitions.values()

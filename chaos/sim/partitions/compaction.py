@@ -53,6 +53,15 @@ class CompactedHistory(PartitionHistory):
                 self.offsets.append(record.offset)
                 self.last[record.key] = record.offset
 
+    def _check_bounds(self, view: View) -> None:
+        PartitionHistory._check_bounds(self, view)
+        # Neither retention nor DeleteRecords comes here.
+        check(
+            view.start_offset == 0,
+            "CompactionMovesNoStart",
+            f"{self.name} on {view.broker_id}: the log begins at {view.start_offset}",
+        )
+
     def _may_have_gaps(self) -> bool:
         # Seed 5: 1. a log is compacted, 2. the truth is lost by an unclean election, 3. another one
         # makes that log the truth again, gaps and all.

@@ -64,7 +64,7 @@ class Node:
         )  # fmt: skip
         self.replica = Replica(
             core=core, log=log, config=resolve(CONFIG, {}), disk=self.disk, turn=TurnEnd(),
-            has_identity=True, lower_recovery_point=lambda *_: None, on_first_file=lambda _: None,
+            has_identity=True, lower_checkpoints=lambda *_: None, on_first_file=lambda _: None,
             home=None, on_failed=lambda *_: None,
         )  # fmt: skip
         self.session = ReplicaSession(

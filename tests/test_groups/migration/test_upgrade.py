@@ -132,11 +132,14 @@ def test_offsets_stay(world):
 
 def test_a_fail_over_in_the_middle_goes_on(world):
     old = classics(world, 2)
+    had = {m.member_id: m.owned_ids for m in old}
     new = Member(world, "n")
     new.join()
     world.fail_over()
     assert world.kind == "consumer"
-    assert world.group.members[old[0].member_id].classic.session_timeout_ms == SESSION_MS
+    members = world.group.members
+    assert members[old[0].member_id].classic.session_timeout_ms == SESSION_MS
+    assert {name: members[name].assigned for name in had} == had
     settle_all(old, [new])
     assert world.group.state == GroupState.STABLE
     assert owned(*old, new) == sorted(ALL)
