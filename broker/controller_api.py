@@ -37,6 +37,7 @@ from metadata.requests import (
     UpdatedFeature,
     UpdateFeatures,
 )
+from raft.messages import AddVoterRequest, RemoveVoterRequest
 from runtime.errors import Rejected
 
 
@@ -86,11 +87,24 @@ class Partitions(Protocol):
     ) -> tuple[OngoingReassignment, ...] | Rejected: ...
 
 
+class Voters(Protocol):
+    """The voters of the quorum itself (KIP-853). None: the change is made, and committed."""
+
+    async def add(self, request: AddVoterRequest, timeout_ms: int) -> Rejected | None:
+        """Waits until the node has caught up."""
+        ...
+
+    async def remove(self, request: RemoveVoterRequest, timeout_ms: int) -> Rejected | None: ...
+
+
 class Controller(Protocol):
     """The active controller, wherever it is."""
 
     @property
     def partitions(self) -> Partitions: ...
+
+    @property
+    def voters(self) -> Voters: ...
 
     @property
     def broker_epoch(self) -> int:

@@ -16,6 +16,7 @@ import grpc.aio
 
 from broker.forwarding import Forwarding
 from broker.partitions_link import PartitionsLink
+from broker.voters_link import VotersLink
 from kvorum.rpc import controller_pb2 as pb
 from metadata import codec
 from metadata.client import ControllerClient
@@ -68,6 +69,7 @@ class ControllerLink(Forwarding):
         super().__init__(ControllerClient(addresses), publisher, registration.broker_id)
         self._registration = registration
         self.partitions = PartitionsLink(self)
+        self.voters = VotersLink(self._client)
         self._interval_s = heartbeat_interval_ms / 1000
         self._on_unfenced = on_unfenced
         self._offline_directories = offline_directories

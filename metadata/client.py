@@ -21,6 +21,7 @@ from kvorum.rpc import controller_pb2_grpc as pb_grpc
 from kvorum.rpc import directories_pb2_grpc as directories_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
 from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
+from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from metadata import quorum_report
 from runtime.clock import monotonic_ms
 from runtime.errors import ErrorCode, Rejected
@@ -156,6 +157,9 @@ class ControllerClient:
 
     def features_stub(self, controller_id: int) -> Any:
         return self._stub(features_grpc.FeaturesStub, controller_id)
+
+    def raft_stub(self, controller_id: int) -> Any:
+        return raft_grpc.RaftStub(self._channel(controller_id))
 
     async def call(
         self,

@@ -13,6 +13,7 @@ from typing import Any
 from broker.api import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    add_raft_voter,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -57,6 +58,7 @@ from broker.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -72,6 +74,7 @@ HotHandler = Callable[[RequestContext, memoryview, int, int], None]
 _COLD: tuple[Any, ...] = (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    add_raft_voter,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -114,6 +117,7 @@ _COLD: tuple[Any, ...] = (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    remove_raft_voter,
     sync_group,
     txn_offset_commit,
     unregister_broker,

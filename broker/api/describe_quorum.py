@@ -15,6 +15,7 @@ from wire.versions import Api
 API = Api(key=55, name="describe_quorum", min_version=0, max_version=2, first_flexible=0)
 
 METADATA_TOPIC = "__cluster_metadata"
+CONTROLLER_LISTENER = "CONTROLLER"
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -41,7 +42,10 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 def _nodes(nodes: tuple[tuple[int, str, int], ...]) -> list[dict[str, Any]]:
     return [
-        {"node_id": node_id, "listeners": [{"name": "CONTROLLER", "host": host, "port": port}]}
+        {
+            "node_id": node_id,
+            "listeners": [{"name": CONTROLLER_LISTENER, "host": host, "port": port}],
+        }
         for node_id, host, port in nodes
     ]
 

@@ -14,6 +14,7 @@ import pytest
 
 from raft.control_text import control_text
 from runtime.disk import OsDisk
+from storage.checkpoints import read_meta_properties
 from storage.dump import dump_lines
 from tests.live.by_hand import HandMade
 from tests.live.cluster import DEADLINE_S, Cluster, eventually
@@ -103,6 +104,39 @@ def test_kafka_metadata_quorum_describes_the_quorum(cluster):
     )
     assert "LeaderEpoch:" in status
     assert "CurrentVoters:" in status
+
+
+def test_kafka_metadata_quorum_adds_and_removes_a_controller(tmp_path):
+    quorum = HandMade(tmp_path, controllers=1, brokers=1)
+    bootstrap = ("--bootstrap-server", quorum.bootstrap)
+    command = "org.apache.kafka.tools.MetadataQuorumCommand"
+
+    def voters():
+        return sorted(quorum.quorum("status")["current_voters"])
+
+    try:
+        quorum.start("controller-1", "broker-101")
+        quorum.init("--add", "controller")
+        quorum.start("controller-2")
+        quorum.wait_caught_up(2, "Observer")
+        # The new node's own configuration; its directory holds a meta.properties that Kafka reads.
+        own = tmp_path / "controller.properties"
+        own.write_text(
+            "process.roles=controller\nnode.id=2\ncontroller.listener.names=CONTROLLER\n"
+            f"listeners=CONTROLLER://{quorum.address('controller-2')}\n"
+            f"log.dirs={quorum.data('controller-2')}\n"
+        )
+        added = tool(command, *bootstrap, "--command-config", str(own), "add-controller")
+        assert "Added controller 2 with directory id" in added
+        assert voters() == [1, 2]
+        directory = read_meta_properties(OsDisk(), str(quorum.data("controller-1")))["directory.id"]
+        remove = ("remove-controller", "--controller-id", "1", "--controller-directory-id")
+        with pytest.raises(AssertionError, match="VoterNotFoundException: node 1 votes with"):
+            tool(command, *bootstrap, *remove, "AAAAAAAAAAAAAAAAAAAAAg")
+        assert "Removed" in tool(command, *bootstrap, *remove, directory)
+        assert voters() == [2]
+    finally:
+        quorum.close()
 
 
 def test_dump_log_reads_our_segments_and_prints_what_we_print(cluster, topic):

@@ -1,0 +1,42 @@
+"""AddRaftVoter (80, KIP-853). Served: v0, by the quorum's leader, which waits until the node has
+caught up. A controller has one listener, CONTROLLER. Missing: v1, which may answer before the
+change is committed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.api.describe_quorum import CONTROLLER_LISTENER
+from broker.context import RequestContext
+from raft.messages import AddVoterRequest
+from raft.voters import Voter
+from runtime.errors import ErrorCode, Rejected
+from wire.kio_codec import milliseconds, uuid_bytes
+from wire.versions import Api
+
+API = Api(key=80, name="add_raft_voter", min_version=0, max_version=0, first_flexible=0)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    services = context.services
+    refusal: Rejected | None
+    listener = next((x for x in request.listeners if x.name == CONTROLLER_LISTENER), None)
+    if listener is None:
+        names = [other.name for other in request.listeners] or "none"
+        refusal = Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"node {request.voter_id} needs a listener {CONTROLLER_LISTENER}, got {names}",
+        )
+    else:
+        voter = Voter(
+            request.voter_id, uuid_bytes(request.voter_directory_id), listener.host, listener.port
+        )
+        cluster_id = services.cluster_id if request.cluster_id is None else request.cluster_id
+        refusal = await services.controller.voters.add(
+            AddVoterRequest(cluster_id=cluster_id, voter=voter),
+            max(milliseconds(request.timeout), 0),
+        )
+    if refusal is None:
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+    return {"error_code": refusal.code, "error_message": refusal.message}

@@ -1,0 +1,42 @@
+"""RemoveRaftVoter (81, KIP-853). Served: v0, by the quorum's leader, which hands over before it
+goes itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from raft.messages import RemoveVoterRequest
+from runtime.errors import ErrorCode, Rejected
+from runtime.ids import UUID_ZERO
+from wire.kio_codec import uuid_bytes
+from wire.versions import Api
+
+API = Api(key=81, name="remove_raft_voter", min_version=0, max_version=0, first_flexible=0)
+
+TIMEOUT_MS = 5_000
+"""The request names none."""
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    services = context.services
+    directory_id = uuid_bytes(request.voter_directory_id)
+    refusal: Rejected | None
+    if directory_id == UUID_ZERO:
+        # To the quorum that means "whatever disk votes under the id"; in Kafka it names none.
+        refusal = Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"which directory of node {request.voter_id}? see describe --replication",
+        )
+    else:
+        cluster_id = services.cluster_id if request.cluster_id is None else request.cluster_id
+        refusal = await services.controller.voters.remove(
+            RemoveVoterRequest(
+                cluster_id=cluster_id, node_id=request.voter_id, directory_id=directory_id
+            ),
+            TIMEOUT_MS,
+        )
+    if refusal is None:
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+    return {"error_code": refusal.code, "error_message": refusal.message}
