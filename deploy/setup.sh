@@ -6,7 +6,8 @@
 # all and test: everything; demo: the same without the developer's tools; etcd: only etcd and its
 # benchmark tool, built into .tools/etcd for `python -m bench.quorum`.
 # Everything it makes lies inside the checkout, in .venv and .tools; it needs no HOME. Run again, it
-# does only what is missing. On Debian as root it installs missing system packages with apt;
+# does only what is missing. A .venv that is there stays: make one with another Python yourself, and
+# set-up fills it. On Debian as root it installs missing system packages with apt;
 # elsewhere it lists what is missing and stops before anything is changed.
 set -euo pipefail
 
@@ -47,16 +48,35 @@ at_least() {
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
+python_is_good() {
+    command -v "$1" >/dev/null 2>&1 && "$1" -c \
+        'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
 find_python() {
     local candidate
     for candidate in "$venv/bin/python" python3 python3.13 python3.12 python3.11; do
-        if command -v "$candidate" >/dev/null 2>&1 && "$candidate" -c \
-            'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        if python_is_good "$candidate"; then
             command -v "$candidate"
             return
         fi
     done
     return 1
+}
+
+# optimized_build PYTHON: the system's of the same minor version, where PYTHON was built without
+# --enable-optimizations, as version managers do by default; else PYTHON. A distribution's is optimized
+# along a profile: a cluster takes some three quarters of the CPU.
+optimized_build() {
+    local system
+    system=/usr/bin/$("$1" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+    if "$1" -c 'import sys, sysconfig
+built = sysconfig.get_config_var("CONFIG_ARGS") or ""
+sys.exit("--enable-optimizations" in built)' && python_is_good "$system"; then
+        echo "$system"
+    else
+        echo "$1"
+    fi
 }
 
 java_is_good() {
@@ -131,7 +151,8 @@ install_python_packages() {
     fi
     python=$(find_python)
     if [ ! -x "$venv/bin/python" ]; then
-        say "making .venv with $("$python" --version)"
+        python=$(optimized_build "$python")
+        say "making .venv with $("$python" --version), $python"
         quietly "$python" -m venv "$venv"
     fi
     say "installing python packages ($extras)"

@@ -8,10 +8,13 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kvorum.rpc.admin_pb2 import DescribeQuorumRequest
+from kvorum.rpc.admin_pb2_grpc import AdminStub
 from tests.live.clients import Topics, settings
 from tests.live.cluster import Cluster, controller_name, eventually, run_kvorum
 
@@ -65,12 +68,16 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
     with Cluster(folder, controllers=3, brokers=1) as cluster:
         Topics(cluster.bootstrap).create("kept", replicas=1)
         outage = Outage(cluster)
-        # A follower of an idle leader learns only with its next fetch what is committed.
-        survivor = ("--bootstrap-controller", f"127.0.0.1:{outage.port(outage.survivor)}")
-        eventually(
-            lambda: "kept" in run_kvorum("metadata", "ls", "/topics", *survivor).stdout,
-            "the controller that is left knows of the topic",
-        )
+        # The topic is committed by two, perhaps not by the one that is left, and a follower of an
+        # idle leader learns only with its next fetch what is. (A command would ask the leader.)
+        committed = cluster.cli_json("quorum", "status")["high_watermark"]
+        address = f"127.0.0.1:{outage.port(outage.survivor)}"
+        with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            ask = AdminStub(channel).DescribeQuorum
+            eventually(
+                lambda: ask(DescribeQuorumRequest()).high_watermark >= committed,
+                "the controller that is left knows of the topic",
+            )
         cluster.kill(*map(controller_name, outage.dead))
         yield outage
 

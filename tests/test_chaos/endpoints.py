@@ -9,8 +9,11 @@ import threading
 import time
 from collections.abc import Callable
 
+DEADLINE_S = 60.0
+"""For anything that must come true: generous, as a busy machine is slow and not wrong."""
 
-def eventually(condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
+
+def eventually(condition: Callable[[], bool], what: str, timeout_s: float = DEADLINE_S) -> None:
     """Wait for a condition with a deadline."""
     deadline = time.monotonic() + timeout_s
     waiter = threading.Event()

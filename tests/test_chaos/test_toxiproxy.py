@@ -115,7 +115,14 @@ class Lab:
         before = node.received
         peer = self.connect(link.listen)
         peer.sendall(b"hello")
-        eventually(lambda: node.received == before + b"hello", f"{link.name} carries bytes")
+        try:
+            eventually(lambda: node.received == before + b"hello", f"{link.name} carries bytes")
+        except AssertionError as error:
+            error.add_note(
+                f"before: {before!r}, now: {node.received!r}, accepted {node.accepted}, closed "
+                f"{node.closed}, toxics {self.api.toxics(link)}, sender open: {is_open(peer)}"
+            )
+            raise
         node.send_to_all(b"hi")
         assert peer.recv(2) == b"hi"
         return peer
