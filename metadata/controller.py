@@ -19,8 +19,9 @@ from metadata.config_requests import (
     AlteredQuota,
 )
 from metadata.decide import Context, Decision
-from metadata.decide.brokers import fence, heartbeat, register
+from metadata.decide.brokers import heartbeat, register
 from metadata.decide.configs import alter_configs
+from metadata.decide.departure import CHUNK_PARTITIONS, Departure, begin_departure, depart
 from metadata.decide.directories import assign_replicas
 from metadata.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
 from metadata.decide.electorate import Electorate, electorate
@@ -145,7 +146,9 @@ class Controller:
         cluster_id: str,
         rng: random.Random,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
+        departure_chunk: int = CHUNK_PARTITIONS,
     ) -> None:
+        """departure_chunk: partitions that a broker whose session ended leaves in one go."""
         self._config = config
         self._cluster_id = cluster_id
         self._rng = rng
@@ -155,6 +158,9 @@ class Controller:
         self._supported_features = supported_features
         #: Who votes in the quorum; the driver keeps it.
         self.voter_ids: tuple[int, ...] = ()
+        self._departure_chunk = departure_chunk
+        self._departure: Departure | None = None
+        self._departure_cause = ""
         self.sessions = BrokerSessions(
             session_timeout_ms=config.broker_session_timeout_ms,
             stream_grace_ms=config.broker_stream_grace_ms,
@@ -172,6 +178,7 @@ class Controller:
         )
         self.epoch = epoch
         self.speculative = self.committed
+        self._departure = None
         self.sessions.reset(
             {
                 broker.broker_id: broker.broker_epoch
@@ -204,6 +211,7 @@ class Controller:
 
     def renounce(self) -> None:
         """Be a standby again: what was decided and is not committed never happened here."""
+        self._departure = None
         self.speculative = None
 
     def note_committed(self, image: ClusterImage) -> None:
@@ -246,21 +254,41 @@ class Controller:
     def _is_unclean_default(self) -> bool:
         return self._config.unclean_leader_election_enable
 
+    @property
+    def is_fencing(self) -> bool:
+        """A broker whose session is over has left some of its partitions, and not yet all."""
+        return self._departure is not None
+
     def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
-        """Fence one broker whose session is over: (broker id, cause, records), None if none is.
+        """Fence one broker whose session is over, or go on with it: (broker id, cause, records of
+        one chunk), None if there is none.
 
         One at a time, as the speculative image moves on with each: its records must be in the
         log before the next broker is judged.
         """
+        while True:
+            if self._departure is None:
+                self._departure = self._next_departure(now_ms)
+            departure = self._departure
+            if departure is None:
+                return None
+            image = self._active_image()
+            decision = depart(image, departure, is_unclean_default=self._is_unclean_default)
+            self._departure = decision.reply
+            if decision.records or decision.reply is not None:
+                self._advance(decision.records)
+                return departure.broker_id, self._departure_cause, decision.records
+            # Meanwhile it was fenced otherwise, was forgotten, or is another process.
+
+    def _next_departure(self, now_ms: int) -> Departure | None:
+        image = self._active_image()
         for broker_id, cause in self.sessions.expired(now_ms):
             self.sessions.drop(broker_id)
-            image = self._active_image()
-            records = fence(image, broker_id, is_unclean_default=self._is_unclean_default)
-            if records:
-                if image.brokers[broker_id].in_controlled_shutdown:
-                    cause = SHUT_DOWN
-                self._advance(records)
-                return broker_id, cause, records
+            departure = begin_departure(image, broker_id, chunk=self._departure_chunk)
+            if departure is not None:
+                is_over = image.brokers[broker_id].in_controlled_shutdown
+                self._departure_cause = SHUT_DOWN if is_over else cause
+                return departure
         return None
 
     def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
@@ -284,7 +312,8 @@ class Controller:
             case DeleteTopics():
                 return delete_topics(image, request)
             case AlterPartition():
-                return alter_partition(image, request, self._electorate(image))
+                leaving = None if self._departure is None else self._departure.broker_id
+                return alter_partition(image, request, self._electorate(image), leaving=leaving)
             case AllocateProducerIds():
                 return allocate_producer_ids(image, request)
             case ElectLeaders():

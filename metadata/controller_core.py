@@ -28,7 +28,7 @@ from runtime.errors import ErrorCode, Rejected, invariant
 from storage.log import Log
 
 RECORDS_PER_BATCH_MAX = 50_000
-"""Records of one decision in one batch, all or nothing; only fencing may need more."""
+"""Records of one decision in one batch, all or nothing; only a broker's death may need more."""
 
 PARKED_MAX = 20_000
 """Replies waiting for commitment; more requests are turned away, not queued."""
@@ -189,7 +189,7 @@ class ControllerCore:
 
     def next_deadline_ms(self) -> int | None:
         """When `on_timer` is wanted, AT_ONCE_MS for the next turn, None for never."""
-        if self._is_catching_up:
+        if self._is_catching_up or self.controller.is_fencing:
             return AT_ONCE_MS
         deadlines = self._deadlines
         while deadlines and deadlines[0][3].on_reply is None:
@@ -208,6 +208,8 @@ class ControllerCore:
                 self._catch_up(now_ms)
         if self._session_timer_ms is not None and self._session_timer_ms <= now_ms:
             self._on_session_timer(self._session_timer_ms, now_ms)
+        elif self.controller.is_fencing:
+            self._fence(now_ms)
         check_ms = self._leader_check.next_deadline_ms
         if check_ms is not None and check_ms <= now_ms:
             self._check_leaders(now_ms)
@@ -314,13 +316,21 @@ class ControllerCore:
         controller = self.controller
         if not controller.is_active:
             return
-        controller.skip_to(self._port.next_offset)
         controller.sessions.on_timer(due_ms, now_ms)
+        self._fence(now_ms)
+
+    def _fence(self, now_ms: int) -> None:
+        """Fence whose session is over; of a broker with many partitions one chunk, and the driver
+        has a turn before the next."""
+        controller = self.controller
+        controller.skip_to(self._port.next_offset)
         while (fenced := controller.expire_session(now_ms)) is not None:
             broker_id, cause, records = fenced
+            self._append(records)
+            if controller.is_fencing:
+                break
             is_warning = cause != SHUT_DOWN
             self._port.note(f"broker={broker_id} is fenced: {cause}", is_warning=is_warning)
-            self._append(records)
         self._arm_session_timer()
 
 

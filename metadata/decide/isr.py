@@ -17,10 +17,11 @@ from runtime.errors import ErrorCode, Rejected
 
 
 def alter_partition(
-    image: ClusterImage, request: AlterPartition, voters: Electorate
+    image: ClusterImage, request: AlterPartition, voters: Electorate, *, leaving: int | None = None
 ) -> Decision[tuple[AlteredPartition, ...] | Rejected]:
     """Accept or refuse each proposal on its own.
 
+    leaving: a broker that is just being taken out of every ISR, and is not let back into one.
     NEW_LEADER_ELECTED: the proposal was accepted, completed a reassignment and thereby cost the
     sender its leadership.
     """
@@ -33,7 +34,7 @@ def alter_partition(
     for proposal in request.proposals:
         key = (proposal.topic_id, proposal.partition_id)
         partition = image.partition(*key)
-        error = _problem(image, request.broker_id, proposal, partition)
+        error = _problem(image, request.broker_id, proposal, partition, leaving)
         if error is ErrorCode.NONE and key in seen:
             # The first of the two has moved the partition epoch on.
             error = ErrorCode.INVALID_UPDATE_VERSION
@@ -68,7 +69,11 @@ def alter_partition(
 
 
 def _problem(
-    image: ClusterImage, broker_id: int, proposal: IsrProposal, partition: PartitionImage | None
+    image: ClusterImage,
+    broker_id: int,
+    proposal: IsrProposal,
+    partition: PartitionImage | None,
+    leaving: int | None,
 ) -> ErrorCode:
     if proposal.topic_id not in image.topics:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -84,11 +89,11 @@ def _problem(
         return ErrorCode.INVALID_REQUEST
     if epochs[1] < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    return _member_problem(image, proposal, partition)
+    return _member_problem(image, proposal, partition, leaving)
 
 
 def _member_problem(
-    image: ClusterImage, proposal: IsrProposal, partition: PartitionImage
+    image: ClusterImage, proposal: IsrProposal, partition: PartitionImage, leaving: int | None
 ) -> ErrorCode:
     members = [member for member, _ in proposal.new_isr]
     if (
@@ -100,6 +105,8 @@ def _member_problem(
     for member, broker_epoch in proposal.new_isr:
         broker = image.brokers.get(member)
         if broker is None or not broker.is_active:
+            return ErrorCode.INELIGIBLE_REPLICA
+        if member == leaving and member not in partition.isr:
             return ErrorCode.INELIGIBLE_REPLICA
         if broker_epoch != -1 and broker_epoch != broker.broker_epoch:
             # The replica restarted since the leader heard of it, perhaps with an empty disk.

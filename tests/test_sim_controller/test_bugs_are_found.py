@@ -83,11 +83,13 @@ def same_partition_epoch(self, record):
     partitions[record.partition_id] = dataclasses.replace(after, partition_epoch=before)
 
 
-def fence_without_new_leaders(image, broker_id, *, is_unclean_default=False):
-    broker = image.brokers.get(broker_id)
+def depart_without_new_leaders(image, at, *, is_unclean_default):
+    broker = image.brokers.get(at.broker_id)
     if broker is None or broker.is_fenced:
-        return ()
-    return (BrokerRegistrationChange(broker_id, broker.broker_epoch, is_fenced=True),)
+        return Decision((), None)
+    return Decision(
+        (BrokerRegistrationChange(at.broker_id, at.broker_epoch, is_fenced=True),), None
+    )
 
 
 def fence_for_nobody(image, broker_id, voters, *, is_lost=False):
@@ -166,7 +168,7 @@ def unclean_everywhere(partition, shape, wish, terms):
             block_from_the_committed_image,
             "ProducerIdBlockOnce",
         ),
-        ("metadata.controller.fence", fence_without_new_leaders, "FencedNeverLeads"),
+        ("metadata.controller.depart", depart_without_new_leaders, "FencedNeverLeads"),
         ("metadata.decide.brokers.changes_without_broker", fence_for_nobody, "LeaderWherePossible"),
         ("metadata.decide.partition_change._elect", skip_the_eligible, "LeaderWherePossible"),
         ("metadata.decide.partition_change._elect", unclean_everywhere, "LeaderInIsr"),

@@ -48,6 +48,7 @@ class ControllerMachine(ImageMachine):
             ),
             cluster_id=node.config.cluster_id,
             rng=random.Random(f"{scenario.seed}-{node.node_id}-{node.incarnation}"),
+            departure_chunk=1 + scenario.seed % 4,
         )
         self.core = ControllerCore(self.controller, self, chunk_bytes=scenario.chunk_bytes)
         self.is_running = node.is_up
