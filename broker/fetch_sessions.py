@@ -64,7 +64,8 @@ class FetchState:
     """What one client watches.
 
     session_id: SESSIONLESS for a single request. epoch: of the next request expected.
-    replica_id: the follower's broker id, -1 for a consumer. rack_id: as in the last request.
+    replica_id, replica_epoch: the follower's broker and its registration, -1 for a consumer.
+    rack_id: as in the last request.
     """
 
     __slots__ = (
@@ -170,6 +171,11 @@ class SessionCache:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         if state.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if state.replica_epoch != request.replica_epoch:
+            # The follower was given up, and has registered anew over the connections it has. What
+            # it holds has to be told anew, for that epoch: partitions that do not change would
+            # count as fetched by a broker that is no more.
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         state.epoch = 1 if state.epoch == EPOCH_MAX else state.epoch + 1
         state.last_used_ms = now_ms
         del self._sessions[state.session_id]  # back in at the end: most recently used

@@ -300,7 +300,7 @@ class LeaderFetcher:
         if sock is None or self._is_paused or self._lost is None or self._lost.done():
             return
         topics, forgotten = self.session.next_request()
-        if self.session.is_empty and not forgotten:
+        if self.session.is_paused and not forgotten:
             return
         config = self._config
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

@@ -103,6 +103,8 @@ def start_fetch(
     else:
         found = manager.sessions.find(request, is_by_id=is_by_id, now_ms=now_ms)
         if isinstance(found, ErrorCode):
+            if found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                _drop_session(manager, request.session_id)
             respond(found.value, 0, [])
             return None
         state = found
@@ -174,10 +176,14 @@ def _full_state(
     manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, now_ms: int
 ) -> FetchState:
     if request.session_id:
-        old = manager.sessions.remove(request.session_id)
-        if old is not None and old.parked is not None:
-            old.parked.cancel()
+        _drop_session(manager, request.session_id)
     return FetchState(request, is_by_id=is_by_id, now_ms=now_ms)
+
+
+def _drop_session(manager: ReplicaManager, session_id: int) -> None:
+    old = manager.sessions.remove(session_id)
+    if old is not None and old.parked is not None:
+        old.parked.cancel()
 
 
 def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:

@@ -85,10 +85,17 @@ class ReplicaSession:
         self.is_opening = False
         self._epoch = 0
         self._sent = self._answered = 0
+        self._paused = 0
 
     @property
     def is_empty(self) -> bool:
         return not self._partitions
+
+    @property
+    def is_paused(self) -> bool:
+        """No partition is in the session, nor goes into it before a pause ends. An empty fetch
+        would be answered at once, and so would the next."""
+        return len(self._partitions) == self._paused
 
     # --- partitions --------------------------------------------------------------------------
 
@@ -322,12 +329,13 @@ class ReplicaSession:
             self._forgotten[key] = None
             followed.is_in_session = False
         self._end_pause(followed)
+        self._paused += 1
         followed.resume = asyncio.get_running_loop().call_later(
             delay_ms / 1000, self._resume, key, followed
         )
 
     def _resume(self, key: Key, followed: Followed) -> None:
-        followed.resume = None
+        self._end_pause(followed)
         if self._partitions.get(key) is followed:
             self._forgotten.pop(key, None)
             self._changed[key] = followed
@@ -337,6 +345,7 @@ class ReplicaSession:
         if followed.resume is not None:
             followed.resume.cancel()
             followed.resume = None
+            self._paused -= 1
 
 
 def _is_throttled(replica: Replica) -> bool:

@@ -22,20 +22,21 @@ TIMEOUT_MS = 5_000
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     services = context.services
     directory_id = uuid_bytes(request.voter_directory_id)
-    refusal: Rejected | None
-    if directory_id == UUID_ZERO:
-        # To the quorum that means "whatever disk votes under the id"; in Kafka it names none.
+    # To the quorum that means "whatever disk votes under the id"; in Kafka it names none.
+    has_directory = directory_id != UUID_ZERO
+    refusal = await services.controller.voters.remove(
+        RemoveVoterRequest(
+            cluster_id=services.cluster_id if request.cluster_id is None else request.cluster_id,
+            node_id=request.voter_id,
+            directory_id=directory_id,
+            is_dry_run=not has_directory,
+        ),
+        TIMEOUT_MS,
+    )
+    if refusal is None and not has_directory:
         refusal = Rejected(
             ErrorCode.INVALID_REQUEST,
             f"which directory of node {request.voter_id}? see describe --replication",
-        )
-    else:
-        cluster_id = services.cluster_id if request.cluster_id is None else request.cluster_id
-        refusal = await services.controller.voters.remove(
-            RemoveVoterRequest(
-                cluster_id=cluster_id, node_id=request.voter_id, directory_id=directory_id
-            ),
-            TIMEOUT_MS,
         )
     if refusal is None:
         return {"error_code": ErrorCode.NONE, "error_message": None}

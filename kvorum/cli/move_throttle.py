@@ -56,10 +56,11 @@ def set_throttles(
 
 
 def clear_throttles(configs: ConfigBackend, topics: list[str], brokers: list[int]) -> bool:
-    """If any of the topics is throttled, take that away, and the brokers' rates with it.
+    """Take throttles away from the topics, and the rates from the brokers.
 
-    Returns whether there was anything. The brokers are not asked what they have, as one of them
-    may be away; to delete what is not set does nothing. Raises CommandFailed.
+    Returns whether a topic had any. The brokers are not asked what they have, as one of them may
+    be away; to delete what is not set does nothing. They may have rates though no topic says so
+    any more: it may have been deleted. Raises CommandFailed.
     """
     keys = {f"{side}.replication.throttled.replicas" for side in SIDES}
     throttled = {
@@ -68,8 +69,6 @@ def clear_throttles(configs: ConfigBackend, topics: list[str], brokers: list[int
         for row in configs.describe_configs("topic", topic, is_all=False)
         if row["name"] in keys
     }
-    if not throttled:
-        return False
     rates: list[Change] = [("delete", f"{side}.replication.throttled.rate", None) for side in SIDES]
     for broker_id in brokers:
         configs.alter_configs("broker", str(broker_id), rates, dry_run=False)
@@ -77,4 +76,4 @@ def clear_throttles(configs: ConfigBackend, topics: list[str], brokers: list[int
     for topic in sorted(throttled):
         changes: list[Change] = [("delete", key, None) for key in sorted(keys)]
         configs.alter_configs("topic", topic, changes, dry_run=False)
-    return True
+    return bool(throttled)

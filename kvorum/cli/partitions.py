@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -135,13 +135,16 @@ def reassign(
         case "execute":
             _execute(options, backend, asked, text, additional, throttle)
         case "verify":
-            is_over = _verify(output, backend, asked, text)
-            if is_over and not preserve_throttles:
-                _clear_throttles(options, backend, text)
+            failed = _verify(output, backend, asked, text)
+            if not preserve_throttles:
+                # Of moves that failed as well: nobody else takes them away.
+                _clear_throttles(options, backend, asked, text, is_verify=True)
+            if failed:
+                raise CommandFailed(f"not moving, and not where FILE says: {', '.join(failed)}")
         case _:
             _cancel(output, asked, text)
             if not preserve_throttles:
-                _clear_throttles(options, backend, text)
+                _clear_throttles(options, backend, asked, text, is_verify=False)
 
 
 def _generate(
@@ -195,6 +198,10 @@ def _execute(
             f"{len(ongoing)} reassignments are under way; wait for them, cancel them, "
             "or give --additional"
         )
+    registered = {row["broker_id"] for row in backend.brokers()}
+    unknown = sorted({replica for target in wanted.values() for replica in target} - registered)
+    if unknown:
+        raise CommandFailed(f"brokers {unknown} of FILE are not registered; nothing was begun")
     current = _current(backend, asked, list(dict.fromkeys(topic for topic, _ in wanted)))
     before = write_assignment({key: current[key] for key in wanted if key in current})
     if throttle is not None:
@@ -220,26 +227,44 @@ def _configs(options: dict[str, Any]) -> ConfigBackend:
     )
 
 
-def _clear_throttles(options: dict[str, Any], backend: Backend, text: str) -> None:
-    """Of the topics in the file and of all brokers, as kafka-reassign-partitions does."""
+def _clear_throttles(
+    options: dict[str, Any],
+    backend: Backend,
+    asked: PartitionBackend,
+    text: str,
+    *,
+    is_verify: bool,
+) -> None:
+    """Of the topics in the file and of all brokers, as kafka-reassign-partitions does; but what
+    other moves under way go by stays: the brokers' rates, and the lists of their topics."""
     from kvorum.cli.move_throttle import clear_throttles
     from kvorum.cli.reassignment_file import read_assignment
 
-    named = {topic for topic, _ in read_assignment(text)}
-    topics = sorted({topic for topic, _ in _replicas(backend, sorted(named))})
-    brokers = [row["broker_id"] for row in backend.brokers()]
+    moving = {row["topic"] for row in asked.reassignments()}
+    if moving and is_verify:
+        return
+    named = {topic for topic, _ in read_assignment(text)} - moving
+    topics = sorted(_known(backend, named))
+    brokers = [] if moving else [row["broker_id"] for row in backend.brokers()]
     if clear_throttles(_configs(options), topics, brokers):
         click.echo("throttles cleared", err=True)
 
 
-def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -> bool:
-    """Whether the move is over. Raises CommandFailed if it failed somewhere."""
+def _known(backend: Backend, topics: Iterable[str]) -> list[str]:
+    """Those of the topics that there are: one may have been deleted since FILE was begun."""
+    there = {row["topic"] for row in backend.topics(None)}
+    return [topic for topic in dict.fromkeys(topics) if topic in there]
+
+
+def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -> list[str]:
+    """Show how far each partition is; those whose move failed."""
     from kvorum.cli.reassignment_file import read_assignment
 
     wanted = read_assignment(text)
     ongoing = {(row["topic"], row["partition"]) for row in asked.reassignments()}
     # Asked after the list: what had ended by then shows its end here.
-    found = _replicas(backend, list(dict.fromkeys(topic for topic, _ in wanted)))
+    topics = _known(backend, (topic for topic, _ in wanted))
+    found = _replicas(backend, topics) if topics else {}
     rows = []
     for (topic, partition), target in sorted(wanted.items()):
         replicas = found.get((topic, partition))
@@ -258,10 +283,7 @@ def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -
             }
         )
     show(output, rows, _VERIFIED)
-    failed = [f"{row['topic']}-{row['partition']}" for row in rows if row["state"] == "failed"]
-    if failed:
-        raise CommandFailed(f"not moving, and not where FILE says: {', '.join(failed)}")
-    return all(row["state"] == "complete" for row in rows)
+    return [f"{row['topic']}-{row['partition']}" for row in rows if row["state"] == "failed"]
 
 
 def _cancel(output: str, asked: PartitionBackend, text: str) -> None:

@@ -117,6 +117,42 @@ def test_a_topic_moves_from_three_brokers_to_five_under_load_and_loses_nothing(
     eventually(lambda: folders(cluster, "moving") == here, "replicas moved away are deleted")
 
 
+def test_no_throttle_stays_behind(cluster: Cluster, tmp_path: Path) -> None:
+    def execute(path: str) -> str:
+        done = cluster.cli("partitions", "reassign", "--execute", path, "--throttle", "1000")
+        return done.stderr
+
+    def all_throttles() -> set[str]:
+        return throttles(cluster, "broker", "101") | throttles(cluster, "broker", "104")
+
+    make_on_old_brokers(cluster, "held", 2, tmp_path)
+    nowhere = moved_to(tmp_path / "nowhere.json", "held", {0: [101, 999]})
+    assert "brokers [999] of FILE are not registered" in execute(nowhere)
+    assert all_throttles() == set()
+    # Nothing is begun of it; what was set for it goes with --verify, which fails.
+    refused = moved_to(tmp_path / "refused.json", "held", {77: [101, 104]})
+    assert "not begun: held-77" in execute(refused)
+    assert all_throttles() != set()
+    done = cluster.cli("partitions", "reassign", "--verify", refused)
+    assert done.returncode == 1 and "not where FILE says" in done.stderr
+    assert all_throttles() == throttles(cluster, "topic", "held") == set()
+    # A topic that is deleted while it moves.
+    load = Load(cluster.bootstrap, "held", 2)
+    load.wait_more(2_000)
+    load.finish()
+    slow = moved_to(tmp_path / "slow.json", "held", {0: [104, 105, 103]})
+    execute(slow)
+    assert verify(cluster, slow) == {"in progress"}
+    # Another one is complete: the brokers' rates are the slow one's as well.
+    make = moved_to(tmp_path / "other.json", "held", {1: replicas_of(cluster, "held")[1]})
+    assert verify(cluster, make) == {"complete"}
+    assert all_throttles() != set()
+    assert cluster.cli("topics", "delete", "held").returncode == 0
+    done = cluster.cli("partitions", "reassign", "--verify", slow)
+    assert done.returncode == 1, done.stderr
+    assert all_throttles() == set()
+
+
 def test_a_broker_that_slept_through_a_move_deletes_what_it_lost(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode as KioError
 from broker.config import BrokerConfig
 from broker.partition import LONG_AGO_MS
 from broker.replica import Replica
-from metadata.records import PartitionChange
+from metadata.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
 from runtime.disk import OsDiskFile
 from storage.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
@@ -74,6 +74,34 @@ def wait_isr(harness: Harness, topic_id: bytes, *isr: int) -> None:
         return partition is not None and set(partition.isr) == set(isr)
 
     wait_until(isr_is, f"ISR {isr}")
+
+
+def register_anew(harness: Harness, broker_id: int) -> None:
+    """As a process does that hung, was fenced, and goes on: over the connections that it has."""
+
+    def register() -> None:
+        controller = harness.cluster.controller
+        harness.cluster.fence(broker_id)
+        known = controller.image.brokers[broker_id]
+        epoch = controller.image.end_offset + 1
+        controller.commit(
+            RegisterBroker(
+                broker_id, epoch, known.incarnation_id, known.endpoints, known.rack,
+                features=known.features, log_dirs=known.log_dirs,
+            )
+        )  # fmt: skip
+        controller.commit(BrokerRegistrationChange(broker_id, epoch, is_fenced=False))
+
+    harness.call(register)
+
+
+def test_a_follower_that_registered_anew_gets_back_in_sync(harness: Harness) -> None:
+    topic_id = create(harness)
+    assert produce(harness, 1, b"a") is KioError.none
+    register_anew(harness, 3)
+    assert harness.cluster.controller.image.partition(topic_id, 0).isr == (1, 2)
+    wait_isr(harness, topic_id, 1, 2, 3)
+    assert produce(harness, 1, b"b") is KioError.none
 
 
 def pause(harness: Harness, broker_id: int, is_paused: bool) -> None:

@@ -19,6 +19,7 @@ from broker.waiters import TurnEnd
 from chaos.sim.disk import MemoryDisk
 from metadata.image import PartitionImage
 from runtime.clock import SYSTEM_CLOCK
+from runtime.errors import ErrorCode
 from storage.batch import build_batch
 from storage.log import Log, LogConfig
 from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
@@ -90,6 +91,43 @@ def test_no_second_request_leaves_while_a_session_is_opened():
     fetcher.session.take_answer(answer(7), memoryview(b""))
     fetcher.on_partitions_changed()
     assert len(sent) == 1
+
+
+def test_nothing_is_asked_while_every_partition_pauses():
+    # The leader answers an empty fetch at once: follower and leader took half a core each.
+    async def run():
+        frames = []
+        fetcher = LeaderFetcher(
+            leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
+            peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK,
+            connect=None, starts=StartCheckpoints(fail),
+        )  # fmt: skip
+        fetcher._sock = object()
+        fetcher._lost = asyncio.get_running_loop().create_future()
+        fetcher._flush = lambda: (frames.append(bytes(fetcher._output)), fetcher._output.clear())
+        session = fetcher.session
+        for partition_id in (0, 1):
+            session.add((TOPIC_ID, partition_id), replica_of(partition_id))
+        fetcher._send_fetch()
+        refused = [
+            ReplicaAnswer(TOPIC_ID, i, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0, None, 0, 0)
+            for i in (0, 1)
+        ]
+        session.take_answer(ReplicaFetchAnswer(1, 0, 7, refused), memoryview(b""))
+        assert session.is_paused and not session.is_empty
+        fetcher._send_fetch()  # that they leave the session is said once
+        fetcher._send_fetch()
+        assert len(frames) == 2
+        session.add((TOPIC_ID, 0), session._partitions[TOPIC_ID, 0].replica)
+        assert not session.is_paused
+        fetcher._send_fetch()
+        assert len(frames) == 3
+        session.remove((TOPIC_ID, 0))
+        session.remove((TOPIC_ID, 1))
+        assert session.is_paused and session.is_empty
+        session.close()
+
+    asyncio.run(run())
 
 
 def test_a_replica_whose_disk_failed_takes_no_more_records():

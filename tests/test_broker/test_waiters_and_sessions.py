@@ -131,6 +131,15 @@ def test_session_epochs_count_up_and_wrap_to_one() -> None:
     assert find(2) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_a_follower_that_registered_anew_has_no_session() -> None:
+    cache = SessionCache(10, random.Random(1))
+    state = FetchState(fetch_request(2)._replace(replica_epoch=5), is_by_id=False, now_ms=0)
+    assert cache.add(state, 0)
+    request = fetch_request(2, session_id=state.session_id, session_epoch=1)
+    found = cache.find(request._replace(replica_epoch=9), is_by_id=False, now_ms=0)
+    assert found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 @pytest.mark.parametrize(
     ("replica_id", "fetch_offset", "known"),
     [(2, 0, 0), (2, 5, -1), (-1, 0, -1)],
