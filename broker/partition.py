@@ -64,12 +64,15 @@ class RemoteReplica:
     """What the leader knows of one follower; all unknown at the start of a leader epoch.
 
     sent_offset: from which it last asked and was sent records. checked: the offset that was last
-    looked at because it asked for it twice, and when (monotonic); see `served_checks`.
+    looked at because it asked for it twice, and when (monotonic); see `served_checks`. dropped_ms,
+    dropped_as: when the metadata had taken it out of the ISR, and the registration at that time.
     """
 
     __slots__ = (
         "broker_epoch",
         "checked",
+        "dropped_as",
+        "dropped_ms",
         "end_offset",
         "last_caught_up_ms",
         "last_fetch_ms",
@@ -87,6 +90,8 @@ class RemoteReplica:
         self.leader_end_offset_at_fetch = UNKNOWN_OFFSET
         self.sent_offset = UNKNOWN_OFFSET
         self.checked = (UNKNOWN_OFFSET, LONG_AGO_MS)
+        self.dropped_ms = LONG_AGO_MS
+        self.dropped_as: BrokerImage | None = None
 
 
 class Partition:
@@ -139,6 +144,7 @@ class Partition:
         if self._is_stale(image):
             return False
         is_new_epoch = image.leader_epoch > self.leader_epoch or self.role is not Role.LEADER
+        dropped = self.isr_state.isr.difference(image.isr)
         self._take(image)
         self.role = Role.LEADER
         self.isr_state = isr.Committed(frozenset(image.isr))
@@ -150,6 +156,10 @@ class Partition:
             }
         else:
             self.remotes = {r: self.remotes.get(r) or RemoteReplica(LONG_AGO_MS) for r in followers}
+            for replica_id in dropped:
+                if replica_id in self.remotes:
+                    self.remotes[replica_id].dropped_ms = now_ms
+                    self.remotes[replica_id].dropped_as = self.facts.brokers.get(replica_id)
         return is_new_epoch
 
     def become_follower(self, image: PartitionImage) -> bool:
@@ -433,8 +443,23 @@ class Partition:
         return self.facts.brokers[replica_id].has_online(directory)
 
     def _is_eligible(self, replica_id: int, remote: RemoteReplica) -> bool:
-        return self._is_live(replica_id) and (
-            remote.broker_epoch in (UNKNOWN_EPOCH, self.facts.epoch_of(replica_id))
+        return (
+            self._is_live(replica_id)
+            and remote.broker_epoch in (UNKNOWN_EPOCH, self.facts.epoch_of(replica_id))
+            and not self._is_leaving(replica_id, remote)
+        )
+
+    def _is_leaving(self, replica_id: int, remote: RemoteReplica) -> bool:
+        """The metadata has taken it out of the ISR, and nothing has been heard of it since.
+
+        The controller knows sooner than we do that a broker is gone, and of thousands of partitions
+        it takes a dead broker out of one after the other before it fences it: to wait for it, and
+        to propose it again and again, would be in vain.
+        """
+        return (
+            remote.dropped_as is not None
+            and remote.dropped_as is self.facts.brokers.get(replica_id)
+            and self.facts.last_fetch_ms.get(replica_id, LONG_AGO_MS) < remote.dropped_ms
         )
 
     def _may_join(self, replica_id: int, remote: RemoteReplica) -> bool:

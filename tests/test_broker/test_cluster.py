@@ -437,9 +437,21 @@ def test_an_idle_follower_that_caught_up_is_proposed_when_the_metadata_settles_t
     try:
         topic_id = create(harness)
         assert produce(harness, 1, b"a") is KioError.none
-        change = PartitionChange(topic_id, 0, isr=(1, 2))
-        harness.call(lambda: harness.cluster.controller.commit(change))
-        wait_isr(harness, topic_id, 1, 2, 3)
+        controller = harness.cluster.controller
+        epoch = controller.image.brokers[3].broker_epoch
+
+        def flap() -> None:
+            controller.commit(
+                PartitionChange(topic_id, 0, isr=(1, 2)),
+                BrokerRegistrationChange(3, epoch, is_fenced=True),
+            )
+            controller.commit(
+                BrokerRegistrationChange(3, epoch, is_fenced=False),
+                PartitionChange(topic_id, 0, isr=(1,)),
+            )
+
+        harness.call(flap)
+        wait_until(lambda: 3 in controller.image.partition(topic_id, 0).isr, "3 is back")
     finally:
         harness.close()
 

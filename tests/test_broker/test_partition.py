@@ -87,12 +87,43 @@ def test_the_watermark_does_not_wait_for_a_follower_whose_directory_is_offline()
     brokers[3] = dataclasses.replace(brokers[3], log_dirs=(b"x" * 16, b"y" * 16))
     partition.facts.brokers = brokers
     partition.become_leader(gone, 1)
+    fetch(partition, 3, 0, 1)
     assert not partition.raise_high_watermark(1)
     partition.facts.brokers = {**brokers, 3: dataclasses.replace(brokers[3], log_dirs=(b"y" * 16,))}
     assert partition.raise_high_watermark(1)
     assert partition.high_watermark == 8
     assert partition.low_watermark(0) == 0
     assert partition.propose_expand(2) is None
+
+
+def test_whom_the_metadata_took_out_is_not_waited_for_until_it_is_heard_of() -> None:
+    # A dead broker leaves thousands of partitions one after the other, and is fenced in the end.
+    partition = make()
+    fetch(partition, 3, 0)
+    partition.on_append(8, 10)
+    fetch(partition, 2, 8, 10)
+    fetch(partition, 3, 8, 10)
+    partition.on_append(9, 11)
+    fetch(partition, 2, 9, 11)
+    assert partition.high_watermark == 8
+    partition.become_leader(PartitionImage((1, 2, 3), (1, 2), 1, 5, 8), 12)
+    assert partition.raise_high_watermark(12)
+    assert partition.high_watermark == 9
+    fetch(partition, 2, 9, 13)
+    assert partition.propose_expand(13) is None
+    fetch(partition, 3, 9, 14)  # it was not dead
+    proposal = partition.propose_expand(14)
+    assert proposal is not None and [b for b, _ in proposal.new_isr] == [1, 2, 3]
+
+
+def test_whom_the_metadata_took_out_is_proposed_once_it_is_registered_anew_or_unfenced() -> None:
+    partition = make()
+    fetch(partition, 3, 0, 5)
+    partition.become_leader(PartitionImage((1, 2, 3), (1, 2), 1, 5, 8), 12)
+    assert partition.propose_expand(13) is None
+    brokers = partition.facts.brokers
+    partition.facts.brokers = {**brokers, 3: dataclasses.replace(brokers[3])}
+    assert partition.propose_expand(13) is not None
 
 
 def test_high_watermark_round_trip_takes_the_second_fetch() -> None:
