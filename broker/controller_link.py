@@ -26,7 +26,7 @@ from metadata.requests import (
     RegisterBrokerRequest,
 )
 from runtime.clock import monotonic_ms
-from runtime.errors import ErrorCode, KvorumError, Rejected
+from runtime.errors import Dismissed, ErrorCode, Rejected
 
 logger = logging.getLogger("kvorum.broker")
 
@@ -48,7 +48,7 @@ _STREAM_FAILURES = (
 )
 
 
-class RegistrationFailed(KvorumError):
+class RegistrationFailed(Dismissed):
     """The controller will not have this broker; the process ends with the reason."""
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from runtime.errors import ConfigError, CorruptData
+from runtime.errors import ConfigError, CorruptData, Dismissed
 
 logger = logging.getLogger("kvorum.node")
 
@@ -78,7 +78,10 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
     def on_failure(error: BaseException) -> None:
         # A core that broke its own rules, or a disk that failed: nothing may be written or
         # answered any more. The next start recovers from what is on disk.
-        logger.critical("the node failed and exits", exc_info=error)
+        if isinstance(error, Dismissed):
+            logger.critical("the node exits: %s", error)
+        else:
+            logger.critical("the node failed and exits", exc_info=error)
         logging.shutdown()
         os._exit(EXIT_FAILED)
 

@@ -12,6 +12,7 @@ from broker.config import BrokerConfig
 from broker.connection_limits import parse_overrides
 from broker.dynamic_config import text_of
 from broker.groups.migration.policy import parse_policy
+from metadata.configs.broker_keys import BROKER_CONFIGS
 from metadata.configs.effective import StaticValue
 from metadata.controller import ControllerConfig
 from metadata.features import RELEASES
@@ -189,8 +190,12 @@ def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
 def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfig:
     node = bind(NodeProperties, properties)
     quorum = bind(QuorumProperties, properties)
-    if node.node_id < 0:
-        raise ConfigError(f"node.id={node.node_id} must not be negative")
+    _check_values(properties)
+    if not min(RELEASES) <= node.metadata_version_max <= max(RELEASES):
+        raise ConfigError(
+            f"metadata.version.max={node.metadata_version_max} must lie in {min(RELEASES)} to "
+            f"{max(RELEASES)}, which this build knows"
+        )
     try:
         uuid_from_text(node.cluster_id)
     except ValueError as error:
@@ -238,6 +243,20 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         ),
         given=dict(properties),
     )
+
+
+def _check_values(properties: Mapping[str, Any]) -> None:
+    """Hold a file to the table that changes at run time are held to. Raises ConfigError.
+
+    Bad sequence: a broker with message.max.bytes=-1 starts, serves, and refuses every record.
+    """
+    problems = [
+        problem
+        for name, value in sorted(properties.items())
+        if name in BROKER_CONFIGS and (problem := BROKER_CONFIGS[name].problem(text_of(value)))
+    ]
+    if problems:
+        raise ConfigError("; ".join(problems))
 
 
 def _data_directories(node: NodeProperties) -> tuple[str, ...]:

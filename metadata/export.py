@@ -78,6 +78,10 @@ def export_history(
         else:
             rows = iter(_IMAGE_ROWS[table.name](image))
         path, count = write(table, rows, folder, rows_per_file_max)
+        for form_before in WRITERS:
+            # Of an export in another form: a reader would take it for a part of this one.
+            if (before := os.path.join(folder, f"{table.name}.{form_before}")) != path:
+                _remove(before)
         written[path] = count
         files[table.name] = {"path": os.path.basename(path), "rows": count}
     described = document() | {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from metadata.configs.model import INT32_MAX, INT64_MAX, ConfigType
 from metadata.image import ClusterImage
 from metadata.records import QuotaEntity
 from runtime.errors import ErrorCode, Rejected
+from runtime.text import percent_escaped
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTITY_TYPES = (USER, CLIENT_ID, IP)
@@ -27,6 +29,8 @@ _OF_CLIENTS: Mapping[str, ConfigType] = {
     "request_percentage": ConfigType.DOUBLE,
 }
 _OF_ADDRESSES: Mapping[str, ConfigType] = {"connection_creation_rate": ConfigType.INT}
+
+_IN_NAMES = re.compile(r"[%,=<\x00-\x1f\x7f]")
 
 _MAXIMA = {ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
 
@@ -47,8 +51,12 @@ def canonical(entity: QuotaEntity) -> QuotaEntity:
 
 
 def entity_text(entity: QuotaEntity) -> str:
-    """`client-id=app,user=<default>`: an entity of client quotas in one word."""
-    return ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in entity)
+    """`client-id=app,user=<default>`: an entity of client quotas in one word, which no other one
+    has: what would be taken for a part of it, or for a command to a terminal, is as in a URL."""
+    return ",".join(
+        f"{kind}={'<default>' if name is None else percent_escaped(name, _IN_NAMES)}"
+        for kind, name in entity
+    )
 
 
 def entity_problem(entity: QuotaEntity) -> Rejected | None:

@@ -6,6 +6,7 @@ Holds where the user stands: a folder, and an offset or the end. It never writes
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -40,6 +41,10 @@ HELP = {
 }
 _COMMANDS = (*HELP, "quit")
 _PATH_COMMANDS = frozenset({"ls", "cat", "tree", "find", "cd"})
+
+
+_QUOTED = re.compile(r"""[\s'"\\#]""")
+"""Of these a word of the shell consists only if each has a backslash before it."""
 
 
 class ShellError(KvorumError):
@@ -97,7 +102,8 @@ class Shell:
         if words[0] not in _PATH_COMMANDS:
             return []
         try:
-            return complete(self._root(), words[-1], start=self._folder)
+            found = complete(self._root(), words[-1], start=self._folder)
+            return [_QUOTED.sub(r"\\\g<0>", path) for path in found]
         except NoSuchPath:
             return []
 

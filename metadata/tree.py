@@ -7,6 +7,7 @@ itself. `/topics_by_id` shows what `/topics` does under the topics' ids.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage, TopicI
 from metadata.records import Endpoint
 from runtime.errors import KvorumError
 from runtime.ids import uuid_text
+from runtime.text import percent_escaped
 
 #: Kafka's words for the types of config resources; others stand under their number.
 _RESOURCE_NAMES = {RESOURCE_TOPIC: "topic", RESOURCE_BROKER: "broker", 16: "client-metrics",
@@ -27,6 +29,8 @@ _RESOURCE_NAMES = {RESOURCE_TOPIC: "topic", RESOURCE_BROKER: "broker", 16: "clie
 REPEATING = frozenset({"topics_by_id", "provenance"})
 
 _DEFAULT_NAME = "<default>"
+_IN_PATHS = re.compile(r"[%/\x00-\x1f\x7f]")
+_IN_PARTS = re.compile(r"[%/,=<\x00-\x1f\x7f]")
 
 
 class NoSuchPath(KvorumError):
@@ -221,12 +225,13 @@ def _range_entries(ranges: tuple[FeatureRange, ...]) -> dict[str, Node]:
 
 
 def key_text(key: Any) -> str:
-    """A map's key as the name of an entry: pairs of a key made of several as `type=name,...`."""
+    """A map's key as the name of an entry: pairs of a key made of several as `type=name,...`, other
+    keys of which never have the same name."""
     if isinstance(key, bytes):
         return uuid_text(key) if len(key) == 16 else key.hex()
     if isinstance(key, tuple):
         return ",".join(
-            f"{_segment(str(part[0]))}={_DEFAULT_NAME if part[1] is None else _segment(part[1])}"
+            f"{_segment(str(part[0]))}={_DEFAULT_NAME if part[1] is None else _part(part[1])}"
             if isinstance(part, tuple)
             else _segment(str(part))
             for part in key
@@ -235,5 +240,11 @@ def key_text(key: Any) -> str:
 
 
 def _segment(name: str) -> str:
-    """A name within a path: a slash in it must not begin a folder."""
-    return name.replace("%", "%25").replace("/", "%2F")
+    """A name within a path: a slash in it must not begin a folder, nor a control character reach a
+    terminal."""
+    return percent_escaped(name, _IN_PATHS)
+
+
+def _part(name: str) -> str:
+    """A name within a key made of several."""
+    return percent_escaped(name, _IN_PARTS)

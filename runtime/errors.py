@@ -168,6 +168,10 @@ class NewerFormat(CorruptData):
     """A file that may be whole, but that a newer build wrote: this one cannot read it."""
 
 
+class Dismissed(KvorumError):
+    """The cluster will not have this node: it ends, for the reason that was given."""
+
+
 class InvariantViolated(KvorumError):
     """A bug of ours. Nobody may catch it and go on; the process exits and recovers from disk."""
 

@@ -134,6 +134,8 @@ def _one_resource(
     if is_default and names:
         raise click.UsageError("give --name or --default, not both")
     name = DEFAULT_NAME if is_default else (names[0] if names else None)
+    if name == "":
+        raise click.UsageError(f"--name of the {kind} is empty; {DEFAULT_NAME} is the default one")
     if name == DEFAULT_NAME:
         if kind == "topic":
             raise click.UsageError(

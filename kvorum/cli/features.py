@@ -66,7 +66,9 @@ def _update(
     for text in assignments:
         name, separator, level = text.partition("=")
         if not separator or not name or not level.isdigit() or int(level) > INT16_MAX:
-            raise click.UsageError(f"--feature {text!r} is not NAME=LEVEL with a whole number")
+            raise click.UsageError(
+                f"--feature {text!r} is not NAME=LEVEL with a whole number up to {INT16_MAX}"
+            )
         if name in levels:
             raise click.UsageError(f"--feature {name} is given twice")
         levels[name] = int(level)

@@ -53,6 +53,7 @@ class _ThroughBroker:
     """Works against Apache Kafka as well."""
 
     def __init__(self, backend: KafkaBackend) -> None:
+        self._backend = backend
         self._call = backend.connection.call
         self._timeout_ms = backend.timeout_ms
 
@@ -120,7 +121,10 @@ class _ThroughBroker:
             "timeout": self._timeout_ms,
         }
         reply = self._call("elect_leaders", 43, 2, values, flexible=True)
-        check(reply.error_code, None, "elect leaders")
+        if reply.error_code:
+            # The answer has no place for the reason; without a leader of the quorum that is it.
+            _, no_quorum = self._backend.controllers()
+            check(reply.error_code, no_quorum, "elect leaders")
         return [
             _outcome(result.topic, p.partition_id, p.error_code, p.error_message)
             for result in reply.replica_election_results

@@ -79,7 +79,7 @@ def elect(targets: tuple[str, ...], is_all: bool, unclean: bool, **options: Any)
 
 
 @partitions.command()
-@click.argument("file", type=click.File("r"), required=False)
+@click.argument("file", type=click.File("r", encoding="utf-8"), required=False)
 @click.option("--generate", "action", flag_value="generate", help="Propose; FILE names topics.")
 @click.option("--execute", "action", flag_value="execute", help="Begin what FILE says.")
 @click.option("--verify", "action", flag_value="verify", help="How far FILE has come.")
@@ -124,7 +124,7 @@ def reassign(
     if preserve_throttles and action not in ("verify", "cancel"):
         raise click.UsageError("--preserve-throttles is for --verify and --cancel")
     chosen = [] if broker_list is None else _broker_ids(broker_list)
-    text = file.read() if file is not None else ""
+    text = _text_of(file) if file is not None else ""
     backend, asked = _open(options)
     output = options["output"]
     match action:
@@ -145,6 +145,13 @@ def reassign(
             _cancel(output, asked, text)
             if not preserve_throttles:
                 _clear_throttles(options, backend, asked, text, is_verify=False)
+
+
+def _text_of(file: TextIO) -> str:
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        raise CommandFailed(f"{file.name} is no text in UTF-8: {error.reason}") from error
 
 
 def _generate(

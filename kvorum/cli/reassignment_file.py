@@ -41,6 +41,8 @@ def read_assignment(text: str) -> Assignment:
             raise CommandFailed(f"partition {name} stands twice in the file")
         if not replicas or len(set(replicas)) != len(replicas):
             raise CommandFailed(f"the replicas {list(replicas)} of {name} are none or repeat")
+        if len(row.get("log_dirs") or replicas) != len(replicas):
+            raise CommandFailed(f"log_dirs of {name} must be as many as its replicas")
         if any(place != "any" for place in row.get("log_dirs") or ()):
             raise CommandFailed(
                 f"log_dirs of {name}: replicas do not move between data directories, so only 'any' "
@@ -93,7 +95,8 @@ def _rows(text: str, key: str) -> list[Any]:
     if not isinstance(rows, list) or not rows:
         raise CommandFailed(f'the file needs a list "{key}" that is not empty')
     if document.get("version", 1) != 1:
-        raise CommandFailed(f"the file has version {document['version']}; only 1 is known")
+        shown = json.dumps(document["version"])
+        raise CommandFailed(f"the file has version {shown}; only the number 1 is known")
     return rows
 
 

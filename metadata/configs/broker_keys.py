@@ -119,6 +119,25 @@ _CLEANER: tuple[ConfigKey, ...] = (
     ),
 )
 
+#: Numbers read at the start that may be 0; with -1, those that it switches off. The others are
+#: at least 1.
+_MAY_BE_ZERO = (
+    "controlled.shutdown.timeout.ms",
+    "group.initial.rebalance.delay.ms",
+    "max.incremental.fetch.session.cache.slots",
+    "metadata.log.max.snapshot.interval.ms",
+    "node.id",
+    "offset.metadata.max.bytes",
+    "replica.fetch.backoff.ms",
+    "replica.fetch.min.bytes",
+    "replica.fetch.wait.max.ms",
+)
+_MAY_BE_NONE = (
+    "connections.max.idle.ms",
+    "metadata.max.retention.bytes",
+    "metadata.max.retention.ms",
+)
+
 #: Name, type, default, documentation of what a broker reads at its start.
 _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     # Identity and addresses.
@@ -351,7 +370,13 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
                 for name, kind, default, text in _DYNAMIC
             ),
             *(
-                ConfigKey(name=name, type=kind, default=default, documentation=text)
+                ConfigKey(
+                    name=name,
+                    type=kind,
+                    default=default,
+                    documentation=text,
+                    low=-1 if name in _MAY_BE_NONE else 0 if name in _MAY_BE_ZERO else 1,
+                )
                 for name, kind, default, text in _READ_ONLY
             ),
         ),

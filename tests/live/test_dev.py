@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[Cluster]:
-    with Cluster(folder, settings=["log.segment.bytes=1000000"]) as cluster:
+    with Cluster(folder, settings=["log.segment.bytes=1048576"]) as cluster:
         first_produce(cluster, "first")
         yield cluster
 

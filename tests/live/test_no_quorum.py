@@ -27,6 +27,7 @@ WRITES = [
     ["topics", "delete", "kept"],
     ["configs", "alter", "--entity", "topic", "--name", "kept", "--set", "retention.ms=5"],
     ["configs", "alter", "--entity", "user", "--default", "--set", "request_percentage=5"],
+    ["partitions", "elect", "--all"],
 ]
 NEED_A_LEADER = [["quorum", "status"], ["quorum", "replication"]]
 READS = [

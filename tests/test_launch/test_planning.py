@@ -94,6 +94,16 @@ def test_known_cluster_keeps_its_id_and_may_gain_brokers(tmp_path):
         ({"controller.quorum.fetch.timeout.ms": 100}, "must hold, got 400, 800, 100"),
         ({"cluster.id": "kvorum"}, "not a uuid: 'kvorum'"),
         ({"group.consumer.migration.policy": "both"}, "one of bidirectional, upgrade, downgrade"),
+        ({"node.id": 1 << 31}, "node.id='2147483648' must lie between 0 and 2147483647"),
+        ({"node.id": -1}, "node.id='-1' must lie between 0 and"),
+        ({"min.insync.replicas": 0}, "min.insync.replicas='0' must lie between 1 and"),
+        ({"message.max.bytes": -1}, "message.max.bytes='-1' must lie between 0 and"),
+        ({"log.segment.bytes": 4000}, "log.segment.bytes='4000' must lie between 1048576 and"),
+        ({"log.cleanup.policy": "foo"}, "must be a list of compact, delete"),
+        ({"broker.heartbeat.interval.ms": 0}, "must lie between 1 and"),
+        ({"num.partitions": 0, "request.timeout.ms": 0}, "and 2147483647; request.timeout.ms="),
+        ({"metadata.version.max": 25}, "metadata.version.max=25 must lie in 26 to 27"),
+        ({"metadata.version.max": 28}, "must lie in 26 to 27, which this build knows"),
     ],
 )
 def test_broker_properties_that_cannot_work_are_refused(change, words):

@@ -116,6 +116,16 @@ def test_json_lines_hold_the_same_rows(tmp_path):
         assert [json.loads(line) for line in lines] == table.to_pylist()
 
 
+def test_an_export_leaves_nothing_of_one_before_in_another_form(tmp_path):
+    export_history(history(), str(tmp_path), rows_per_file_max=7)
+    export_history(history(), str(tmp_path), form="jsonl")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"{table.name}.jsonl" for table in TABLES} | {"schema.json"}
+    export_history(history(), str(tmp_path))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"{table.name}.parquet" for table in TABLES} | {"schema.json"}
+
+
 def test_offset_that_is_not_held_leaves_the_folder_alone(tmp_path):
     with pytest.raises(OffsetNotHeld):
         export_history(history(40), str(tmp_path / "out"), at_offset=3)

@@ -13,6 +13,7 @@ from metadata.delta import Delta
 from metadata.features import SUPPORTED
 from metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
 from metadata.inspect import BELOW, complete, difference, find, tree_content, tree_lines
+from metadata.quotas import entity_text
 from metadata.records import Config, Endpoint, Partition, RegisterBroker, RegisterController, Topic
 from metadata.tree import (
     REPEATING,
@@ -124,6 +125,30 @@ def test_fields_that_are_new_in_an_image_show_by_themselves():
     assert content(image, "/topics/orders/0/adding") == [2, 3]
     assert content(image, "/client_quotas") == {"client-id=<default>,user=a%2Fb": {"rate": 1.5}}
     assert content(image, "/leases") == [1, 3]
+
+
+def test_quotas_of_different_entities_never_have_one_name():
+    entities = [
+        (("client-id", "c"), ("user", "u")),
+        (("client-id", "c,user=u"),),
+        (("user", None),),
+        (("user", "<default>"),),
+        (("user", "a%2Cb"),),
+        (("user", "a,b"),),
+        (("user", "\x1b[31mred\n"),),
+    ]
+    quotas = Map({entity: Map({"rate": 1.0}) for entity in entities})
+    shown = content(dataclasses.replace(EMPTY_IMAGE, client_quotas=quotas), "/client_quotas")
+    assert set(shown) == {
+        "client-id=c,user=u",
+        "client-id=c%2Cuser%3Du",
+        "user=<default>",
+        "user=%3Cdefault>",
+        "user=a%252Cb",
+        "user=a%2Cb",
+        "user=%1B[31mred%0A",
+    }
+    assert set(map(entity_text, entities)) == set(shown)
 
 
 def test_tree_is_lines_to_a_depth(image):

@@ -1,14 +1,18 @@
 """The shell as transcripts: what is typed after `>`, and what comes back."""
 
+import dataclasses
 import random
+import shlex
 
 import pytest
+from immutables import Map
 
 from metadata.history import OffsetNotHeld, history_of
+from metadata.image import EMPTY_IMAGE
 from metadata.records import Config, Partition, PartitionChange, Topic
 from metadata.shell import HELP, Shell, ShellError
 from metadata.snapshot_view import MetadataCopy
-from metadata.tree import NoSuchPath
+from metadata.tree import NoSuchPath, root
 from runtime.errors import KvorumError
 from tests.test_metadata.folders import batches_of, replayed, snapshot_bytes
 
@@ -175,6 +179,20 @@ def test_completion_looks_from_where_the_user_stands():
     assert shell.complete("cat ../o") == ["../orders/"]
     list(shell.run("at 1"))
     assert shell.complete("cat ") == []
+
+
+def test_tab_offers_names_with_blanks_and_quotes_so_that_the_shell_reads_them():
+    image = dataclasses.replace(
+        EMPTY_IMAGE,
+        client_quotas=Map({(("user", name),): Map({"rate": 1.0}) for name in ("al ice", "o'neil")}),
+    )
+    shell = Shell(history)
+    shell._root = lambda: root(image)
+    offered = shell.complete("cat /client_quotas/user=")
+    assert offered == [r"/client_quotas/user=al\ ice/", r"/client_quotas/user=o\'neil/"]
+    assert [shlex.split(path) for path in offered] == [
+        ["/client_quotas/user=al ice/"], ["/client_quotas/user=o'neil/"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", ["ls a b", "at x", "diff", "diff 1 2 3", "dump 1 2 3", "pwd x",
