@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from broker.api import HOT_HANDLERS, SERVED, cold_handler
+from broker.api import EAGER_APIS, HOT_HANDLERS, SERVED, cold_handler
 from broker.closing_lines import ClosingLines
 from broker.config import BrokerConfig
 from broker.connection import Connection, Slot
@@ -28,6 +28,7 @@ from metadata.configs.effective import StaticValue
 from metadata.delta import Delta
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import ClusterImage
+from runtime.eager import begin
 from runtime.errors import WireError
 from wire.framing import API_VERSIONS_KEY, parse_request_header, response_head
 from wire.kio_codec import encode_response, read_request
@@ -284,6 +285,12 @@ class KafkaServer:
         request = read_request(handler.API.name, context.api_version, view[position:end])
         answer = handler.handle(context, request)
         if inspect.isawaitable(answer):
+            if key in EAGER_APIS and inspect.iscoroutine(answer):
+                begun = begin(answer)
+                if begun.is_done:
+                    self._fill(context, handler.API, begun.result)
+                    return
+                answer = begun.rest()
             self._run_cold(context, handler.API, answer)
         else:
             self._fill(context, handler.API, answer)

@@ -130,6 +130,10 @@ HOT_HANDLERS: dict[int, HotHandler] = {
     produce.API.key: produce.handle,
     fetch.API.key: fetch.handle,
 }
+EAGER_APIS = frozenset({heartbeat.API.key, consumer_group_heartbeat.API.key})
+"""Begun where they are read, without a task: hundreds of idle members ask nothing else, and mostly
+the answer is there. A handler may be here if it needs no task before it first waits."""
+
 SERVED = ServedVersions([produce.API, fetch.API, *(module.API for module in _COLD)])
 api_versions.set_served(SERVED)
 
