@@ -38,6 +38,7 @@ SEGMENT = "storage/segment.py"
 
 OF_CORE = ("tests/test_broker/test_partition.py",)
 OF_SESSION = ("tests/test_broker/test_replica_session.py",)
+OF_SESSIONS = ("tests/test_broker/test_waiters_and_sessions.py",)
 OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
 OF_QUOTAS = ("tests/test_broker/test_client_quotas.py",)
 OF_HOST = ("tests/test_broker/test_coordinator_host.py",)
@@ -256,6 +257,14 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if self._disk.exists(mark):", "        if False:", OF_CHECKS),
     ("refusal-without-a-pause", "a follower that refuses records asks less and less often", SESSION,
      "        if not followed.refused:\n", "        if True:\n", OF_CHECKS),
+    ("session-outlives-the-registration", "who registered anew opens another session", SESSIONS,
+     "        if state.replica_epoch != request.replica_epoch:\n", "        if False:\n",
+     OF_SESSIONS),
+    ("asks-while-all-pause", "nothing is asked while all that is followed pauses", FETCHER,
+     "        if self.session.is_paused and not forgotten:\n",
+     "        if self.session.is_empty and not forgotten:\n", OF_SESSION),
+    ("waits-for-whom-the-metadata-took-out", "a dead broker is not waited for", CORE,
+     "            and not self._is_leaving(replica_id, remote)\n", "", OF_CORE),
     ("start-told-before-it-is-durable", "a leader hears of a start that is on disk", STARTS,
      "        if durable >= start_offset:", "        if True:", OF_DELETION),
 )  # fmt: skip
