@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from broker.replica_store import ReplicaStore
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from runtime.disk import Disk
-from runtime.errors import KvorumError
+from runtime.errors import CorruptData, KvorumError
 from runtime.ids import uuid_text
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class LogDirectories:
     def load(self, claims: Mapping[str, Claim]) -> None:
         """Find what lies in each (blocking); one that cannot be read is offline from the start.
 
-        Raises CorruptData for a checkpoint that is damaged.
+        Raises CorruptData for a checkpoint that is damaged in the only directory.
         """
         for item in self.items:
             claim = claims[item.path]
@@ -115,6 +115,10 @@ class LogDirectories:
                 item.store.load(claim.is_clean)
             except OSError as failure:
                 self.fail(item, failure, "start")
+            except CorruptData as damage:
+                if self.is_single:
+                    raise
+                self.fail(item, OSError(errno.EBADMSG, str(damage)), "start")
 
     # --- look-up -----------------------------------------------------------------------------
 

@@ -73,6 +73,8 @@ class ReplicaStore:
         # The checkpoint is written by the loop (truncation) and by a thread (the periodic one).
         self._checkpoint_lock = threading.Lock()
         self.unclaimed: dict[str, bytes | None] = {}
+        self._damaged: dict[str, CorruptData] = {}
+        """Folders whose partition.metadata cannot be read: each costs the one replica."""
         self._nameless: set[str] = set()
         """Folders that say nothing of whose they are, left alone until a replica of their name."""
 
@@ -91,7 +93,10 @@ class ReplicaStore:
             if name.endswith(DELETE_SUFFIX):
                 self._to_remove.append(path)
             elif _is_replica_name(name) and name != FOLDER_NAME:
-                self.unclaimed[name] = self._read_topic_id(path)
+                try:
+                    self.unclaimed[name] = self._read_topic_id(path)
+                except CorruptData as damage:
+                    self.unclaimed[name], self._damaged[name] = None, damage
 
     def open(
         self, topic: str, topic_id: bytes, partition_id: int, config: LogConfig, *, now_ms: int
@@ -102,11 +107,15 @@ class ReplicaStore:
         is_known = name in self.unclaimed or name in self._nameless
         self._nameless.discard(name)
         found_id = self.unclaimed.pop(name, None)
-        if is_known and found_id != topic_id:
+        key = (topic, partition_id)
+        if is_known and found_id is None:
+            self._check_nameless(key, path)
+            _log.warning("%s does not say whose it is, and was never flushed: it goes", path)
+        elif is_known and found_id != topic_id:
             _log.info("remove %s: it belongs to another topic of that name", name)
+        if is_known and found_id != topic_id:
             self._put_aside(path)
             is_known = False
-        key = (topic, partition_id)
         if not is_known:
             self._forget(key)
             # Thousands of replicas begin at once: no more than a look at each of them.
@@ -133,6 +142,20 @@ class ReplicaStore:
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
         return OpenedLog(log, self._high_watermarks.get(key, 0), True)
+
+    def _check_nameless(self, key: tuple[str, int], path: str) -> None:
+        """Raise CorruptData unless the folder may have lost its partition.metadata with the power:
+        that is fsynced before the first records are, and so before there is a recovery point."""
+        damage = self._damaged.get(path.rpartition("/")[2])
+        if damage is not None:
+            raise damage
+        if self._recovery_points.get(key, 0) > 0:
+            raise CorruptData(
+                f"{path}/{PARTITION_METADATA}",
+                0,
+                "it is missing, or a part of it is, so nothing says whose log this is; put it back "
+                "(version: 0, topic_id: as `kvorum topics describe` has it)",
+            )
 
     def mark_damaged(self, log: Log, damage: CorruptData) -> None:
         """Keep the replica offline at later starts, until its folder is put aside (`kvorum
@@ -301,7 +324,14 @@ class ReplicaStore:
                     self._write(name, offsets)
 
     def _read(self, name: str) -> Offsets:
-        offsets = read_offsets(self._disk, self._path(name))
+        try:
+            offsets = read_offsets(self._disk, self._path(name))
+        except CorruptData as damage:
+            if name not in (RECOVERY_POINT, CLEANER_OFFSET):
+                raise
+            # All is checked, or cleaned, from the start: that costs time and nothing else.
+            _log.warning("%s; it counts as empty", damage)
+            offsets = {}
         self._on_disk[name] = frozenset(offsets)
         return offsets
 

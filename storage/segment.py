@@ -10,8 +10,10 @@ or closed and fsynced. Whoever appends to such a segment again removes it first 
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from runtime.disk import Disk, DiskFile, overwrite
 from runtime.errors import CorruptData
@@ -38,6 +40,10 @@ RECENT_BATCHES_MAX = 4096
 """Batches of the active segment whose place is remembered; at 1 KB each the last 4 MB."""
 _SCAN_BYTES = 16 * 1024
 """Read at once when walking headers: a few index intervals."""
+logger = logging.getLogger("kvorum.storage")
+
+T = TypeVar("T")
+
 _NOTHING_RECENT = 1 << 63
 
 
@@ -412,14 +418,31 @@ class Segment:
         if offset >= self._recent_floor:
             at = bisect_right(self._ends, offset)
             return self._positions[at] if at < len(self._ends) else None
-        found = self._first_above(offset)
+        found = self._by_index(lambda: self._first_above(offset))
         return None if found is None else found[0]
 
     def _first_above(self, offset: int) -> tuple[int, BatchHeader] | None:
-        for position, header in self.headers(self.indexes[0].lookup(offset)):
+        start = self.indexes[0].lookup(offset)
+        for position, header in self.headers(start):
             if header.end_offset > offset:
+                if position == start > 0 and header.base_offset > offset:
+                    path = self.path(INDEX_SUFFIX)
+                    raise CorruptData(path, 0, f"byte {start} lies behind offset {offset}")
                 return position, header
         return None
+
+    def _by_index(self, find: Callable[[], T]) -> T:
+        """What `find` finds by way of the index. One that misleads is made anew: it holds nothing
+        that the batches do not, and they are not damaged because it is. Raises CorruptData if they
+        are."""
+        try:
+            return find()
+        except CorruptData as damage:
+            self._indexes = self._rebuild_indexes()
+            logger.warning("%s was wrong, and is made anew: %s", self.path(INDEX_SUFFIX), damage)
+            if self.has_saved_indexes:
+                self.renew_indexes(self.index_bytes())
+            return find()
 
     def locate(
         self, offset: int, *, bytes_max: int, end_offset: int, at_least_one_batch: bool
@@ -430,7 +453,9 @@ class Segment:
         `bytes_max` in all unless the first alone is larger and `at_least_one_batch` holds.
         """
         if offset < self._recent_floor:
-            return self._locate_by_index(offset, bytes_max, end_offset, at_least_one_batch)
+            return self._by_index(
+                lambda: self._locate_by_index(offset, bytes_max, end_offset, at_least_one_batch)
+            )
         ends, positions = self._ends, self._positions
         first = bisect_right(ends, offset)
         count = len(ends)

@@ -295,6 +295,18 @@ def test_a_directory_that_is_offline_at_the_start_keeps_its_replicas_offline(
     wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
 
 
+def test_a_checkpoint_that_is_damaged_costs_its_directory_and_no_other(harness: Harness) -> None:
+    create(harness)
+    harness.run(harness.cluster.stop_broker(1))
+    lost, kept = harness.cluster.paths_of(1)
+    (Path(lost) / "log-start-offset-checkpoint").write_text("garbage\n")
+    broker = harness.run(harness.cluster.start_broker(1, is_clean=True))
+    (offline,) = broker.manager.directories.offline
+    assert offline.path == lost
+    assert "not an offset checkpoint" in offline.reason
+    assert [item.path for item in broker.manager.directories.online] == [kept]
+
+
 def test_a_choice_outlives_a_restart_although_there_is_no_file(harness: Harness) -> None:
     create(harness)
     places = [harness.cluster.replica(1, "t", p).home.path for p in (0, 1)]

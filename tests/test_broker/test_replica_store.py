@@ -11,6 +11,7 @@ from chaos.sim.disk import MemoryDisk
 from runtime.errors import CorruptData
 from storage.batch import build_batch
 from storage.checkpoints import (
+    CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     PARTITION_METADATA,
@@ -96,11 +97,60 @@ def test_a_torn_identity_is_none() -> None:
     assert made(disk).unclaimed == {"t-0": None}
 
 
-def test_a_damaged_identity_is_refused() -> None:
+def test_a_damaged_identity_costs_that_replica_and_no_other() -> None:
     disk = MemoryDisk(random.Random(1))
-    disk.make_dirs("data/t-0")
-    disk.write_atomic(f"data/t-0/{PARTITION_METADATA}", b"version: 0\ntopic: AAECAwQFBgcICQoLDA0OD")
+    with_log(disk)
+    write_partition_metadata(disk, "data/t-0", TOPIC_ID)
+    disk.make_dirs("data/u-0")
+    disk.write_atomic(f"data/u-0/{PARTITION_METADATA}", b"version: 0\ntopic: AAECAwQFBgcICQoLDA0OD")
+    store = made(disk)
     with pytest.raises(CorruptData, match="not a partition"):
+        store.open("u", OTHER_ID, 0, LogConfig(), now_ms=0)
+    assert store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
+    store.drop_unclaimed()
+    assert disk.exists("data/u-0")
+
+
+@pytest.mark.parametrize("identity", [None, b"", b"version: 0\ntopic_id: AAEC"])
+def test_records_that_were_flushed_do_not_go_with_the_file_that_says_whose_they_are(
+    identity: bytes | None,
+) -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    if identity is None:
+        disk.remove(f"data/t-0/{PARTITION_METADATA}")
+    else:
+        disk.write_atomic(f"data/t-0/{PARTITION_METADATA}", identity)
+    write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
+    with pytest.raises(CorruptData, match="nothing says whose log this is"):
+        made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+    assert disk.exists("data/t-0")
+    # Put back, all is there.
+    write_partition_metadata(disk, "data/t-0", TOPIC_ID)
+    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
+    # What was never flushed may have lost it with the power, and begins anew.
+    disk.remove(f"data/t-0/{PARTITION_METADATA}")
+    write_offsets(disk, f"data/{RECOVERY_POINT}", {})
+    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 0
+
+
+@pytest.mark.parametrize("checkpoint", [RECOVERY_POINT, CLEANER_OFFSET])
+def test_a_checkpoint_that_saves_only_time_counts_as_empty_when_it_is_damaged(
+    checkpoint: str,
+) -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    write_partition_metadata(disk, "data/t-0", TOPIC_ID)
+    disk.write_atomic(f"data/{checkpoint}", b"garbage\n")
+    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
+
+
+@pytest.mark.parametrize("checkpoint", [HIGH_WATERMARK, LOG_START_OFFSET])
+def test_a_checkpoint_that_nothing_else_says_is_missed_when_it_is_damaged(checkpoint: str) -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    disk.write_atomic(f"data/{checkpoint}", b"garbage\n")
+    with pytest.raises(CorruptData, match="not an offset checkpoint"):
         made(disk)
 
 

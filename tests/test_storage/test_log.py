@@ -7,7 +7,7 @@ import random
 import pytest
 
 from chaos.sim.disk import MemoryDisk
-from runtime.errors import ErrorCode, InvariantViolated
+from runtime.errors import CorruptData, ErrorCode, InvariantViolated
 from storage.batch import BatchError, build_batch, iter_headers, read_header
 from storage.log import Log, LogConfig, OffsetOutOfRange, OutOfOrderAppend
 from storage.model import CompactionConfig
@@ -137,6 +137,48 @@ def test_reads_by_index_equal_reads_from_the_tail_memory() -> None:
             expected,
         ) or expected == found.length == 0
         assert size > 0
+
+
+def test_an_index_that_misleads_is_made_anew_and_the_log_is_sound() -> None:
+    config = LogConfig(index_interval_bytes=300, segment_bytes=20_000)
+    disk = MemoryDisk(random.Random(1))
+    log = Log.open(disk, DIRECTORY, config, now_ms=0)
+    while len(log.segment_base_offsets) < 3:
+        append(log)
+    log.close()
+    path = f"{DIRECTORY}/{0:020d}.index"
+    sound = disk.read_bytes(path)
+    rng = random.Random(7)
+    wrong = 0
+    for _ in range(60):
+        at = rng.randrange(len(sound))
+        flipped = bytearray(sound)
+        flipped[at] ^= 1 << rng.randrange(8)
+        disk.write_atomic(path, bytes(flipped))
+        log = Log.open(disk, DIRECTORY, config, now_ms=0, is_clean=True)
+        for offset in range(log.segment_base_offsets[1]):
+            found = log.read(offset, bytes_max=100, end_offset=log.end_offset).read()
+            assert read_header(memoryview(found), 0).base_offset == offset
+        wrong += disk.read_bytes(path) == sound
+        log.close()
+    assert wrong > 5
+
+
+def test_damage_of_the_batches_is_no_fault_of_the_index() -> None:
+    config = LogConfig(index_interval_bytes=300, segment_bytes=20_000)
+    disk = MemoryDisk(random.Random(1))
+    log = Log.open(disk, DIRECTORY, config, now_ms=0)
+    while len(log.segment_base_offsets) < 3:
+        append(log)
+    log.close()
+    path = f"{DIRECTORY}/{0:020d}.log"
+    data = bytearray(disk.read_bytes(path))
+    positions = [position for position, _ in iter_headers(bytes(data))]
+    data[positions[40] + 16] ^= 0xFF  # the magic byte
+    disk.write_atomic(path, bytes(data))
+    log = Log.open(disk, DIRECTORY, config, now_ms=0, is_clean=True)
+    with pytest.raises(CorruptData, match=f"byte {positions[40]}: no batch header"):
+        log.read(40, bytes_max=100, end_offset=log.end_offset)
 
 
 def test_time_index_and_offset_index_entries_mean_what_kafka_means() -> None:
