@@ -139,13 +139,21 @@ def test_reads_by_index_equal_reads_from_the_tail_memory() -> None:
         assert size > 0
 
 
-def test_an_index_that_misleads_is_made_anew_and_the_log_is_sound() -> None:
-    config = LogConfig(index_interval_bytes=300, segment_bytes=20_000)
+INDEXED = LogConfig(index_interval_bytes=300, segment_bytes=20_000)
+
+
+def closed_with_three_segments() -> MemoryDisk:
+    """Of config INDEXED."""
     disk = MemoryDisk(random.Random(1))
-    log = Log.open(disk, DIRECTORY, config, now_ms=0)
+    log = Log.open(disk, DIRECTORY, INDEXED, now_ms=0)
     while len(log.segment_base_offsets) < 3:
         append(log)
     log.close()
+    return disk
+
+
+def test_an_index_that_misleads_is_made_anew_and_the_log_is_sound() -> None:
+    disk = closed_with_three_segments()
     path = f"{DIRECTORY}/{0:020d}.index"
     sound = disk.read_bytes(path)
     rng = random.Random(7)
@@ -155,7 +163,7 @@ def test_an_index_that_misleads_is_made_anew_and_the_log_is_sound() -> None:
         flipped = bytearray(sound)
         flipped[at] ^= 1 << rng.randrange(8)
         disk.write_atomic(path, bytes(flipped))
-        log = Log.open(disk, DIRECTORY, config, now_ms=0, is_clean=True)
+        log = Log.open(disk, DIRECTORY, INDEXED, now_ms=0, is_clean=True)
         for offset in range(log.segment_base_offsets[1]):
             found = log.read(offset, bytes_max=100, end_offset=log.end_offset).read()
             assert read_header(memoryview(found), 0).base_offset == offset
@@ -165,18 +173,13 @@ def test_an_index_that_misleads_is_made_anew_and_the_log_is_sound() -> None:
 
 
 def test_damage_of_the_batches_is_no_fault_of_the_index() -> None:
-    config = LogConfig(index_interval_bytes=300, segment_bytes=20_000)
-    disk = MemoryDisk(random.Random(1))
-    log = Log.open(disk, DIRECTORY, config, now_ms=0)
-    while len(log.segment_base_offsets) < 3:
-        append(log)
-    log.close()
+    disk = closed_with_three_segments()
     path = f"{DIRECTORY}/{0:020d}.log"
     data = bytearray(disk.read_bytes(path))
     positions = [position for position, _ in iter_headers(bytes(data))]
     data[positions[40] + 16] ^= 0xFF  # the magic byte
     disk.write_atomic(path, bytes(data))
-    log = Log.open(disk, DIRECTORY, config, now_ms=0, is_clean=True)
+    log = Log.open(disk, DIRECTORY, INDEXED, now_ms=0, is_clean=True)
     with pytest.raises(CorruptData, match=f"byte {positions[40]}: no batch header"):
         log.read(40, bytes_max=100, end_offset=log.end_offset)
 
