@@ -23,7 +23,6 @@ from runtime.errors import ErrorCode, Rejected
 PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
 """Refusals that may pass: as of a node that still catches up, or a change before this one."""
 
-
 ASK_AGAIN_MS = 200
 TIMEOUT_MAX_MS = 60_000
 """A client that goes away does not end its request; none is asked for longer than this."""

@@ -66,7 +66,7 @@ find_python() {
 
 # optimized_build PYTHON: the system's of the same minor version, where PYTHON was built without
 # --enable-optimizations, as version managers do by default; else PYTHON. A distribution's is optimized
-# along a profile: a cluster takes some three quarters of the CPU.
+# along a profile, and the same code takes less CPU.
 optimized_build() {
     local system
     system=/usr/bin/$("$1" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')

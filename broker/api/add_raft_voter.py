@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.api.describe_quorum import CONTROLLER_LISTENER
 from broker.context import RequestContext
+from raft.control_records import LISTENER_NAME
 from raft.messages import AddVoterRequest
 from raft.voters import Voter
 from runtime.errors import ErrorCode, Rejected
@@ -21,12 +21,12 @@ API = Api(key=80, name="add_raft_voter", min_version=0, max_version=0, first_fle
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     services = context.services
     refusal: Rejected | None
-    listener = next((x for x in request.listeners if x.name == CONTROLLER_LISTENER), None)
+    listener = next((x for x in request.listeners if x.name == LISTENER_NAME), None)
     if listener is None:
         names = [other.name for other in request.listeners] or "none"
         refusal = Rejected(
             ErrorCode.INVALID_REQUEST,
-            f"node {request.voter_id} needs a listener {CONTROLLER_LISTENER}, got {names}",
+            f"node {request.voter_id} needs a listener {LISTENER_NAME}, got {names}",
         )
     else:
         voter = Voter(

@@ -9,13 +9,13 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
+from raft.control_records import LISTENER_NAME
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
 API = Api(key=55, name="describe_quorum", min_version=0, max_version=2, first_flexible=0)
 
 METADATA_TOPIC = "__cluster_metadata"
-CONTROLLER_LISTENER = "CONTROLLER"
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -42,10 +42,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 def _nodes(nodes: tuple[tuple[int, str, int], ...]) -> list[dict[str, Any]]:
     return [
-        {
-            "node_id": node_id,
-            "listeners": [{"name": CONTROLLER_LISTENER, "host": host, "port": port}],
-        }
+        {"node_id": node_id, "listeners": [{"name": LISTENER_NAME, "host": host, "port": port}]}
         for node_id, host, port in nodes
     ]
 

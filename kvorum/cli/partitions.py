@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -136,15 +136,16 @@ def reassign(
             _execute(options, backend, asked, text, additional, throttle)
         case "verify":
             failed = _verify(output, backend, asked, text)
-            if not preserve_throttles:
-                # Of moves that failed as well: nobody else takes them away.
-                _clear_throttles(options, backend, asked, text, is_verify=True)
+            # Of moves that failed as well: nobody else takes them away.
+            if not preserve_throttles and not asked.reassignments():
+                _clear_throttles(options, backend, text, moving=set())
             if failed:
                 raise CommandFailed(f"not moving, and not where FILE says: {', '.join(failed)}")
         case _:
             _cancel(output, asked, text)
             if not preserve_throttles:
-                _clear_throttles(options, backend, asked, text, is_verify=False)
+                moving = {row["topic"] for row in asked.reassignments()}
+                _clear_throttles(options, backend, text, moving=moving)
 
 
 def _text_of(file: TextIO) -> str:
@@ -235,32 +236,31 @@ def _configs(options: dict[str, Any]) -> ConfigBackend:
 
 
 def _clear_throttles(
-    options: dict[str, Any],
-    backend: Backend,
-    asked: PartitionBackend,
-    text: str,
-    *,
-    is_verify: bool,
+    options: dict[str, Any], backend: Backend, text: str, *, moving: set[str]
 ) -> None:
     """Of the topics in the file and of all brokers, as kafka-reassign-partitions does; but what
-    other moves under way go by stays: the brokers' rates, and the lists of their topics."""
+    moves still under way go by stays: the brokers' rates, and the lists of the topics `moving`."""
     from kvorum.cli.move_throttle import clear_throttles
     from kvorum.cli.reassignment_file import read_assignment
 
-    moving = {row["topic"] for row in asked.reassignments()}
-    if moving and is_verify:
-        return
     named = {topic for topic, _ in read_assignment(text)} - moving
-    topics = sorted(_known(backend, named))
+    topics = sorted({topic for topic, _ in _replicas_there(backend, sorted(named))})
     brokers = [] if moving else [row["broker_id"] for row in backend.brokers()]
     if clear_throttles(_configs(options), topics, brokers):
         click.echo("throttles cleared", err=True)
 
 
-def _known(backend: Backend, topics: Iterable[str]) -> list[str]:
-    """Those of the topics that there are: one may have been deleted since FILE was begun."""
-    there = {row["topic"] for row in backend.topics(None)}
-    return [topic for topic in dict.fromkeys(topics) if topic in there]
+def _replicas_there(backend: Backend, topics: list[str]) -> Assignment:
+    """As `_replicas`, of those topics that there are: one may have been deleted since FILE was
+    begun. Only then are all asked for."""
+    try:
+        return _replicas(backend, topics) if topics else {}
+    except CommandFailed:
+        there = {row["topic"] for row in backend.topics(None)}
+        found = [topic for topic in topics if topic in there]
+        if len(found) == len(topics):
+            raise
+        return _replicas(backend, found) if found else {}
 
 
 def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -> list[str]:
@@ -270,8 +270,7 @@ def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -
     wanted = read_assignment(text)
     ongoing = {(row["topic"], row["partition"]) for row in asked.reassignments()}
     # Asked after the list: what had ended by then shows its end here.
-    topics = _known(backend, (topic for topic, _ in wanted))
-    found = _replicas(backend, topics) if topics else {}
+    found = _replicas_there(backend, list(dict.fromkeys(topic for topic, _ in wanted)))
     rows = []
     for (topic, partition), target in sorted(wanted.items()):
         replicas = found.get((topic, partition))
