@@ -24,7 +24,7 @@ from metadata.image import ClusterImage
 from metadata.records import NO_LEADER, BrokerRegistrationChange, PartitionChange, Record
 
 CHUNK_PARTITIONS = 1_000
-"""Decided in one go: some ten milliseconds of the loop, with encoding and appending them."""
+"""Decided in one go. Looking for them, at the beginning and before the end, walks all partitions."""
 
 
 Piece = tuple[bytes, tuple[int, ...]]
