@@ -24,7 +24,7 @@ from metadata.image import ClusterImage
 from metadata.records import NO_LEADER, BrokerRegistrationChange, PartitionChange, Record
 
 CHUNK_PARTITIONS = 1_000
-"""Decided in one go. Looking for them, at the beginning and before the end, walks all partitions."""
+"""Decided in one go. To look for them, at the beginning and the end, is a walk over all."""
 
 
 Piece = tuple[bytes, tuple[int, ...]]
