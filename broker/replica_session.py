@@ -97,6 +97,11 @@ class ReplicaSession:
         would be answered at once, and so would the next."""
         return len(self._partitions) == self._paused
 
+    @property
+    def has_changes(self) -> bool:
+        """There is something that the next request would say."""
+        return bool(self._changed or self._forgotten)
+
     # --- partitions --------------------------------------------------------------------------
 
     def add(self, key: Key, replica: Replica) -> None:

@@ -176,6 +176,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("two-sessions-opened", "one fetch session is opened at a time", FETCHER,
      "        if not (self._in_flight and self.session.is_opening):", "        if True:",
      OF_SESSION),
+    ("newcomers-wait-for-ever", "who waited for others is asked for", FETCHER,
+     "        if self.session.has_changes:", "        if False:", OF_SESSION),
     # The log.
     ("index-off-by-one", "an index leads to the batch that holds the offset", INDEX,
      "        at = bisect_right(self.relative_offsets, offset - self.base_offset) - 1\n"

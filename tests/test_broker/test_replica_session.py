@@ -93,6 +93,39 @@ def test_no_second_request_leaves_while_a_session_is_opened():
     assert len(sent) == 1
 
 
+def test_partitions_made_one_after_the_other_share_a_request():
+    async def run():
+        sent: list[list[int]] = []
+        has_shared = asyncio.Event()
+        fetcher = LeaderFetcher(
+            leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
+            peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK,
+            connect=None, starts=StartCheckpoints(fail),
+        )  # fmt: skip
+
+        def send():
+            listed, _ = fetcher.session.next_request()
+            sent.append([row.partition_id for _, rows in listed for row in rows])
+            if len(sent) == 2:
+                has_shared.set()
+
+        def make(partition_id):
+            fetcher.session.add((TOPIC_ID, partition_id), replica_of(partition_id))
+            fetcher.on_newcomer()
+
+        fetcher._sock, fetcher._send_fetch = object(), send
+        for partition_id in range(4):
+            make(partition_id)
+        assert sent == [[0]]  # nobody waits for the first
+        await has_shared.wait()
+        assert sent == [[0], [1, 2, 3]]
+        make(4)
+        fetcher.close()
+        assert fetcher._newcomers is None or fetcher._newcomers.cancelled()
+
+    asyncio.run(run())
+
+
 def test_nothing_is_asked_while_every_partition_pauses():
     # The leader answers an empty fetch at once: follower and leader took half a core each.
     async def run():
