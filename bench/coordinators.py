@@ -29,7 +29,9 @@ _GROUPS_TRIED_MAX = 5_000
 
 _JOIN, _SYNC, _HEARTBEAT, _FIND, _COMMIT = 5, 3, 3, 2, 7
 """The last versions without tagged fields."""
+_ILLEGAL_GENERATION, _UNKNOWN_MEMBER_ID, _REBALANCE_IN_PROGRESS = 22, 25, 27
 _MEMBER_ID_REQUIRED = 79
+_NO_GENERATION = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,10 @@ class Member:
     generation_id: int
     answered_at: float
     """When its JoinGroup was answered, monotonic."""
+    synced_at: float
+    """When its SyncGroup was."""
+    is_settled: bool
+    """Whether that was before others came to join."""
 
 
 def join_seconds(bootstrap: str) -> tuple[float, float]:
@@ -55,8 +61,8 @@ async def _join_seconds(bootstrap: str) -> tuple[float, float]:
     address = await _coordinator(bootstrap, group_id)
     clients = [await RawClient.open(address) for _ in range(JOIN_MEMBERS)]
     began = time.monotonic()
-    members = await asyncio.gather(*(_join(client, group_id) for client in clients))
-    ended = time.monotonic()
+    members = await _join_all(clients, group_id)
+    ended = max(member.synced_at for member in members)
     for client in clients:
         client.close()
     return ended - began, ended - min(member.answered_at for member in members)
@@ -72,12 +78,9 @@ async def _idle_group_percent(bootstrap: str, seconds: float, cpu_s: Callable[[]
     group_ids = [f"bench-idle-{i}" for i in range(IDLE_GROUPS)]
     addresses = [await _coordinator(bootstrap, group_id) for group_id in group_ids]
     before = await _cpu_over(seconds, cpu_s)
-    clients = [
-        (await RawClient.open(address), group_id)
-        for group_id, address in zip(group_ids, addresses, strict=True)
-        for _ in range(IDLE_MEMBERS)
-    ]
-    members = await asyncio.gather(*(_join(client, group_id) for client, group_id in clients))
+    clients = [[await RawClient.open(at) for _ in range(IDLE_MEMBERS)] for at in addresses]
+    groups = await asyncio.gather(*map(_join_all, clients, group_ids))
+    members = [member for group in groups for member in group]
     beats = [
         asyncio.create_task(_beat(member, HEARTBEAT_INTERVAL_S * i / len(members)))
         for i, member in enumerate(members)
@@ -85,12 +88,15 @@ async def _idle_group_percent(bootstrap: str, seconds: float, cpu_s: Callable[[]
     try:
         await asyncio.sleep(HEARTBEAT_INTERVAL_S)
         during = await _cpu_over(seconds, cpu_s)
+        for beat in beats:
+            if beat.done():
+                beat.result()  # raises: a member that sends nothing costs nothing
     finally:
         for beat in beats:
             beat.cancel()
         await asyncio.gather(*beats, return_exceptions=True)
-        for client, _ in clients:
-            client.close()
+        for member in members:
+            member.client.close()
     return during - before
 
 
@@ -103,18 +109,21 @@ async def _cpu_over(seconds: float, cpu_s: Callable[[], float]) -> float:
 async def _beat(member: Member, after_s: float) -> None:
     await asyncio.sleep(after_s)
     while True:
-        answer = await member.client.call(
-            "heartbeat",
-            _HEARTBEAT,
-            {
-                "group_id": member.group_id,
-                "generation_id": member.generation_id,
-                "member_id": member.member_id,
-                "group_instance_id": None,
-            },
-        )
-        _require(answer, "heartbeat")
+        _require(await _heartbeat(member), "heartbeat")
         await asyncio.sleep(HEARTBEAT_INTERVAL_S)
+
+
+async def _heartbeat(member: Member) -> Any:
+    return await member.client.call(
+        "heartbeat",
+        _HEARTBEAT,
+        {
+            "group_id": member.group_id,
+            "generation_id": member.generation_id,
+            "member_id": member.member_id,
+            "group_instance_id": None,
+        },
+    )
 
 
 def commits_per_second(bootstrap: str, topic: str, commits: int) -> float:
@@ -209,12 +218,36 @@ async def _coordinator(bootstrap: str, group_id: str) -> str:
         client.close()
 
 
-async def _join(client: RawClient, group_id: str) -> Member:
+async def _join_all(clients: Sequence[RawClient], group_id: str) -> list[Member]:
+    """All of them, as members of one generation."""
+    generations = [_NO_GENERATION] * len(clients)
+    async with asyncio.timeout(COORDINATOR_TIMEOUT_S):
+        return await asyncio.gather(
+            *(_settle(client, group_id, generations, i) for i, client in enumerate(clients))
+        )
+
+
+async def _settle(client: RawClient, group_id: str, generations: list[int], index: int) -> Member:
+    """Stay in the group until all of it are in one generation: who comes late makes all rejoin."""
+    member_id = ""
+    while True:
+        member = await _join(client, group_id, member_id)
+        member_id = member.member_id
+        generations[index] = member.generation_id if member.is_settled else _NO_GENERATION
+        while generations[index] != _NO_GENERATION:
+            if all(generation == member.generation_id for generation in generations):
+                return member
+            await asyncio.sleep(_RETRY_S)
+            if int((await _heartbeat(member)).error_code):
+                generations[index] = _NO_GENERATION
+
+
+async def _join(client: RawClient, group_id: str, member_id: str) -> Member:
     joining: dict[str, Any] = {
         "group_id": group_id,
         "session_timeout": SESSION_TIMEOUT_MS,
         "rebalance_timeout": REBALANCE_TIMEOUT_MS,
-        "member_id": "",
+        "member_id": member_id,
         "group_instance_id": None,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b"\x00\x00" + bytes(8)}],
@@ -222,12 +255,15 @@ async def _join(client: RawClient, group_id: str) -> Member:
     deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
     while True:
         answer = await client.call("join_group", _JOIN, joining)
-        if int(answer.error_code) == _MEMBER_ID_REQUIRED:
+        error = int(answer.error_code)
+        if error == _MEMBER_ID_REQUIRED:
             joining["member_id"] = answer.member_id
-        elif not int(answer.error_code):
+        elif not error:
             break
         elif time.monotonic() > deadline:
             raise BenchFailed(f"{group_id} cannot be joined: {answer.error_code.name}")
+        elif error == _UNKNOWN_MEMBER_ID:
+            joining["member_id"] = ""
         else:  # the coordinator loads
             await asyncio.sleep(_RETRY_S)
     answered_at = time.monotonic()
@@ -246,13 +282,18 @@ async def _join(client: RawClient, group_id: str) -> Member:
             "assignments": assignments,
         },
     )
-    _require(synced, "sync")
+    again = (_ILLEGAL_GENERATION, _UNKNOWN_MEMBER_ID, _REBALANCE_IN_PROGRESS)
+    is_settled = int(synced.error_code) not in again
+    if is_settled:
+        _require(synced, "sync")
     return Member(
         client=client,
         group_id=group_id,
         member_id=answer.member_id,
         generation_id=answer.generation_id,
         answered_at=answered_at,
+        synced_at=time.monotonic(),
+        is_settled=is_settled,
     )
 
 

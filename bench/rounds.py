@@ -191,6 +191,8 @@ class Round:
         self._sample("start_s", seconds)
 
     def _take(self, group: str, take: Callable[[], None]) -> None:
+        # What is still on its way to the disk from the figures before must not slow this one.
+        os.sync()
         began = time.monotonic()
         try:
             take()
@@ -215,8 +217,7 @@ class Round:
                 f"{self._cluster.side}, round {self._number}: {len(leaders)} of {PARTITIONS} "
                 f"brokers lead the partitions of {name}"
             )
-        # What is still on its way to the disk from earlier must not slow this figure.
-        os.sync()
+        os.sync()  # as in _take
         return name
 
     def _remove(self, *names: str) -> None:

@@ -25,7 +25,10 @@ from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import BrokerImage, ClusterImage
 from metadata.records import Endpoint
 from runtime.tasks import TaskGroup
+from wire.framing import API_VERSIONS_KEY, response_head
+from wire.kio_codec import encode_response
 from wire.produce_codec import NodeEndpoint
+from wire.versions import Api
 
 if TYPE_CHECKING:
     from broker.connection import Slot
@@ -134,6 +137,25 @@ class RequestContext:
     began_ms: int = -1
     """Since when this broker has been busy with the request and has not counted it, -1: it is not,
     or nobody counts."""
+
+    def answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
+        """Fill the slot. values: the answer's fields, or its body where a handler keeps that ready;
+        such a body does not tell of a pause."""
+        connection = self.slot.connection
+        if self.began_ms >= 0:
+            self.count_time(connection.server.clock.monotonic_ms())
+        version = self.api_version
+        if isinstance(values, bytes):
+            body: bytes | bytearray = values
+        else:
+            muted_ms = connection.muted_ms
+            body = encode_response(
+                api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values
+            )
+        # KIP-511: a client that does not know our versions yet must be able to read that answer.
+        is_flexible = version >= api.first_flexible and api.key != API_VERSIONS_KEY
+        head = response_head(self.correlation_id, len(body), is_flexible=is_flexible)
+        self.slot.fill((head, body))
 
     def pause(self, kind: QuotaKind, amount: float) -> int:
         """Count `amount`, and the time spent, against the client's quotas. If that was too much its

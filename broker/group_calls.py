@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import RequestContext
+from broker.coordinator.term import Respond
 from broker.groups.config import STRING_BYTES_MAX
 from runtime.errors import ErrorCode
 
@@ -15,7 +16,7 @@ async def ask(context: RequestContext, group_id: str, body: Any) -> Any:
     A group id that cannot be a key of `__consumer_offsets` is refused here. Whether an empty one
     is allowed is the caller's business: it differs by API.
     """
-    if len(group_id) * 3 > STRING_BYTES_MAX and len(group_id.encode()) > STRING_BYTES_MAX:
+    if _is_too_long(group_id):
         return ErrorCode.INVALID_GROUP_ID
     return await context.services.groups.request(
         key=group_id,
@@ -30,6 +31,24 @@ async def ask_named(context: RequestContext, group_id: str, body: Any) -> Any:
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
     return await ask(context, group_id, body)
+
+
+def call(context: RequestContext, group_id: str, body: Any, respond: Respond) -> None:
+    """As `ask`, for hot handlers: `respond` is told the answer, now or later."""
+    if _is_too_long(group_id):
+        respond(ErrorCode.INVALID_GROUP_ID)
+        return
+    context.services.groups.call(
+        key=group_id,
+        body=body,
+        client_id=context.client_id or "",
+        client_host=context.client_host,
+        respond=respond,
+    )
+
+
+def _is_too_long(group_id: str) -> bool:
+    return len(group_id) * 3 > STRING_BYTES_MAX and len(group_id.encode()) > STRING_BYTES_MAX
 
 
 def has_partition(context: RequestContext, topic: str, partition: int) -> bool:

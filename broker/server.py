@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from broker.api import EAGER_APIS, HOT_HANDLERS, SERVED, cold_handler
+from broker.api import HOT_HANDLERS, SERVED, cold_handler
 from broker.closing_lines import ClosingLines
 from broker.config import BrokerConfig
 from broker.connection import Connection, Slot
@@ -28,10 +28,9 @@ from metadata.configs.effective import StaticValue
 from metadata.delta import Delta
 from metadata.features import SUPPORTED, FeatureRange
 from metadata.image import ClusterImage
-from runtime.eager import begin
 from runtime.errors import WireError
-from wire.framing import API_VERSIONS_KEY, parse_request_header, response_head
-from wire.kio_codec import encode_response, read_request
+from wire.framing import API_VERSIONS_KEY, parse_request_header
+from wire.kio_codec import read_request
 from wire.versions import Api
 
 _log = logging.getLogger(__name__)
@@ -263,7 +262,7 @@ class KafkaServer:
             # KIP-511: the client learns our range from a v0 answer and comes again.
             answer = cold_handler(key).unsupported_answer()
             context.api_version = 0
-            self._fill(context, cold_handler(key).API, answer)
+            context.answer(cold_handler(key).API, answer)
             return
         if self.services.quotas.binds_requests:
             context.began_ms = self.clock.monotonic_ms()
@@ -285,15 +284,9 @@ class KafkaServer:
         request = read_request(handler.API.name, context.api_version, view[position:end])
         answer = handler.handle(context, request)
         if inspect.isawaitable(answer):
-            if key in EAGER_APIS and inspect.iscoroutine(answer):
-                begun = begin(answer)
-                if begun.is_done:
-                    self._fill(context, handler.API, begun.result)
-                    return
-                answer = begun.rest()
             self._run_cold(context, handler.API, answer)
         else:
-            self._fill(context, handler.API, answer)
+            context.answer(handler.API, answer)
 
     def _run_cold(self, context: RequestContext, api: Api, answer: Any) -> None:
         if len(self._tasks) >= COLD_REQUESTS_MAX:
@@ -317,7 +310,7 @@ class KafkaServer:
             # on to whoever watches this process's tasks.
             connection.close(f"{api.name} failed")
             raise
-        self._fill(context, api, values)
+        context.answer(api, values)
 
     def _on_cold_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
@@ -329,20 +322,3 @@ class KafkaServer:
                     "task": task,
                 }
             )
-
-    def _fill(self, context: RequestContext, api: Api, values: Mapping[str, Any] | bytes) -> None:
-        """values: the answer's fields, or its body where a handler keeps that ready; such a body
-        does not tell of a pause."""
-        if context.began_ms >= 0:
-            context.count_time(self.clock.monotonic_ms())
-        version = context.api_version
-        muted_ms = context.slot.connection.muted_ms
-        if isinstance(values, bytes):
-            body: bytes | bytearray = values
-        else:
-            body = encode_response(
-                api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values
-            )
-        is_flexible = api.key != API_VERSIONS_KEY and SERVED.is_flexible(api.key, version)
-        head = response_head(context.correlation_id, len(body), is_flexible=is_flexible)
-        context.slot.fill((head, body))

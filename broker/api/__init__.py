@@ -80,7 +80,6 @@ _COLD: tuple[Any, ...] = (
     alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
-    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -102,7 +101,6 @@ _COLD: tuple[Any, ...] = (
     elect_leaders,
     end_txn,
     find_coordinator,
-    heartbeat,
     incremental_alter_configs,
     init_producer_id,
     join_group,
@@ -126,15 +124,11 @@ _COLD: tuple[Any, ...] = (
 )
 _COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
 
-HOT_HANDLERS: dict[int, HotHandler] = {
-    produce.API.key: produce.handle,
-    fetch.API.key: fetch.handle,
-}
-EAGER_APIS = frozenset({heartbeat.API.key, consumer_group_heartbeat.API.key})
-"""Begun where they are read, without a task: hundreds of idle members ask nothing else, and mostly
-the answer is there. A handler may be here if it needs no task before it first waits."""
+_HOT: tuple[Any, ...] = (produce, fetch, heartbeat, consumer_group_heartbeat)
+"""They read their requests themselves, and fill the slot themselves, without a task."""
+HOT_HANDLERS: dict[int, HotHandler] = {module.API.key: module.handle for module in _HOT}
 
-SERVED = ServedVersions([produce.API, fetch.API, *(module.API for module in _COLD)])
+SERVED = ServedVersions(module.API for module in (*_HOT, *_COLD))
 api_versions.set_served(SERVED)
 
 

@@ -11,12 +11,12 @@ import uuid
 from typing import Any
 
 from broker.context import RequestContext
-from broker.group_calls import ask
+from broker.group_calls import call
 from broker.groups.consumer.records import by_topic
 from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from metadata.features import GROUP_VERSION, level_of
 from runtime.errors import ErrorCode, Rejected
-from wire.kio_codec import milliseconds, uuid_bytes
+from wire.kio_codec import milliseconds, read_request, uuid_bytes
 from wire.versions import Api
 
 API = Api(key=68, name="consumer_group_heartbeat", min_version=0, max_version=1, first_flexible=0)
@@ -24,19 +24,25 @@ API = Api(key=68, name="consumer_group_heartbeat", min_version=0, max_version=1,
 _FIRST_WITH_OWN_IDS = 1
 
 
-async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
+    """Answer now, or when what the answer rests on is replicated."""
+    request = read_request(API.name, context.api_version, view[position:end])
     if level_of(context.services.image().features, GROUP_VERSION) < 1:
-        return _failed(
-            ErrorCode.UNSUPPORTED_VERSION,
-            "group.version is 0: the cluster has no groups of the consumer protocol.",
-        )
-    if not request.group_id:
-        return _failed(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+        told = "group.version is 0: the cluster has no groups of the consumer protocol."
+        context.answer(API, _failed(ErrorCode.UNSUPPORTED_VERSION, told))
+    elif not request.group_id:
+        context.answer(API, _failed(ErrorCode.INVALID_REQUEST, "GroupId can't be empty."))
+    else:
+        body = _body_of(request, context.api_version)
+        call(context, request.group_id, body, lambda said: context.answer(API, _answer(said)))
+
+
+def _body_of(request: Any, version: int) -> ConsumerHeartbeat:
     member_id = request.member_id
-    if not member_id and context.api_version < _FIRST_WITH_OWN_IDS and request.member_epoch == 0:
+    if not member_id and version < _FIRST_WITH_OWN_IDS and request.member_epoch == 0:
         member_id = str(uuid.uuid4())
     names = request.subscribed_topic_names
-    body = ConsumerHeartbeat(
+    return ConsumerHeartbeat(
         group_id=request.group_id,
         member_id=member_id,
         member_epoch=request.member_epoch,
@@ -56,12 +62,14 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             )
         ),
     )
-    answer = await ask(context, request.group_id, body)
-    if isinstance(answer, Rejected):
-        return _failed(answer.code, answer.message)
-    if isinstance(answer, ErrorCode):
-        return _failed(answer, None)
-    return _row(answer)
+
+
+def _answer(said: ConsumerHeartbeated | Rejected | ErrorCode) -> dict[str, Any]:
+    if isinstance(said, Rejected):
+        return _failed(said.code, said.message)
+    if isinstance(said, ErrorCode):
+        return _failed(said, None)
+    return _row(said)
 
 
 def _row(answer: ConsumerHeartbeated) -> dict[str, Any]:

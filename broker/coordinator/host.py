@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.keys import partition_of
 from broker.coordinator.model import Shard, Told, TopicsChanged, TransactionEnd, TransactionEnded
-from broker.coordinator.term import State, Term
+from broker.coordinator.term import Respond, State, Term
 from broker.failures import report_failure
 from metadata.delta import Delta
 from metadata.image import ClusterImage
@@ -69,11 +69,24 @@ class CoordinatorHost:
         NOT_COORDINATOR when another broker has the key, COORDINATOR_LOAD_IN_PROGRESS while the log
         is read, COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
         """
-        partition_id = self.partition_of(key)
-        term = None if partition_id is None else self._terms.get(partition_id)
+        term = self._term_of(key)
         if term is None:
             return ErrorCode.NOT_COORDINATOR
         return await term.request(body, client_id, client_host)
+
+    def call(
+        self, *, key: str, body: Any, client_id: str, client_host: str, respond: Respond
+    ) -> None:
+        """As `request`, without a task: `respond` is told the answer, now or later."""
+        term = self._term_of(key)
+        if term is None:
+            respond(ErrorCode.NOT_COORDINATOR)
+        else:
+            term.call(body, client_id, client_host, respond)
+
+    def _term_of(self, key: str) -> Term | None:
+        partition_id = self.partition_of(key)
+        return None if partition_id is None else self._terms.get(partition_id)
 
     async def request_all(self, body: Any) -> list[Any]:
         """As `request`, of every shard here (ListGroups): answers in order of the partitions.

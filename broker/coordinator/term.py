@@ -14,6 +14,7 @@ import enum
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, NamedTuple
 
 from broker.coordinator.loading import read_back
@@ -68,14 +69,21 @@ class _Timer:
         self._on_fired(self)
 
 
+NO_TOKEN = 0
+"""Of no request."""
+
+Respond = Callable[[Any], None]
+"""Told the shard's answer, or the ErrorCode that there is instead."""
+
+
 class _Waiter:
     """A request under way: who asked, and until when its answer waits for replication."""
 
-    __slots__ = ("_on_late", "deadline_bucket", "future", "token")
+    __slots__ = ("_on_late", "deadline_bucket", "respond", "token")
 
-    def __init__(self, token: int, on_late: Callable[[_Waiter], None]) -> None:
+    def __init__(self, token: int, respond: Respond, on_late: Callable[[_Waiter], None]) -> None:
         self.token = token
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.respond = respond
         self.deadline_bucket = -1
         self._on_late = on_late
 
@@ -173,11 +181,35 @@ class Term:
     # --- events ------------------------------------------------------------------------------
 
     async def request(self, body: Any, client_id: str, client_host: str) -> Any:
-        """The shard's answer to `body`, or the ErrorCode that there is instead.
+        """As `call`; returns what `respond` would be told."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        token = self.call(body, client_id, client_host, partial(_settle, future))
+        try:
+            return await future
+        finally:
+            # Cancelled: the shard may still answer the token, and nobody listens.
+            waiter = self._waiters.pop(token, None)
+            if waiter is not None:
+                self._deadlines.remove(waiter)
+
+    def call(self, body: Any, client_id: str, client_host: str, respond: Respond) -> int:
+        """Ask the shard. `respond` is called once: now, if nothing has to be waited for, or later.
 
         Body types that write nothing say so by `needs_replicas = False`; the others are refused
         with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync to keep what they write.
+        Returns the token of the request, NO_TOKEN if it was refused.
         """
+        refusal = self._refusal(body)
+        if refusal is not None:
+            respond(refusal)
+            return NO_TOKEN
+        self._next_token += 1
+        token = self._next_token
+        self._waiters[token] = _Waiter(token, respond, self._on_late)
+        self.give(Request(token=token, body=body, client_id=client_id, client_host=client_host))
+        return token
+
+    def _refusal(self, body: Any) -> ErrorCode | None:
         if self.state is State.LOADING:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if self.state is not State.ACTIVE:
@@ -186,16 +218,7 @@ class Term:
             error = self.replica.core.check_produce(-1)
             if error != ErrorCode.NONE or self.replica.is_offline:
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        self._next_token += 1
-        token = self._next_token
-        waiter = self._waiters[token] = _Waiter(token, self._on_late)
-        self.give(Request(token=token, body=body, client_id=client_id, client_host=client_host))
-        try:
-            return await waiter.future
-        finally:
-            # Cancelled: the shard may still answer the token, and nobody listens.
-            self._waiters.pop(token, None)
-            self._deadlines.remove(waiter)
+        return None
 
     def give(self, event: Event) -> None:
         """An event for the shard; ignored when there is none that could take it."""
@@ -297,8 +320,7 @@ class Term:
         waiter = self._waiters.pop(token, None)
         if waiter is not None:
             self._deadlines.remove(waiter)
-            if not waiter.future.done():
-                waiter.future.set_result(response)
+            waiter.respond(response)
 
     def _on_late(self, waiter: _Waiter) -> None:
         self._answer(waiter.token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -320,3 +342,9 @@ class Term:
 
     def _now(self) -> Instant:
         return Instant(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+
+def _settle(future: asyncio.Future[Any], response: Any) -> None:
+    # Whoever asked may have gone.
+    if not future.done():
+        future.set_result(response)
