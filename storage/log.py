@@ -59,7 +59,8 @@ class Log(LogBase):
 
         is_clean: the last owner called `close`; only the last headers are read. Otherwise every
         batch of the segments from `recovery_point` on is checked, a torn tail is cut, and what
-        remains is fsynced. Raises CorruptData on damage that is not a torn tail.
+        remains is fsynced. Raises CorruptData on damage that is not a torn tail, and for a log that
+        ends below its recovery point.
         """
         loaded = recovery.load(
             disk,

@@ -67,6 +67,7 @@ def load(
     names = _clean_names(disk, directory)
     bases = offsets_of(names, LOG_SUFFIX)
     if not bases:
+        _check_end(directory, log_start_offset, recovery_point)
         return empty(log_start_offset)
     segments = _found_segments(disk, directory, names, bases, index_interval_bytes, now_ms)
     first = len(segments)
@@ -88,6 +89,7 @@ def load(
         end_offset = segments[-1].end_offset
         if checkpoint is not None:
             epochs.restore(checkpoint.entries, walk.batch_ends)
+    _check_end(directory, max(end_offset, log_start_offset), recovery_point)
     if end_offset < log_start_offset:
         remove_segments(disk, segments)
         remove_snapshots_above(disk, directory, -1)
@@ -119,6 +121,18 @@ def load(
         torn_tail=torn_tail,
         last_gap=last_gap,
     )
+
+
+def _check_end(directory: str, end_offset: int, recovery_point: int) -> None:
+    """Whoever cuts a log lowers its recovery point first: one above the end means that files of
+    records that were flushed, and perhaps acknowledged, have gone."""
+    if end_offset < recovery_point:
+        raise CorruptData(
+            directory,
+            0,
+            f"its .log files end at {end_offset}, and were flushed up to {recovery_point}: "
+            "one or more of them are gone",
+        )
 
 
 def _found_segments(

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.batch_stream import stored_batches
+from storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, read_offsets
 from storage.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -69,6 +71,7 @@ def verify_log(disk: Disk, directory: str) -> Verified:
         for problem in _index_problems(disk, directory, base_offset, present, complaints):
             found.problems.append(problem)
     found.problems += complaints.lines()
+    found.problems += _missing_logs(disk, directory, names, found.end_offset)
     for offset in offsets_of(names, SNAPSHOT_SUFFIX):
         path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
         try:
@@ -85,6 +88,37 @@ def verify_log(disk: Disk, directory: str) -> Verified:
             "them in a while, the next start sees to what a crash has left"
         )
     return found
+
+
+def _missing_logs(disk: Disk, directory: str, names: list[str], end_offset: int) -> Iterator[str]:
+    """What tells of .log files that are not there: files beside them, and the broker's checkpoint
+    in the folder above, if that is where this folder lies."""
+    bases = set(offsets_of(names, LOG_SUFFIX))
+    for suffix in INDEX_SUFFIXES:
+        for base_offset in offsets_of(names, suffix):
+            if base_offset not in bases:
+                yield (
+                    f"{directory}/{file_name(base_offset, suffix)}: there is no "
+                    f"{file_name(base_offset, LOG_SUFFIX)}"
+                )
+    above, _, name = directory.rpartition("/")
+    topic, _, partition = name.rpartition("-")
+    if not partition.isdigit():
+        return
+    key = (topic, int(partition))
+    checkpoint = f"{above or '.'}/{RECOVERY_POINT}"
+    try:
+        flushed = read_offsets(disk, checkpoint).get(key, 0)
+        # Where all records were deleted the log is empty, and begins where it ended.
+        start = read_offsets(disk, f"{above or '.'}/{LOG_START_OFFSET}").get(key, 0)
+    except CorruptData as damage:
+        yield str(damage)
+        return
+    if max(end_offset, start) < flushed:
+        yield (
+            f"{directory}: ends at {end_offset}, and {checkpoint} says that it was flushed up to "
+            f"{flushed}: .log files are gone"
+        )
 
 
 def _epochs(

@@ -166,18 +166,16 @@ def _generate(
 ) -> None:
     import random
 
-    from kvorum.cli.reassignment_file import generate, read_topics, write_assignment
-    from metadata.placement import UsableBroker
+    from kvorum.cli.reassignment_file import (
+        generate,
+        read_topics,
+        usable_brokers,
+        write_assignment,
+    )
 
     current = _current(backend, asked, read_topics(text))
     known = {row["broker_id"]: row for row in backend.brokers()}
-    unknown = [broker_id for broker_id in chosen if broker_id not in known]
-    if unknown:
-        raise CommandFailed(f"brokers {unknown} of --broker-list are not registered")
-    usable = [
-        UsableBroker(i, known[i]["rack"] if with_racks else None, not known[i]["is_fenced"])
-        for i in chosen
-    ]
+    usable = usable_brokers(chosen, known, with_racks=with_racks)
     proposed = generate(current, usable, random.Random())
     if output == "json":
         rows = {"current": current, "proposed": proposed}

@@ -66,6 +66,29 @@ def write_assignment(assignment: Assignment) -> str:
     return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
 
 
+def usable_brokers(
+    chosen: Sequence[int], known: Mapping[int, Mapping[str, Any]], *, with_racks: bool
+) -> list[UsableBroker]:
+    """The chosen ones of the brokers known, as `generate` wants them.
+
+    Raises CommandFailed for ids that nobody has registered, and, with racks, where only some of
+    the brokers have one, as Kafka's tool does.
+    """
+    unknown = [broker_id for broker_id in chosen if broker_id not in known]
+    if unknown:
+        raise CommandFailed(f"brokers {unknown} of --broker-list are not registered")
+    rackless = [broker_id for broker_id in chosen if not known[broker_id]["rack"]]
+    if with_racks and 0 < len(rackless) < len(chosen):
+        raise CommandFailed(
+            f"brokers {rackless} of --broker-list have no rack, the others have: give them one "
+            "(broker.rack), or place without racks (--disable-rack-aware)"
+        )
+    return [
+        UsableBroker(i, known[i]["rack"] if with_racks else None, not known[i]["is_fenced"])
+        for i in chosen
+    ]
+
+
 def generate(
     current: Assignment, brokers: Sequence[UsableBroker], rng: random.Random
 ) -> Assignment:

@@ -14,6 +14,7 @@ from kvorum.cli.reassignment_file import (
     generate,
     read_assignment,
     read_topics,
+    usable_brokers,
     write_assignment,
 )
 from metadata.placement import UsableBroker
@@ -54,6 +55,19 @@ def test_a_file_that_will_not_do_is_refused_with_the_reason(document, words):
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(CommandFailed, match=words):
         read_assignment(text)
+
+
+def test_racks_of_some_brokers_only_are_refused_or_given_up():
+    known = {i: {"rack": "a" if i < 3 else None, "is_fenced": i == 2} for i in (1, 2, 3)}
+    with pytest.raises(CommandFailed, match=r"\[3\] of --broker-list have no rack"):
+        usable_brokers([1, 2, 3], known, with_racks=True)
+    assert usable_brokers([1, 2], known, with_racks=True) == [
+        UsableBroker(1, "a", True), UsableBroker(2, "a", False),
+    ]  # fmt: skip
+    without = usable_brokers([1, 3], known, with_racks=False)
+    assert [broker.rack for broker in without] == [None, None]
+    with pytest.raises(CommandFailed, match=r"\[4\] of --broker-list are not registered"):
+        usable_brokers([1, 4], known, with_racks=True)
 
 
 @pytest.mark.parametrize(

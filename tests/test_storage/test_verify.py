@@ -9,6 +9,7 @@ import pytest
 
 from runtime.disk import OsDisk
 from storage.batch import build_batch
+from storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, write_offsets
 from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
 from storage.verify import verify_log
@@ -142,6 +143,27 @@ def test_a_bad_transaction_index_snapshot_or_checkpoint_is_found(folder: Path) -
         assert code == 1
         assert part in said
         path.write_bytes(sound)
+
+
+def test_a_log_file_that_is_gone_is_found_by_what_lies_beside_it(folder: Path) -> None:
+    gone = last_segment(folder)
+    gone.unlink()
+    assert f"{gone.with_suffix('.index')}: there is no {gone.name}" in problem(folder)
+
+
+def test_records_that_the_checkpoint_above_knows_and_no_file_has_are_found(folder: Path) -> None:
+    disk, key = OsDisk(), ("t", 0)
+    end_offset = verify_log(disk, str(folder)).end_offset
+    write_offsets(disk, f"{folder.parent}/{RECOVERY_POINT}", {key: end_offset})
+    assert not verify_log(disk, str(folder)).problems
+    for path in folder.iterdir():
+        path.unlink()
+    assert f"flushed up to {end_offset}: .log files are gone" in problem(folder)
+    # Unless the log's start is there too: then the records were deleted.
+    write_offsets(disk, f"{folder.parent}/{LOG_START_OFFSET}", {key: end_offset})
+    assert not verify_log(disk, str(folder)).problems
+    (folder.parent / RECOVERY_POINT).write_text("no checkpoint")
+    assert RECOVERY_POINT in problem(folder)
 
 
 def test_an_epoch_that_the_checkpoint_denies_is_found(folder: Path) -> None:
