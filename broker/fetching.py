@@ -86,7 +86,7 @@ class ParkedFetch:
             state.parked = None
         self._manager.deadlines.remove(self)
         if not is_cancelled:
-            _note_sent(self._manager, state, answers)
+            note_sent(self._manager, state, answers)
         if state.session_id == 0:
             state.close()
         self.respond(0, state.session_id, answers)
@@ -364,7 +364,7 @@ def _nothing_new(watched: Watched) -> FetchedPartition:
     )
 
 
-def _note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> None:
+def note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> None:
     """Remember what was told. Partitions with errors or unread data stay dirty, at the end of the
     line: the client may ask from the same offset again without listing the partition.
     """
@@ -377,7 +377,10 @@ def _note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> 
                 remote.sent_offset = watched.asked.fetch_offset
         if answer.error or answer.diverging is not None or _has_unread(watched):
             state.dirty[watched] = None
-        if not answer.error:
+        if answer.diverging is not None:
+            # The follower takes of it only where to cut, and may have to go below what it was told.
+            watched.sent_high_watermark = watched.sent_last_stable_offset = -1
+        elif not answer.error:
             watched.sent_high_watermark = answer.high_watermark
             watched.sent_last_stable_offset = answer.last_stable_offset
             watched.sent_log_start_offset = answer.log_start_offset

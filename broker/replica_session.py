@@ -262,23 +262,27 @@ class ReplicaSession:
             self._changed[key] = followed
             return
         if part.length:
-            first_offset = read_header(view, part.position).base_offset
             self._changed[key] = followed
-            if first_offset < replica.log.end_offset:
-                return  # asked for twice by overlapping requests; had it already
-            replica.append_as_follower(
-                view[part.position : part.position + part.length],
-                leader_high_watermark=part.high_watermark,
-                wall_ms=self._clock.wall_ms(),
-            )
-            self._accept(followed)
-            if self._quota.is_limited and _is_throttled(replica):
-                self._quota.record(part.length, self._clock.monotonic_ms())
+            # Asked for twice by overlapping requests, it is here already; the offsets that come
+            # with it may be newer, and the leader takes them for told.
+            if read_header(view, part.position).base_offset >= replica.log.end_offset:
+                self._append(followed, part, view)
         has_moved = replica.on_leader_offsets(
             high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
         )
         if has_moved:
             self._changed[key] = followed
+
+    def _append(self, followed: Followed, part: ReplicaAnswer, view: memoryview) -> None:
+        replica = followed.replica
+        replica.append_as_follower(
+            view[part.position : part.position + part.length],
+            leader_high_watermark=part.high_watermark,
+            wall_ms=self._clock.wall_ms(),
+        )
+        self._accept(followed)
+        if self._quota.is_limited and _is_throttled(replica):
+            self._quota.record(part.length, self._clock.monotonic_ms())
 
     # --- pauses ------------------------------------------------------------------------------
 

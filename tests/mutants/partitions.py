@@ -173,6 +173,13 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        await self._flush_alone(replica)\n", OF_SESSION),
     ("answer-for-the-replica-before", "an answer is for the replica that asked", SESSION,
      "            if followed.asked_in > self._answered:", "            if False:", OF_SESSION),
+    ("repeated-records-tell-nothing", "offsets count though the records were here", SESSION,
+     "                self._append(followed, part, view)\n",
+     "                self._append(followed, part, view)\n            else:\n"
+     "                return\n", OF_SESSION),
+    ("parting-histories-tell", "who is told to cut is told of nothing else", FETCHING,
+     "        if answer.diverging is not None:\n            # The", "        if False:\n            # The",
+     OF_SESSIONS),
     ("two-sessions-opened", "one fetch session is opened at a time", FETCHER,
      "        if not (self._in_flight and self.session.is_opening):", "        if True:",
      OF_SESSION),

@@ -189,6 +189,23 @@ def test_two_jobs_flush_one_log_in_turn():
     assert asyncio.run(flush_twice()) == 1
 
 
+def test_records_that_came_twice_bring_the_watermark_that_came_with_them():
+    # Seed 2308: two requests were out, and the leader took the watermark in the second answer for
+    # told, though the follower dropped all of it.
+    session, replica = session_of(), replica_of()
+    replica.become_follower(PartitionImage((1, 2), (1, 2), 2, 0, 0))
+    session.add((TOPIC_ID, 0), replica)
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=1, leader_epoch=0))
+    for high_watermark in (0, 1):
+        session.next_request()
+        session.take_epoch()
+        found = answer(7, batch=batch)
+        part = found.partitions[0]._replace(high_watermark=high_watermark)
+        session.take_answer(found._replace(partitions=[part]), memoryview(batch))
+        assert replica.log.end_offset == 1
+        assert replica.core.high_watermark == high_watermark
+
+
 def test_an_answer_for_the_replica_that_was_here_before_is_dropped():
     # Seed 1127: the partition was moved away and back while a fetch was out, and what was asked
     # for the old log was appended to the new, empty one.

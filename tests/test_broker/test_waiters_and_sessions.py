@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from broker.config import BrokerConfig
 from broker.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchState, SessionCache
+from broker.fetching import note_sent
 from broker.frame_buffer import FIRST_BYTES, FrameBuffer
 from broker.topic_config import resolve
 from broker.topic_names import name_refusal
 from broker.waiters import Deadlines, PendingProduce, TurnEnd
 from runtime.clock import monotonic_ms
 from runtime.errors import ErrorCode, WireError
-from wire.fetch_codec import FetchPartition, FetchRequest, FetchTopic
+from wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
 from wire.produce_codec import ProducedPartition, ProducedTopic
 
 
@@ -153,6 +154,20 @@ def test_only_an_empty_follower_is_known_to_know_nothing(
     state = FetchState(request, is_by_id=False, now_ms=0)
     (watched,) = state.update(request)
     assert (watched.sent_high_watermark, watched.sent_log_start_offset) == (known, known)
+
+
+def test_an_answer_that_says_where_histories_part_tells_no_watermark() -> None:
+    # Seed 2385 of the world of partitions: the follower takes of it only where to cut, and was not
+    # told of the watermark again before the next record.
+    asked = FetchPartition(0, 0, 98, 13, 0, 100)
+    request = fetch_request(2)._replace(topics=[FetchTopic("t", bytes(16), [asked])])
+    state = FetchState(request, is_by_id=False, now_ms=0)
+    (watched,) = state.update(request)
+    told = FetchedPartition(0, 0, 97, 97, 0)
+    for answer, sent in ((told, 97), (told._replace(high_watermark=98, diverging=(13, 98)), -1)):
+        note_sent(None, state, [(watched, answer)])  # type: ignore[arg-type]
+        assert watched.sent_high_watermark == sent
+    assert watched in state.dirty
 
 
 def test_a_full_cache_gives_way_to_followers_and_to_newcomers_after_idleness() -> None:
