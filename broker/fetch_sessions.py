@@ -59,6 +59,14 @@ class Watched:
         self.sent_last_stable_offset = -1
         self.sent_log_start_offset = -1
 
+    def forget_sent(self) -> None:
+        """What the follower knows is unknown, unless it is empty: then it knows of nothing else.
+        Left unknown, each of many new partitions would stay dirty until some other one has records
+        to bring, and be looked at again in every fetch until then."""
+        known = 0 if self.asked.fetch_offset == 0 else -1
+        self.sent_high_watermark = self.sent_log_start_offset = known
+        self.sent_last_stable_offset = -1
+
 
 class FetchState:
     """What one client watches.
@@ -112,13 +120,14 @@ class FetchState:
                 if watched is None:
                     watched = Watched(self, topic.name, topic.topic_id, asked)
                     self.partitions[key] = watched
-                    if self.is_replica and asked.fetch_offset == 0:
-                        # An empty follower knows of nothing else. Left unknown, each of many new
-                        # partitions would stay dirty until some other one has records to bring,
-                        # and be looked at again in every fetch until then.
-                        watched.sent_high_watermark = watched.sent_log_start_offset = 0
+                    if self.is_replica:
+                        watched.forget_sent()
                 else:
-                    watched.asked = asked
+                    before, watched.asked = watched.asked, asked
+                    if self.is_replica and not _goes_on(before, asked):
+                        # It may have dropped the last answer, with what that told: it was moved
+                        # to another epoch meanwhile, or away and back.
+                        watched.forget_sent()
                 self.dirty[watched] = None
                 yield watched
 
@@ -138,6 +147,13 @@ class FetchState:
             unwatch(watched)
         self.partitions.clear()
         self.dirty.clear()
+
+
+def _goes_on(before: FetchPartition, asked: FetchPartition) -> bool:
+    """Whether a follower lists a partition again as it has taken what it was sent."""
+    return asked.current_leader_epoch == before.current_leader_epoch and (
+        asked.fetch_offset > before.fetch_offset or asked.log_start_offset > before.log_start_offset
+    )
 
 
 def unwatch(watched: Watched) -> None:

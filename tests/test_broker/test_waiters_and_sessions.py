@@ -170,6 +170,32 @@ def test_an_answer_that_says_where_histories_part_tells_no_watermark() -> None:
     assert watched in state.dirty
 
 
+@pytest.mark.parametrize(
+    ("again", "known"),
+    [
+        ({"fetch_offset": 6}, 5),
+        ({"log_start_offset": 1}, 5),
+        ({}, -1),
+        ({"fetch_offset": 4}, -1),
+        ({"fetch_offset": 6, "current_leader_epoch": 3}, -1),
+        ({"fetch_offset": 0}, 0),
+    ],
+    ids=["goes on", "its start moved", "the same", "back", "in another epoch", "empty now"],
+)
+def test_what_a_follower_was_told_counts_while_it_goes_on_from_there(
+    again: dict[str, int], known: int
+) -> None:
+    # Seed 2582 of the world of partitions: the answer to an epoch before was dropped.
+    asked = FetchPartition(0, 2, 5, 2, 0, 100)
+    request = fetch_request(2)._replace(topics=[FetchTopic("t", bytes(16), [asked])])
+    state = FetchState(request, is_by_id=False, now_ms=0)
+    (watched,) = state.update(request)
+    note_sent(None, state, [(watched, FetchedPartition(0, 0, 5, 5, 0))])  # type: ignore[arg-type]
+    topic = FetchTopic("t", bytes(16), [asked._replace(**again)])
+    list(state.update(request._replace(topics=[topic])))
+    assert watched.sent_high_watermark == known
+
+
 def test_a_full_cache_gives_way_to_followers_and_to_newcomers_after_idleness() -> None:
     cache = SessionCache(1, random.Random(1))
     first = FetchState(fetch_request(), is_by_id=False, now_ms=0)
