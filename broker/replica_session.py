@@ -38,9 +38,9 @@ Listed = list[tuple[bytes, list[FetchPartition]]]
 
 
 class Followed:
-    """One partition here. asked_epoch: leader epoch in the request that last listed it, which was
-    the asked_in-th of its session. refused: what is wrong with the records that the leader sent
-    last, "" once some could be appended."""
+    """One partition here. asked_epoch: leader epoch in the request that last listed it; asked_in:
+    the number of the first request that did so in this epoch. refused: what is wrong with the
+    records that the leader sent last, "" once some could be appended."""
 
     __slots__ = (
         "asked_epoch", "asked_in", "failures", "is_in_session", "refused", "replica", "resume",
@@ -112,8 +112,6 @@ class ReplicaSession:
         followed.failures = 0
         followed.refused = ""
         self._end_pause(followed)
-        # Answers to requests of the old epoch must not be applied any more.
-        followed.asked_epoch = -1
         self._changed[key] = followed
         self._forgotten.pop(key, None)
 
@@ -155,8 +153,9 @@ class ReplicaSession:
         by_topic: dict[bytes, list[FetchPartition]] = {}
         for (topic_id, partition_id), followed in self._changed.items():
             core, log = followed.replica.core, followed.replica.log
-            followed.asked_epoch = core.leader_epoch
-            followed.asked_in = self._sent + 1
+            if not followed.asked_in or followed.asked_epoch != core.leader_epoch:
+                followed.asked_epoch = core.leader_epoch
+                followed.asked_in = self._sent + 1
             followed.is_in_session = True
             start_offset = self._starts.told(followed.replica, self._on_starts_saved)
             if start_offset != log.start_offset:
@@ -218,8 +217,9 @@ class ReplicaSession:
             if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:
                 continue
             if followed.asked_in > self._answered:
-                # To an earlier request, for a replica that was here before this one: in the same
-                # epoch, if the partition was moved away and back. Its records would leave a hole.
+                # To an earlier request: of an epoch before, or for a replica that was here before
+                # this one, if the partition was moved away and back. Its records would leave a
+                # hole. What is told with them is told again: `FetchState.update`.
                 continue
             if followed.replica.is_offline:
                 # A flush failed meanwhile: to go on fetching would vouch for what no disk may have.

@@ -150,8 +150,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "image.leader_epoch < self.leader_epoch or image.partition_epoch <= self.partition_epoch",
      "image.leader_epoch < self.leader_epoch and False", OF_CORE),
     ("follow-without-asking", "a partition that is added is asked for", SESSION,
-     "        followed.asked_epoch = -1\n        self._changed[key] = followed\n",
-     "        followed.asked_epoch = -1\n", NONE),
+     "        self._end_pause(followed)\n        self._changed[key] = followed\n",
+     "        self._end_pause(followed)\n", NONE),
     # Metadata.
     ("topics-told-apart-by-name", "a topic made again is another topic", STORE,
      "        if is_known and found_id != topic_id:", "        if False:", OF_STORE),
