@@ -141,6 +141,10 @@ class ReplicaStore:
             sync_identity(self._disk, path)
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
+        # 1. The power fails and takes a tail that was not fsynced, of records below the watermark,
+        # 2. others come in their place, 3. the power fails again before the next checkpoint: those
+        # would count as committed.
+        self.lower_checkpoints(*key, log.end_offset)
         return OpenedLog(log, self._high_watermarks.get(key, 0), True)
 
     def _check_nameless(self, key: tuple[str, int], path: str) -> None:

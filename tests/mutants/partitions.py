@@ -235,6 +235,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        self._start_offset = max(self._start_offset, segments.bases[count])\n", "", OF_LOG),
     ("start-comes-back", "a start that was raised stays raised", RECOVERY,
      "    if _has_batches_below(segments, epochs, start_offset):", "    if False:", OF_LOG),
+    ("watermark-of-what-is-lost", "a checkpoint says nothing of records that a power cut took", STORE,
+     "        self.lower_checkpoints(*key, log.end_offset)\n", "", OF_STORE),
     ("lost-files-are-nothing", "a log ends at its recovery point or above", RECOVERY,
      "    if end_offset < recovery_point:", "    if False:",
      ("tests/test_storage/test_lost_files.py",)),
