@@ -227,11 +227,14 @@ class PartitionHistory:
         self._look_at_vouchers()
 
     def _cut(self, offset: int, epoch: int, event: int) -> None:
-        self.cuts.append((event, offset, epoch))
-        self.trusted_epoch = epoch
         keep = bisect_left(self.bases, offset)
         if keep and self.batches[keep - 1].last_offset >= offset:
+            # Seed 4025: a compacted log need not have the first record of a batch, so it parts at
+            # the second; the batch is lost as a whole.
             keep -= 1
+            offset = self.bases[keep]
+        self.cuts.append((event, offset, epoch))
+        self.trusted_epoch = epoch
         for batch in self.batches[keep:]:
             if batch.producer is not None:
                 self.sequences.pop(batch.producer, None)
