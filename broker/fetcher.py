@@ -39,9 +39,9 @@ CONNECT_TIMEOUT_MS = 2_000
 ADDRESS_RETRY_MS = 50
 IN_FLIGHT_MAX = 2
 NEWCOMERS_INTERVAL_MS = 30
-"""Between two requests that only new, empty partitions are the reason of. Each costs the leader
-and the follower an exchange more, a fifth of what a broker does for a topic. Whoever writes to one
-of them with acks=all meanwhile waits so long at most."""
+"""Between two requests that only new, empty partitions are the reason of: each costs the leader and
+the follower an exchange more. Whoever writes to one of them with acks=all meanwhile waits so long
+at most."""
 WATCH_INTERVAL_MS = 500
 """How often a silent connection is looked at."""
 ANSWER_OVERHEAD_BYTES = 64 * 1024 * 1024

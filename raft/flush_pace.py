@@ -10,7 +10,7 @@ and again.
 from __future__ import annotations
 
 QUICK_US = 2_000
-"""An fsync that took longer is slow. One in ten takes 1 ms where three nodes share a sound disk."""
+"""An fsync that took longer is slow. Where nodes share a sound disk, many take 1 ms."""
 
 QUICK_IN_A_ROW = 10
 """So many quick fsyncs in the thread, and the disk is trusted again."""

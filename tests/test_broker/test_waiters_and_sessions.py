@@ -76,9 +76,12 @@ def test_the_end_of_a_turn_wakes_before_it_flushes_and_once_each() -> None:
         turn.wake(parked)
         turn.wake(parked)
         turn.run()
+        assert done == ["wake", "flush"]
+        woken = asyncio.Event()
+        parked.wake = lambda: (done.append("wake"), woken.set())  # type: ignore[method-assign]
         turn.wake(parked)  # outside a callback: by itself at the end of the turn
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        assert len(done) == 2
+        await asyncio.wait_for(woken.wait(), 10)
         return done
 
     assert asyncio.run(story()) == ["wake", "flush", "wake"]

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from tests.test_runtime.http2_peers import WORDS, method, pair, run, until
+from tests.test_runtime.http2_peers import UNTIL_TIMEOUT_S, WORDS, method, pair, run, until
 
 PAIRS = pytest.mark.parametrize(
     ("client", "server"), [("ours", "ours"), ("grpcio", "ours"), ("ours", "grpcio")]
@@ -207,8 +207,14 @@ def test_a_cancelled_conversation_ends_its_handler_and_its_reader(client: str, s
             talk = channel.stream_stream(method("chat"))()
             await talk.write(b"")
             assert await talk.read() == b""
-            reader = asyncio.create_task(talk.read())
-            await asyncio.sleep(0)
+            begun = asyncio.Event()
+
+            async def read() -> bytes:
+                begun.set()
+                return await talk.read()
+
+            reader = asyncio.create_task(read())
+            await begun.wait()
             talk.cancel()
             with pytest.raises((grpc.aio.AioRpcError, asyncio.CancelledError)):
                 await reader
@@ -264,12 +270,13 @@ def test_calls_come_through_again_after_a_restart(client: str, server: str) -> N
             again.address = serving.address
             await again.start()
             answers = []
-            while not answers:
-                try:
-                    answers.append(await echo(b"3", timeout=5))
-                except grpc.aio.AioRpcError as error:
-                    assert error.code() is Code.UNAVAILABLE  # it backs off
-                    await asyncio.sleep(0.01)
+            async with asyncio.timeout(UNTIL_TIMEOUT_S):
+                while not answers:
+                    try:
+                        answers.append(await echo(b"3", timeout=5))
+                    except grpc.aio.AioRpcError as error:
+                        assert error.code() is Code.UNAVAILABLE  # it backs off
+                        await asyncio.sleep(0.01)
             assert answers == [b"3"]
             await again.stop()
 

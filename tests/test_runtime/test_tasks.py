@@ -110,8 +110,14 @@ def test_task_that_ends_well_or_is_cancelled_is_no_failure():
     async def scenario():
         group = TaskGroup(pytest.fail)
         assert await group.spawn(asyncio.sleep(0, "fine"), "fine") == "fine"
-        task = group.spawn(asyncio.Event().wait(), "waits")
-        await asyncio.sleep(0)
+        begun = asyncio.Event()
+
+        async def waits():
+            begun.set()
+            await asyncio.Event().wait()
+
+        task = group.spawn(waits(), "waits")
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
