@@ -71,13 +71,20 @@ class Maintenance:
     async def _checkpoint_high_watermarks(self) -> None:
         for home, replicas in self._by_home():
             home.store.collect_high_watermarks(replicas)
+            for replica in replicas:
+                replica.log.forget_replicated_markers(replica.core.high_watermark)
             await self._write(home, home.store.write_high_watermarks)
 
     async def _flush_sealed(self) -> None:
         now_ms = self._manager.clock.wall_ms()
+        has_rolled = False
         for replica in self._manager.with_files():
             if replica.log.needs_flush(now_ms):
+                has_rolled = has_rolled or replica.log.has_unflushed_roll
                 await self._flush(replica)
+        if has_rolled:
+            # A start walks each segment from the recovery point on, and a sealed one whole.
+            await self._checkpoint_log_offsets()
 
     async def _flush_all(self) -> None:
         # Kafka leaves the active segment to the operating system. One fsync a minute bounds what

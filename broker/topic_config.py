@@ -87,6 +87,7 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
             file_delete_delay_ms=number("file.delete.delay.ms"),
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             compaction=compaction if is_compacted else None,
+            keeps_recovery_state=True,
         ),
         cleanup_policies=tuple(policies),
         compaction=compaction,

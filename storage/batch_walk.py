@@ -29,7 +29,13 @@ from storage.batch import (
     BatchHeader,
 )
 from storage.epochs import LeaderEpochCache
-from storage.names import INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
+from storage.names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    RECOVERY_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    file_name,
+)
 from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
 from storage.producer_state import ProducerStateTable, write_snapshot
 from storage.segment import Segment
@@ -95,12 +101,22 @@ class BatchWalk:
         asks."""
         self._batch_end = 0
 
-    def run(self, first: int) -> TornTail | None:
-        """What was cut; all that is kept is fsynced."""
+    def run(
+        self, first: int, resumed: tuple[int, ProducerStateTable] | None = None
+    ) -> TornTail | None:
+        """What was cut; all that is kept is fsynced.
+
+        resumed: of segment `first` all below that offset is known, as are the producers there.
+        """
         disk, directory, segments = self._disk, self._directory, self._segments
-        scan_start = segments[first].base_offset
-        remove_snapshots_above(disk, directory, scan_start)
-        self.producers = rebuild_producers(disk, directory, segments[:first], end_offset=scan_start)
+        if resumed is not None:
+            scan_start, self.producers = resumed
+            remove_snapshots_above(disk, directory, scan_start)
+        else:
+            scan_start = segments[first].base_offset
+            self.producers = rebuild_producers(
+                disk, directory, segments[:first], end_offset=scan_start
+            )
         torn_tail: TornTail | None = None
         self._batch_end = scan_start
         at = first
@@ -111,6 +127,8 @@ class BatchWalk:
             # wrote and whose removal before the next append was lost. `SegmentList.roll` fsyncs
             # that removal.
             has_proof = segment.has_saved_indexes and following is not None
+            if at > first or resumed is None:
+                segment.reset_for_scan()
             torn_tail = self._scan(segment, has_proof)
             if following is not None:
                 torn_tail = torn_tail or self._check_end(segment, following, has_proof)
@@ -153,12 +171,11 @@ class BatchWalk:
         return None
 
     def _scan(self, segment: Segment, has_proof: bool) -> TornTail | None:
-        """Note every valid batch; cut a torn tail and tell of it."""
+        """Note every valid batch that is not noted yet; cut a torn tail and tell of it."""
         file, epochs = segment.file, self._epochs
         size = file.size()
-        segment.reset_for_scan()
-        position = 0
-        chunk, chunk_start = b"", 0
+        position = segment.size_bytes
+        chunk, chunk_start = b"", position
         while position < size:
             at = position - chunk_start
             needed = _batch_bytes_at(chunk, at)
@@ -292,7 +309,7 @@ def remove_segments(disk: Disk, segments: list[Segment]) -> None:
         file = segment.take_file()
         if file is not None:
             file.close()
-        for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
+        for suffix in (RECOVERY_SUFFIX, *INDEX_SUFFIXES, LOG_SUFFIX):
             disk.remove(segment.path(suffix))
     if segments:
         disk.sync_dir(segments[0].directory)

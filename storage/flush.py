@@ -3,7 +3,8 @@
 Order inside one flush, each step resting on the one before:
 1. fsync the .log of every sealed segment, oldest first, and then write its indexes and the producer
    snapshot of its end. So an .index file proves that its .log is whole on disk.
-2. fsync the .log of the active segment.
+2. fsync the .log of the active segment; write down what a start need not find out again of it
+   (`recovery_state.py`), if the log keeps that.
 3. fsync the folders in which files were made, or the files themselves could vanish.
 4. replace the leader epoch checkpoint.
 Only then may `Log.complete_flush` move `durable_end_offset`.
@@ -15,6 +16,8 @@ import threading
 from dataclasses import dataclass
 
 from runtime.disk import Disk, DiskFile
+from storage.names import RECOVERY_SUFFIX
+from storage.recovery_state import PendingEntry
 from storage.segment import Segment
 
 
@@ -42,6 +45,7 @@ class FlushTicket:
         "_indexes",
         "_is_cancelled",
         "_lock",
+        "_recovery_state",
         "_sealed",
         "end_offset",
         "is_done",
@@ -58,6 +62,7 @@ class FlushTicket:
         active: DiskFile | None,
         directories: list[str],
         epochs: tuple[str, bytes] | None,
+        recovery_state: PendingEntry | None = None,
     ) -> None:
         self.end_offset = end_offset
         self.is_done = False
@@ -70,6 +75,7 @@ class FlushTicket:
         self._active = active
         self._directories = directories
         self._epochs = epochs
+        self._recovery_state = recovery_state
         self._is_cancelled = False
         self._lock = threading.Lock()
 
@@ -85,8 +91,12 @@ class FlushTicket:
                 if not self._is_cancelled:
                     entry.segment.save_indexes(indexes)
                     self._disk.write_atomic(entry.snapshot_path, entry.snapshot)
+                    self._disk.remove(entry.segment.path(RECOVERY_SUFFIX))
         if self._active is not None:
             self._active.sync()
+        with self._lock:
+            if self._recovery_state is not None and not self._is_cancelled:
+                self._recovery_state.write(self._disk)
         for directory in self._directories:
             self._disk.sync_dir(directory)
         with self._lock:

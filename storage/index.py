@@ -67,11 +67,12 @@ class OffsetIndex:
         del self.positions[keep:]
         del self.relative_offsets[keep:]
 
-    def to_bytes(self) -> bytes:
-        """The content of the .index file."""
-        both = array("i", bytes(OFFSET_ENTRY_BYTES * len(self.positions)))
-        both[0::2] = self.relative_offsets
-        both[1::2] = self.positions
+    def to_bytes(self, first: int = 0) -> bytes:
+        """The content of the .index file, from entry `first` on."""
+        positions = self.positions[first:]
+        both = array("i", bytes(OFFSET_ENTRY_BYTES * len(positions)))
+        both[0::2] = self.relative_offsets[first:]
+        both[1::2] = positions
         _swap(both)
         return both.tobytes()
 
@@ -128,9 +129,9 @@ class TimeIndex:
         del self.timestamps_ms[keep:]
         del self.relative_offsets[keep:]
 
-    def to_bytes(self) -> bytes:
-        """The content of the .timeindex file."""
-        pairs = zip(self.timestamps_ms, self.relative_offsets, strict=True)
+    def to_bytes(self, first: int = 0) -> bytes:
+        """The content of the .timeindex file, from entry `first` on."""
+        pairs = zip(self.timestamps_ms[first:], self.relative_offsets[first:], strict=True)
         return b"".join(_TIME_ENTRY.pack(*pair) for pair in pairs)
 
     def load(self, data: bytes) -> str | None:

@@ -58,14 +58,15 @@ class Log(LogBase):
         """The log in `directory`; empty, and nothing made, when the folder is missing.
 
         is_clean: the last owner called `close`; only the last headers are read. Otherwise every
-        batch of the segments from `recovery_point` on is checked, a torn tail is cut, and what
-        remains is fsynced. Raises CorruptData on damage that is not a torn tail, and for a log that
-        ends below its recovery point.
+        batch from `recovery_point` on is checked, and those before in the same segment unless
+        `recovery_state` tells of them; a torn tail is cut, and what remains is fsynced. Raises
+        CorruptData on damage that is not a torn tail, and for a log that ends below its recovery
+        point.
         """
         loaded = recovery.load(
             disk,
             directory,
-            index_interval_bytes=config.index_interval_bytes,
+            config=config,
             now_ms=now_ms,
             recovery_point=recovery_point,
             is_clean=is_clean,
@@ -254,6 +255,7 @@ class Log(LogBase):
             end_offset=self._end_offset,
             has_unsynced_bytes=self._has_unsynced_bytes,
             epochs=epochs,
+            producers=self.producers if self.config.keeps_recovery_state else None,
         )
         if epochs is not None:
             self.epochs.is_dirty = False
@@ -304,6 +306,7 @@ class Log(LogBase):
             segments.drop_last()
         active = segments.items[-1]
         segments.unseal(active)
+        segments.forget_recovery_state(active)
         active.load_tail()
         active.cut(offset)
         segments.sync_directories()

@@ -98,9 +98,14 @@ class LogBase:
     def segment_base_offsets(self) -> list[int]:
         return list(self._segments.bases)
 
+    @property
+    def has_unflushed_roll(self) -> bool:
+        """A rolled segment waits for its fsync."""
+        return self._segments.has_unflushed_roll
+
     def needs_flush(self, now_ms: int) -> bool:
         """A rolled segment waits for its fsync, or `flush_messages` or `flush_ms` have gathered."""
-        if self._segments.has_unflushed_roll:
+        if self.has_unflushed_roll:
             return True
         config = self.config
         limit = config.flush_messages
@@ -262,6 +267,11 @@ class LogBase:
         for path in paths:
             self._disk.remove(path)
         return sum(path.endswith(LOG_SUFFIX + DELETED_SUFFIX) for path in paths)
+
+    def forget_replicated_markers(self, high_watermark: int) -> None:
+        """For a follower, whom no reader makes do so: else it gathers them for as long as it is."""
+        if self.producers.unreplicated:
+            self.producers.forget_replicated(high_watermark)
 
     def expire_producers(self, now_ms: int) -> list[int]:
         """Forget producers silent for `producer_id_expiration_ms`."""

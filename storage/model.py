@@ -30,7 +30,8 @@ class CompactionConfig:
 class LogConfig:
     """Settings of one log; names and defaults are Kafka's topic configs. -1 means no limit.
 
-    compaction: None for a log that keeps all records of a key.
+    compaction: None for a log that keeps all records of a key. keeps_recovery_state: flushes save
+    what an unclean start need not find out again (`recovery_state.py`), for logs with few flushes.
     """
 
     segment_bytes: int = 1 << 30
@@ -45,6 +46,7 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = DAY_MS
     compaction: CompactionConfig | None = None
+    keeps_recovery_state: bool = False
 
     def __post_init__(self) -> None:
         # File positions in the offset index are 32 bits.

@@ -267,10 +267,14 @@ class ProducerStateTable:
         """Below it every transaction is decided, and its marker replicated; exclusive."""
         if not self.ongoing and not self.unreplicated:
             return high_watermark
-        for last_offset in [at for at in self.unreplicated if at < high_watermark]:
-            del self.unreplicated[last_offset]
+        self.forget_replicated(high_watermark)
         stable = next(iter(self.ongoing), high_watermark)
         return min((high_watermark, stable, *self.unreplicated.values()))
+
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Markers below the watermark hold nothing back any more."""
+        for last_offset in [at for at in self.unreplicated if at < high_watermark]:
+            del self.unreplicated[last_offset]
 
     def ends(self) -> dict[int, ProducerEnd]:
         """What each producer wrote last."""
@@ -292,6 +296,16 @@ class ProducerStateTable:
         for producer_id in expired:
             del self.entries[producer_id]
         return expired
+
+    def find_ongoing(self) -> None:
+        """Make `ongoing` from the entries, in the order that it must have."""
+        opened = [
+            entry for entry in self.entries.values() if entry.current_transaction_first_offset >= 0
+        ]
+        opened.sort(key=lambda entry: entry.current_transaction_first_offset)
+        self.ongoing = {
+            entry.current_transaction_first_offset: entry.producer_id for entry in opened
+        }
 
     def clear(self) -> None:
         self.entries.clear()
@@ -349,11 +363,7 @@ def read_snapshot(disk: Disk, path: str) -> ProducerStateTable:
             batch = ProducerBatch(first, last_sequence, last_offset, delta, timestamp_ms)
             entry.batches.append(batch)
         table.entries[producer_id] = entry
-    opened = [
-        entry for entry in table.entries.values() if entry.current_transaction_first_offset >= 0
-    ]
-    opened.sort(key=lambda entry: entry.current_transaction_first_offset)
-    table.ongoing = {entry.current_transaction_first_offset: entry.producer_id for entry in opened}
+    table.find_ongoing()
     return table
 
 

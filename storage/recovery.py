@@ -1,6 +1,7 @@
 """What a log's folder holds after a start, clean or not: its files, epochs and producers.
 
-After an unclean stop every batch from the recovery point on is checked: `batch_walk.py`.
+After an unclean stop every batch from the recovery point on is checked: `batch_walk.py`. Of those
+before in the same segment `recovery_state.py` tells, if the log keeps that.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.batch_walk import BatchWalk, OffsetGap, TornTail, remove_segments
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from storage.model import LogConfig
 from storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     NAME_DIGITS,
+    RECOVERY_SUFFIX,
     TIME_INDEX_SUFFIX,
     file_name,
     offsets_of,
@@ -31,6 +34,7 @@ from storage.producer_rebuild import (
     remove_snapshots_above,
 )
 from storage.producer_state import ProducerStateTable
+from storage.recovery_state import resume_segment, write_recovery_state
 from storage.segment import Segment
 from storage.swapping import finish_swaps
 
@@ -57,7 +61,7 @@ def load(
     disk: Disk,
     directory: str,
     *,
-    index_interval_bytes: int,
+    config: LogConfig,
     now_ms: int,
     recovery_point: int,
     is_clean: bool,
@@ -69,12 +73,14 @@ def load(
     if not bases:
         _check_end(directory, log_start_offset, recovery_point)
         return empty(log_start_offset)
-    segments = _found_segments(disk, directory, names, bases, index_interval_bytes, now_ms)
-    first = len(segments)
+    segments = _found_segments(disk, directory, names, bases, config, now_ms)
+    checkpoint = _read_checkpoint(disk, directory)
+    first, resumed = len(segments), None
     if not is_clean:
         first = max(0, bisect_right(bases, recovery_point) - 1)
-    checkpoint = _read_checkpoint(disk, directory)
-    epochs = _load_epochs(checkpoint, segments, first)
+        if config.keeps_recovery_state and checkpoint is not None:
+            resumed = _resumed(disk, segments, first, recovery_point)
+    epochs = _load_epochs(checkpoint, segments, first, None if resumed is None else resumed[0])
     _load_aborted(disk, directory, segments, first)
     torn_tail: TornTail | None = None
     last_gap: OffsetGap | None = None
@@ -84,7 +90,7 @@ def load(
         producers = rebuild_producers(disk, directory, segments, end_offset=end_offset)
     else:
         walk = BatchWalk(disk, directory, segments, epochs, recovery_point)
-        torn_tail = walk.run(first)
+        torn_tail = walk.run(first, resumed)
         producers, last_gap = walk.producers, walk.last_gap
         end_offset = segments[-1].end_offset
         if checkpoint is not None:
@@ -96,15 +102,7 @@ def load(
         return empty(log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
-    if _has_batches_below(segments, epochs, start_offset):
-        # The start was raised, and of that only the epochs' checkpoint had reached the disk: the
-        # segments before are back. Served, their epochs would be taken for the first one known.
-        raised = min(epochs.start_offsets[0], end_offset)
-        logger.warning(
-            "%s: the log begins at %d and not at %d: epochs before are gone",
-            directory, raised, start_offset,
-        )  # fmt: skip
-        start_offset = raised
+    start_offset = _start_of_epochs(directory, segments, epochs, start_offset, end_offset)
     epochs.truncate_from_start(start_offset)
     if epochs.is_dirty:
         # What lies below the end counts as durable from now on, so its epochs must be as well: the
@@ -112,6 +110,11 @@ def load(
         disk.write_atomic(f"{directory}/{CHECKPOINT_NAME}", epochs.to_bytes())
         epochs.is_dirty = False
     prune_snapshots(disk, directory, segments, end_offset)
+    _drop_leftover_states(disk, directory, names, segments[-1])
+    if config.keeps_recovery_state and not is_clean:
+        # The caller's recovery point will be the end: not told of it, the next start would walk
+        # this again, and that of a broker which is killed every minute ever more.
+        write_recovery_state(disk, segments[-1], producers)
     return Loaded(
         segments=segments,
         start_offset=start_offset,
@@ -140,7 +143,7 @@ def _found_segments(
     directory: str,
     names: list[str],
     bases: list[int],
-    index_interval_bytes: int,
+    config: LogConfig,
     now_ms: int,
 ) -> list[Segment]:
     present = set(names)
@@ -150,7 +153,7 @@ def _found_segments(
             directory,
             base,
             created_ms=now_ms,
-            index_interval_bytes=index_interval_bytes,
+            index_interval_bytes=config.index_interval_bytes,
             has_saved_indexes=file_name(base, INDEX_SUFFIX) in present
             and file_name(base, TIME_INDEX_SUFFIX) in present,
         )
@@ -159,6 +162,16 @@ def _found_segments(
     for segment, following in pairwise(segments):
         segment.end_offset = following.base_offset
     return segments
+
+
+def _resumed(
+    disk: Disk, segments: list[Segment], first: int, recovery_point: int
+) -> tuple[int, ProducerStateTable] | None:
+    """See `resume_segment`. A sealed segment's file is a leftover: compaction may have made the
+    segment anew since."""
+    segment = segments[first]
+    is_sealed = segment.has_saved_indexes and first + 1 < len(segments)
+    return None if is_sealed else resume_segment(disk, segment, recovery_point)
 
 
 def empty(start_offset: int) -> Loaded:
@@ -185,7 +198,7 @@ def _clean_names(disk: Disk, directory: str) -> list[str]:
             kept.append(name)
     logs = {name[:NAME_DIGITS] for name in kept if name.endswith(LOG_SUFFIX)}
     for name in kept:
-        if name.endswith(INDEX_SUFFIXES) and name[:NAME_DIGITS] not in logs:
+        if name.endswith((*INDEX_SUFFIXES, RECOVERY_SUFFIX)) and name[:NAME_DIGITS] not in logs:
             disk.remove(f"{directory}/{name}")
     return kept
 
@@ -214,6 +227,35 @@ def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: in
         disk.sync_dir(directory)
 
 
+def _start_of_epochs(
+    directory: str,
+    segments: list[Segment],
+    epochs: LeaderEpochCache,
+    start_offset: int,
+    end_offset: int,
+) -> int:
+    """`start_offset`, or where the first known epoch begins if batches of unknown ones lie below.
+
+    The start was raised, and of that only the epochs' checkpoint had reached the disk: the segments
+    before are back. Served, their epochs would be taken for the first one known.
+    """
+    if not _has_batches_below(segments, epochs, start_offset):
+        return start_offset
+    raised = min(epochs.start_offsets[0], end_offset)
+    logger.warning(
+        "%s: the log begins at %d and not at %d: epochs before are gone",
+        directory, raised, start_offset,
+    )  # fmt: skip
+    return raised
+
+
+def _drop_leftover_states(disk: Disk, directory: str, names: list[str], active: Segment) -> None:
+    """A crash may come before that of a sealed segment is removed."""
+    for base in offsets_of(names, RECOVERY_SUFFIX):
+        if base != active.base_offset:
+            disk.remove(f"{directory}/{file_name(base, RECOVERY_SUFFIX)}")
+
+
 def _has_batches_below(
     segments: list[Segment], epochs: LeaderEpochCache, start_offset: int
 ) -> bool:
@@ -239,9 +281,20 @@ def _read_checkpoint(disk: Disk, directory: str) -> LeaderEpochCache | None:
 
 
 def _load_epochs(
-    checkpoint: LeaderEpochCache | None, segments: list[Segment], first: int
+    checkpoint: LeaderEpochCache | None,
+    segments: list[Segment],
+    first: int,
+    resumed_at: int | None,
 ) -> LeaderEpochCache:
-    """The epochs of the segments before `first`; the walk from there on assigns the others."""
+    """The epochs of the segments before `first`; the walk from there on assigns the others.
+
+    resumed_at: an offset of that segment, if the walk begins only there. A flush wrote the
+    checkpoint before a recovery point came to be as high.
+    """
+    if checkpoint is not None and resumed_at is not None:
+        epochs = LeaderEpochCache(checkpoint.entries)
+        epochs.truncate_from_end(resumed_at)
+        return epochs
     # If all is walked, what the checkpoint says of offsets before may belong to a log that is gone:
     # `LeaderEpochCache.restore` takes of it what fits between the batches.
     # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the

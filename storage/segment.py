@@ -17,14 +17,8 @@ from typing import TypeVar
 
 from runtime.disk import Disk, DiskFile, overwrite
 from runtime.errors import CorruptData
-from storage.batch import (
-    BATCH_LENGTH_MIN,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_OVERHEAD,
-    MAGIC,
-    BatchHeader,
-)
+from storage.batch import BatchHeader
+from storage.headers import headers_between
 from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from storage.names import (
     INDEX_SUFFIX,
@@ -38,8 +32,6 @@ from storage.transaction_index import AbortedTransaction, pack_aborted, parse_ab
 
 RECENT_BATCHES_MAX = 4096
 """Batches of the active segment whose place is remembered; at 1 KB each the last 4 MB."""
-_SCAN_BYTES = 16 * 1024
-"""Read at once when walking headers: a few index intervals."""
 logger = logging.getLogger("kvorum.storage")
 
 T = TypeVar("T")
@@ -328,6 +320,23 @@ class Segment:
                 self.first_timestamp_ms = header.record_timestamp_max_ms
                 break
 
+    def resume(
+        self,
+        *,
+        indexes: tuple[OffsetIndex, TimeIndex],
+        aborted: list[AbortedTransaction],
+        max_timestamp: tuple[int, int],
+        size_bytes: int,
+    ) -> None:
+        """Take over what is known of the first `size_bytes` of the file; note what is behind next.
+
+        Raises CorruptData if batches do not end there.
+        """
+        self._indexes, self._aborted = indexes, aborted
+        self.max_timestamp = max_timestamp
+        self._size = size_bytes
+        self.load_tail()
+
     def reset_for_scan(self) -> None:
         """Forget everything derived; recovery is about to note every batch again."""
         self._indexes = (OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
@@ -389,29 +398,7 @@ class Segment:
 
         Raises CorruptData on a header that cannot be one.
         """
-        end = self.size_bytes if stop is None else stop
-        file = self.file
-        chunk, chunk_start = b"", position
-        while position + HEADER_BYTES <= end:
-            at = position - chunk_start
-            if at + HEADER_BYTES > len(chunk):
-                chunk, chunk_start, at = file.pread(_SCAN_BYTES, position), position, 0
-                if len(chunk) < HEADER_BYTES:
-                    raise CorruptData(file.path, position, f"file shorter than {end} bytes")
-            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
-            if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN:
-                raise CorruptData(
-                    file.path,
-                    position,
-                    f"no batch header: magic {header.magic}, length {header.batch_length}",
-                )
-            next_position = position + header.batch_length + LENGTH_OVERHEAD
-            if next_position > end:
-                raise CorruptData(file.path, position, f"a batch runs past byte {end}")
-            yield position, header
-            position = next_position
-        if position != end:
-            raise CorruptData(file.path, position, f"{end - position} bytes are no batch")
+        return headers_between(self.file, position, self.size_bytes if stop is None else stop)
 
     def position_of(self, offset: int) -> int | None:
         """Start of the first batch that ends above `offset`; None if there is none here."""

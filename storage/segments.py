@@ -14,10 +14,13 @@ from storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     file_name,
     put_aside,
 )
+from storage.producer_state import ProducerStateTable
+from storage.recovery_state import RecoveryStateWriter
 from storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class SegmentList:
         "_disk",
         "_index_interval_bytes",
         "_is_unseal_unsynced",
+        "_recovery_state",
         "_sealed",
         "_ticket",
         "bases",
@@ -60,6 +64,7 @@ class SegmentList:
         self._ticket: FlushTicket | None = None
         self._close_later: list[DiskFile] = []
         self._cleaning: CleaningJob | None = None
+        self._recovery_state = RecoveryStateWriter()
 
     @property
     def is_cleaning(self) -> bool:
@@ -130,13 +135,24 @@ class SegmentList:
     # --- flushing ----------------------------------------------------------------------------
 
     def begin_flush(
-        self, *, end_offset: int, has_unsynced_bytes: bool, epochs: tuple[str, bytes] | None
+        self,
+        *,
+        end_offset: int,
+        has_unsynced_bytes: bool,
+        epochs: tuple[str, bytes] | None,
+        producers: ProducerStateTable | None = None,
     ) -> FlushTicket:
-        """Gather what must be fsynced for all below `end_offset` to be durable."""
+        """Gather what must be fsynced for all below `end_offset` to be durable.
+
+        producers: as of `end_offset`, for a log that keeps the state of its active segment.
+        """
         invariant(
             self._ticket is None,
             f"{self.directory}: a flush is under way, or failed and the log must be reopened",
         )
+        recovery_state = None
+        if producers is not None and self.items and not self.items[-1].has_saved_indexes:
+            recovery_state = self._recovery_state.entry_of(self.items[-1], producers)
         self._ticket = FlushTicket(
             self._disk,
             end_offset=end_offset,
@@ -144,6 +160,7 @@ class SegmentList:
             active=self.items[-1].file if has_unsynced_bytes and self.items else None,
             directories=sorted(self._dirty_directories),
             epochs=epochs,
+            recovery_state=recovery_state,
         )
         self._dirty_directories.clear()
         return self._ticket
@@ -159,6 +176,13 @@ class SegmentList:
         if self._ticket is not None:
             self._ticket.cancel_derived_files()
             self._ticket.end_offset = min(self._ticket.end_offset, offset)
+            self._recovery_state.forget()
+
+    def forget_recovery_state(self, segment: Segment) -> None:
+        """Before batches of `segment` change. Durable with the next `sync_directories`."""
+        self._recovery_state.forget()
+        self._disk.remove(segment.path(RECOVERY_SUFFIX))
+        self._dirty_directories.add(self.directory)
 
     def sync_directories(self) -> None:
         """Make every name made or removed so far durable, now."""
@@ -174,7 +198,7 @@ class SegmentList:
         segment = self.items.pop()
         self.bases.pop()
         self._sealed = [item for item in self._sealed if item.segment is not segment]
-        self._dirty_directories.add(self.directory)
+        self.forget_recovery_state(segment)
         self._close_file(segment)
         for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(segment.path(suffix))
@@ -189,7 +213,8 @@ class SegmentList:
             # The open file stays open: slices handed out before remain readable.
             _ = segment.file
             put_aside(self._disk, self.directory, segment.base_offset)
-            self._disk.remove(segment.path(SNAPSHOT_SUFFIX))
+            for suffix in (SNAPSHOT_SUFFIX, RECOVERY_SUFFIX):
+                self._disk.remove(segment.path(suffix))
             del self.items[0], self.bases[0]
             self._deleted.append((delete_at_ms, segment))
         self._sealed = [item for item in self._sealed if item.segment not in retired]

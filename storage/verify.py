@@ -22,6 +22,7 @@ from storage.names import (
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -29,6 +30,7 @@ from storage.names import (
     offsets_of,
 )
 from storage.producer_state import read_snapshot
+from storage.recovery_state import verify_recovery_state
 from storage.transaction_index import parse_aborted
 
 _BUFFER_BYTES = 1 << 20
@@ -68,8 +70,10 @@ def verify_log(disk: Disk, directory: str) -> Verified:
         found.segments += 1
         found.end_offset = max(found.end_offset, base_offset)
         _verify_batches(disk, directory, base_offset, epochs, found)
-        for problem in _index_problems(disk, directory, base_offset, present, complaints):
-            found.problems.append(problem)
+        found.problems += _index_problems(disk, directory, base_offset, present, complaints)
+    if bases and file_name(bases[-1], RECOVERY_SUFFIX) in present:
+        # That of a sealed segment is a leftover, which nobody reads.
+        found.problems += verify_recovery_state(disk, directory, bases[-1])
     found.problems += complaints.lines()
     found.problems += _missing_logs(disk, directory, names, found.end_offset)
     for offset in offsets_of(names, SNAPSHOT_SUFFIX):
@@ -94,7 +98,7 @@ def _missing_logs(disk: Disk, directory: str, names: list[str], end_offset: int)
     """What tells of .log files that are not there: files beside them, and the broker's checkpoint
     in the folder above, if that is where this folder lies."""
     bases = set(offsets_of(names, LOG_SUFFIX))
-    for suffix in INDEX_SUFFIXES:
+    for suffix in (*INDEX_SUFFIXES, RECOVERY_SUFFIX):
         for base_offset in offsets_of(names, suffix):
             if base_offset not in bases:
                 yield (

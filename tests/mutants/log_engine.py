@@ -12,6 +12,7 @@ SWAP = "storage/swapping.py"
 SEGMENTS = "storage/segments.py"
 PRODUCERS = "storage/producer_state.py"
 WALK = "storage/batch_walk.py"
+STATE = "storage/recovery_state.py"
 EPOCHS = "storage/epochs.py"
 INDEX = "storage/transaction_index.py"
 LOG = "storage/log.py"
@@ -61,6 +62,22 @@ _RULES = (
      "            if not segment.has_saved_indexes or id(segment) in waiting:\n", "            if 0:\n"),
     ("index-gone-for-a-moment", "a proven segment never loses its index in recovery", WALK,
      "is_proven = has_proof and torn_tail is None", "is_proven = False"),
+    ("state-above-the-point", "what lies past the recovery point is walked", STATE,
+     " if entry.end_offset <= recovery_point]", " if True]"),
+    ("state-outlives-a-cut", "a cut takes what was known of the batches", SEGMENTS,
+     "        self._disk.remove(segment.path(RECOVERY_SUFFIX))\n", ""),
+    ("hole-in-the-state", "an entry that was not written comes with the next", SEGMENTS,
+     "            self._recovery_state.forget()\n", ""),
+    ("leftover-believed", "what is known of a sealed segment is a leftover", "storage/recovery.py",
+     "    is_sealed = segment.has_saved_indexes and", "    is_sealed = False and"),
+    ("repeats-forgotten", "five batches of a producer outlive a kill", STATE,
+     "list(known.batches),", "list(known.batches[-1:]),"),
+    ("state-of-another-log", "what is known must fit the batches", STATE,
+     "    if segment.end_offset != last.end_offset:", "    if False:"),
+    ("walked-again", "a start writes down what it walked over", "storage/recovery.py",
+     "        write_recovery_state(disk, segments[-1], producers)\n", "        pass\n"),
+    ("state-for-ever", "the file is written anew when half of it is waste", STATE,
+     "2 * self._whole_bytes + _WASTE_BYTES_MAX", "(1 << 40)"),
     ("epoch-before-its-fsync", "a cut writes down no epoch whose record is not fsynced", LOG_BASE,
      "self.epochs.to_bytes(durable_end_offset)", "self.epochs.to_bytes()"),
     ("durable-without-epochs", "what is claimed durable has its epochs in the checkpoint", LOG,

@@ -234,7 +234,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("retention-leaves-a-hole", "the start moves before segments go", "storage/log_base.py",
      "        self._start_offset = max(self._start_offset, segments.bases[count])\n", "", OF_LOG),
     ("start-comes-back", "a start that was raised stays raised", RECOVERY,
-     "    if _has_batches_below(segments, epochs, start_offset):", "    if False:", OF_LOG),
+     "    if not _has_batches_below(segments, epochs, start_offset):", "    if True:", OF_LOG),
     ("watermark-of-what-is-lost", "a checkpoint says nothing of records that a power cut took", STORE,
      "        self.lower_checkpoints(*key, log.end_offset)\n", "", OF_STORE),
     ("lost-files-are-nothing", "a log ends at its recovery point or above", RECOVERY,

@@ -8,6 +8,7 @@ durable offset, and what it has is what was appended.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -34,13 +35,14 @@ class LogMachine(RuleBasedStateMachine):
         self.start_offset = 0
         self.end_offset = 0
         self.epoch = 0
+        self.config = replace(CONFIG, keeps_recovery_state=seed % 2 == 0)
         self.log = self.opened()
 
     def opened(self, *, recovery_point: int = 0, is_clean: bool = False) -> Log:
         return Log.open(
             self.disk,
             DIRECTORY,
-            CONFIG,
+            self.config,
             now_ms=self.now_ms,
             recovery_point=recovery_point,
             is_clean=is_clean,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -267,13 +268,15 @@ def test_a_failed_fsync_is_final() -> None:
         log.flush()
 
 
-def test_every_point_of_a_power_cut_keeps_what_was_durable() -> None:
-    for operations in range(60):
+@pytest.mark.parametrize("keeps_recovery_state", [False, True])
+def test_every_point_of_a_power_cut_keeps_what_was_durable(keeps_recovery_state: bool) -> None:
+    config = replace(SMALL, keeps_recovery_state=keeps_recovery_state)
+    for operations in range(80):
         disk = new_disk(operations)
         disk.cut_power_after(operations)
         durable = appended = 0
         try:
-            log = opened(disk)
+            log = opened(disk, config)
             for at in range(9):
                 appended = at + 1
                 log.append_as_leader(batch(at), leader_epoch=at // 3, now_ms=at)
@@ -286,7 +289,7 @@ def test_every_point_of_a_power_cut_keeps_what_was_durable() -> None:
         except PowerCut:
             pass
         disk.crash()
-        log = opened(disk, recovery_point=durable)
+        log = opened(disk, config, recovery_point=durable)
         assert durable <= log.end_offset <= appended
         assert log.epochs.latest_epoch == (log.end_offset - 1) // 3
 
