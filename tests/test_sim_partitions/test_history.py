@@ -266,6 +266,15 @@ def test_a_compacted_log_may_become_the_truth_again_gaps_and_all():
     assert made.end_offset == 3
 
 
+def test_an_empty_log_that_leads_loses_what_compaction_had_taken_as_well():
+    # Seed 9570: the first record that was left was at 2, and from there on all counted as lost.
+    made = history(isr=(1,), kind=CompactedHistory)
+    made.look(compacted(1, records_of("a", "b", "c")[2:], 3, is_leader=True, hw=3), 1)
+    note(made, isr=(2,), epoch=2, is_unclean=True)
+    made.look(compacted(2, [], 0, epoch=2, is_leader=True), 2)
+    assert made.end_offset == 0
+
+
 def test_a_move_that_ends_with_another_leader_is_no_unclean_election():
     moving = PartitionImage((2, 3, 4), (4, 3), 4, 1, 5, (2,), (4,))
     assert _completes_a_move(moving, PartitionImage((2, 3), (2, 3), 2, 2, 6))

@@ -217,7 +217,9 @@ class PartitionHistory:
                 f"[{view.start_offset}, {view.end_offset}), its log parts at {parts_at} from what "
                 f"is committed below {self.end_offset}; lost may be from {self.may_lose_from}",
             )
-            self._cut(parts_at, view.leader_epoch, event)
+            # Seed 9570: of an empty log the first difference is where a compacted one has its first
+            # record, and not where it ends.
+            self._cut(min(parts_at, view.end_offset), view.leader_epoch, event)
             self.losses += 1
         elif self.may_lose_from < NOTHING_LOST:
             # Nothing was lost; but who led before and has not heard of this may go on for a while.
