@@ -38,6 +38,7 @@ from storage.names import (
 )
 from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
 from storage.producer_state import ProducerStateTable, write_snapshot
+from storage.recovery_state import Resumed, write_recovery_state
 from storage.segment import Segment
 
 _READ_BYTES = 1 << 20
@@ -102,15 +103,15 @@ class BatchWalk:
         self._batch_end = 0
 
     def run(
-        self, first: int, resumed: tuple[int, ProducerStateTable] | None = None
+        self, first: int, resumed: Resumed | None = None, *, keeps_recovery_state: bool = False
     ) -> TornTail | None:
         """What was cut; all that is kept is fsynced.
 
-        resumed: of segment `first` all below that offset is known, as are the producers there.
+        resumed: what is known of segment `first`. keeps_recovery_state: write down what is found.
         """
         disk, directory, segments = self._disk, self._directory, self._segments
         if resumed is not None:
-            scan_start, self.producers = resumed
+            scan_start, self.producers = resumed.end_offset, resumed.producers
             remove_snapshots_above(disk, directory, scan_start)
         else:
             scan_start = segments[first].base_offset
@@ -148,6 +149,11 @@ class BatchWalk:
                 snapshot_path = f"{directory}/{file_name(following, SNAPSHOT_SUFFIX)}"
                 write_snapshot(disk, snapshot_path, self.producers)
             at += 1
+        known = resumed.end_offset if resumed is not None and resumed.is_newest else -1
+        if keeps_recovery_state and segments[-1].end_offset != known:
+            # The caller's recovery point will be the end: not told of it, the next start would walk
+            # this again, and that of a broker which is killed every minute ever more.
+            write_recovery_state(disk, segments[-1], self.producers)
         disk.sync_dir(directory)
         # The folder itself may be younger than the last flush.
         disk.sync_dir(directory.rpartition("/")[0] or ".")

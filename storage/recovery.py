@@ -34,7 +34,7 @@ from storage.producer_rebuild import (
     remove_snapshots_above,
 )
 from storage.producer_state import ProducerStateTable
-from storage.recovery_state import resume_segment, write_recovery_state
+from storage.recovery_state import Resumed, resume_segment
 from storage.segment import Segment
 from storage.swapping import finish_swaps
 
@@ -80,7 +80,7 @@ def load(
         first = max(0, bisect_right(bases, recovery_point) - 1)
         if config.keeps_recovery_state and checkpoint is not None:
             resumed = _resumed(disk, segments, first, recovery_point)
-    epochs = _load_epochs(checkpoint, segments, first, None if resumed is None else resumed[0])
+    epochs = _load_epochs(checkpoint, segments, first, resumed)
     _load_aborted(disk, directory, segments, first)
     torn_tail: TornTail | None = None
     last_gap: OffsetGap | None = None
@@ -90,7 +90,7 @@ def load(
         producers = rebuild_producers(disk, directory, segments, end_offset=end_offset)
     else:
         walk = BatchWalk(disk, directory, segments, epochs, recovery_point)
-        torn_tail = walk.run(first, resumed)
+        torn_tail = walk.run(first, resumed, keeps_recovery_state=config.keeps_recovery_state)
         producers, last_gap = walk.producers, walk.last_gap
         end_offset = segments[-1].end_offset
         if checkpoint is not None:
@@ -111,10 +111,6 @@ def load(
         epochs.is_dirty = False
     prune_snapshots(disk, directory, segments, end_offset)
     _drop_leftover_states(disk, directory, names, segments[-1])
-    if config.keeps_recovery_state and not is_clean:
-        # The caller's recovery point will be the end: not told of it, the next start would walk
-        # this again, and that of a broker which is killed every minute ever more.
-        write_recovery_state(disk, segments[-1], producers)
     return Loaded(
         segments=segments,
         start_offset=start_offset,
@@ -166,7 +162,7 @@ def _found_segments(
 
 def _resumed(
     disk: Disk, segments: list[Segment], first: int, recovery_point: int
-) -> tuple[int, ProducerStateTable] | None:
+) -> Resumed | None:
     """See `resume_segment`. A sealed segment's file is a leftover: compaction may have made the
     segment anew since."""
     segment = segments[first]
@@ -284,16 +280,16 @@ def _load_epochs(
     checkpoint: LeaderEpochCache | None,
     segments: list[Segment],
     first: int,
-    resumed_at: int | None,
+    resumed: Resumed | None,
 ) -> LeaderEpochCache:
     """The epochs of the segments before `first`; the walk from there on assigns the others.
 
-    resumed_at: an offset of that segment, if the walk begins only there. A flush wrote the
+    resumed: what is known of that segment, so that the walk begins only there. A flush wrote the
     checkpoint before a recovery point came to be as high.
     """
-    if checkpoint is not None and resumed_at is not None:
+    if checkpoint is not None and resumed is not None:
         epochs = LeaderEpochCache(checkpoint.entries)
-        epochs.truncate_from_end(resumed_at)
+        epochs.truncate_from_end(resumed.end_offset)
         return epochs
     # If all is walked, what the checkpoint says of offsets before may belong to a log that is gone:
     # `LeaderEpochCache.restore` takes of it what fits between the batches.

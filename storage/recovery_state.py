@@ -9,7 +9,8 @@ of `_Entry`. Index bytes are in the format of their files, and those that the en
 have; producers and the rest are complete, with all the batches that tell a repeat from news.
 
 An entry is written after its records were fsynced, and speaks for nothing beyond them. It is not
-fsynced itself unless it is the first: one that is missing or torn costs time and nothing else.
+fsynced itself: one that is missing or torn costs time and nothing else. But its name is, before a
+recovery point counts on it, so that no older file comes back.
 Invariant: before batches that an entry covers change, the file is gone (`Log.truncate_to`), and
 nobody reads that of a sealed segment.
 """
@@ -57,22 +58,29 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PendingEntry:
-    """An entry that the flush under way is to write, in place of the file if `position` is 0."""
+    """An entry to be written: at the end of the file, or in its place if `position` is 0."""
 
     path: str
     position: int
     data: bytes
 
+    @property
+    def is_new_file(self) -> bool:
+        """Whether the folder has to be fsynced then."""
+        return self.position == 0
+
     def write(self, disk: Disk) -> None:
         """Once the records that it covers are fsynced. Raises OSError."""
-        if self.position == 0:
-            disk.write_atomic(self.path, self.data)
-            return
-        file = disk.open(self.path)
+        path = f"{self.path}.tmp" if self.is_new_file else self.path
+        file = disk.open(path)
         try:
+            if self.is_new_file:
+                file.truncate(0)
             file.pwrite(self.data, self.position)
         finally:
             file.close()
+        if self.is_new_file:
+            disk.rename(path, self.path)
 
 
 class RecoveryStateWriter:
@@ -154,33 +162,39 @@ class RecoveryStateWriter:
 
 
 def write_recovery_state(disk: Disk, segment: Segment, producers: ProducerStateTable) -> None:
-    """Replace the file of `segment`, all of which is fsynced; durable on return."""
+    """Replace the file of `segment`, all of which is fsynced; the folder is the caller's to."""
     pending = RecoveryStateWriter().entry_of(segment, producers)
     if pending is not None:
         pending.write(disk)
 
 
-def resume_segment(
-    disk: Disk, segment: Segment, recovery_point: int
-) -> tuple[int, ProducerStateTable] | None:
+class Resumed(NamedTuple):
+    """producers: at end_offset. is_newest: the file has nothing behind that."""
+
+    end_offset: int
+    producers: ProducerStateTable
+    is_newest: bool
+
+
+def resume_segment(disk: Disk, segment: Segment, recovery_point: int) -> Resumed | None:
     """Let `segment` take over the newest entry at or below `recovery_point`.
 
-    Returns the entry's end offset and the producers there; None without a fit one: then nothing of
-    the segment is known.
+    None without one that fits: then nothing of the segment is known.
     """
     path = segment.path(RECOVERY_SUFFIX)
     if not disk.exists(path):
         return None
-    fit = [entry for entry in _entries(disk.read_bytes(path)) if entry.end_offset <= recovery_point]
+    entries = _entries(disk.read_bytes(path))
+    fit = [entry for entry in entries if entry.end_offset <= recovery_point]
     if not fit or fit[-1].size_bytes > segment.file.size():
         # The log is shorter than what was flushed of it: the walk says where it ends.
         return None
     try:
         _take_over(segment, path, fit)
-        return fit[-1].end_offset, _table(fit[-1])
     except CorruptData as damage:
         logger.warning("%s does not fit the log, which is checked whole: %s", path, damage)
         return None
+    return Resumed(fit[-1].end_offset, _table(fit[-1]), len(fit) == len(entries))
 
 
 def verify_recovery_state(disk: Disk, directory: str, base_offset: int) -> list[str]:

@@ -153,6 +153,8 @@ class SegmentList:
         recovery_state = None
         if producers is not None and self.items and not self.items[-1].has_saved_indexes:
             recovery_state = self._recovery_state.entry_of(self.items[-1], producers)
+            if recovery_state is not None and recovery_state.is_new_file:
+                self._dirty_directories.add(self.directory)
         self._ticket = FlushTicket(
             self._disk,
             end_offset=end_offset,

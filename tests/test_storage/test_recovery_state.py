@@ -233,6 +233,23 @@ def test_a_cut_log_is_not_taken_for_what_it_was() -> None:
     assert set(again.producers.entries) == {8, 9}
 
 
+def test_no_older_state_comes_back_with_a_power_cut() -> None:
+    """The log was emptied, of which the power took only that its state was removed."""
+    for seed in range(20):
+        disk = new_disk(seed)
+        log = opened(disk)
+        append(log, 3, producer_id=8)
+        log.flush()
+        file = disk.open(FIRST)
+        file.truncate(0)
+        file.sync()
+        log = opened(disk)
+        append(log, 3, producer_id=9)
+        log.flush()
+        disk.crash()
+        assert set(opened(disk, recovery_point=3).producers.entries) == {9}
+
+
 def test_a_flush_that_a_cut_overtakes_writes_nothing_of_what_was() -> None:
     disk = new_disk()
     log = opened(disk)
