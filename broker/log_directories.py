@@ -221,11 +221,12 @@ class LogDirectories:
         where = f" of {failure.filename}" if failure.filename else ""
         name = errno.errorcode.get(failure.errno or 0, "error")
         item.reason = f"{operation}{where} failed: {failure.strerror or failure} ({name})"
+        # Of one that fails at the start nobody has counted them.
+        replicas = f", with {item.replicas} replicas" if item.replicas else ""
         _log.error(
-            "log directory %s is offline, with %d replicas: %s; repair the disk and restart the "
-            "broker",
+            "log directory %s is offline%s: %s; repair the disk and restart the broker",
             item.path,
-            item.replicas,
+            replicas,
             item.reason,
         )
         return True

@@ -107,15 +107,14 @@ def quota_alteration(
 
 
 def filter_of(entity: QuotaEntity, types: Sequence[str]) -> tuple[QuotaFilter, ...]:
-    """The filter that finds this entity alone, or all with a part of each type."""
-    if not entity:
-        return tuple(QuotaFilter(entity_type=t, match_type=MATCH_ANY) for t in types)
-    return tuple(
+    """The filter that finds this entity, of any name where only a type is given."""
+    exact = tuple(
         QuotaFilter(
             entity_type=kind, match_type=MATCH_DEFAULT if name is None else MATCH_EXACT, match=name
         )
         for kind, name in entity
     )
+    return exact + tuple(QuotaFilter(entity_type=t, match_type=MATCH_ANY) for t in types)
 
 
 def label(kind: str, name: str) -> str:

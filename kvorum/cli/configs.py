@@ -64,7 +64,9 @@ def describe(
     is_all: bool,
     **options: Any,
 ) -> None:
-    """What is set; without a name, of every entity of that kind."""
+    """What is set; without a name, of every entity of that kind: --entity user --name alice
+    --entity client shows all clients of that user.
+    """
     if entities[0] in _RESOURCES:
         resource = _one_resource(entities, names, is_default)
         rows = _backend(options).describe_configs(*resource, is_all=is_all)
@@ -153,7 +155,7 @@ def _quota_entity(
     *,
     may_lack_names: bool,
 ) -> tuple[Entity, tuple[str, ...]]:
-    """(parts with names, types of any name)."""
+    """(parts with names, types of any name: names go to the first entities)."""
     if any(entity in _RESOURCES for entity in entities):
         raise click.UsageError("a topic or a broker cannot be combined with another entity")
     if len(set(entities)) < len(entities):
@@ -165,13 +167,12 @@ def _quota_entity(
             )
         names = (DEFAULT_NAME,)
     types = tuple(_TYPES.get(entity, entity) for entity in entities)
-    if not names and may_lack_names:
-        return (), types
-    if len(names) != len(entities):
+    if len(names) > len(entities) or (len(names) < len(entities) and not may_lack_names):
         raise click.UsageError("give as many --name as --entity, in the same order")
-    parts = zip(types, names, strict=True)
+    parts = zip(types, names, strict=False)
     # In the order in which quotas are kept, so that every answer names them alike.
-    return tuple((t, None if name == DEFAULT_NAME else name) for t, name in sorted(parts)), ()
+    named = tuple((t, None if name == DEFAULT_NAME else name) for t, name in sorted(parts))
+    return named, types[len(names) :]
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -133,6 +133,10 @@ def test_quotas_are_set_described_and_deleted(via):
     assert json_of(via, "describe", *both) == expected
     assert json_of(via, "describe", "--entity", "user") == expected
     assert json_of(via, "describe", "--entity", "user", "--name", "alice") == []
+    all_of_alice = ("--entity", "user", "--name", "alice", "--entity", "client")
+    assert json_of(via, "describe", *all_of_alice) == expected
+    all_of_bob = ("--entity", "user", "--name", "bob", "--entity", "client")
+    assert json_of(via, "describe", *all_of_bob) == []
     assert json_of(via, "describe", "--entity", "ip") == []
     json_of(via, "alter", *both, "--delete", "producer_byte_rate")
     assert json_of(via, "describe", "--entity", "client") == []
