@@ -364,5 +364,7 @@ class Log(LogBase):
     def delete(self) -> None:
         """Remove the folder and all in it; the log must not be used afterwards."""
         self._segments.stop_cleaning()
+        # A flush under way would write them by their names, and another log may have these soon.
+        self._segments.stop_derived_files(0)
         self._segments.close_files()
         self._disk.remove_tree(self.directory)

@@ -26,7 +26,7 @@ import msgpack
 from crc32c import crc32c
 
 from runtime.disk import Disk
-from runtime.errors import CorruptData
+from runtime.errors import CorruptData, invariant
 from storage.index import OffsetIndex, TimeIndex
 from storage.model import RELATIVE_OFFSET_MAX
 from storage.names import RECOVERY_SUFFIX
@@ -42,12 +42,14 @@ logger = logging.getLogger("kvorum.storage")
 
 
 class _Entry(NamedTuple):
-    """is_whole: entries before count for nothing. size_bytes: of the .log, up to end_offset."""
+    """is_whole: entries before count for nothing. size_bytes: of the .log, up to end_offset.
+    last_crc: of the last batch there."""
 
     version: int
     is_whole: bool
     end_offset: int
     size_bytes: int
+    last_crc: int
     max_timestamp: tuple[int, int]
     offset_index: bytes
     time_index: bytes
@@ -140,6 +142,7 @@ class RecoveryStateWriter:
             is_whole=self._position == 0,
             end_offset=segment.end_offset,
             size_bytes=segment.size_bytes,
+            last_crc=_last_crc(segment),
             max_timestamp=segment.max_timestamp,
             offset_index=offset_index.to_bytes(self._offset_count),
             time_index=time_index.to_bytes(self._time_count),
@@ -255,12 +258,20 @@ def _take_over(segment: Segment, path: str, entries: list[_Entry]) -> None:
         max_timestamp=last.max_timestamp,
         size_bytes=last.size_bytes,
     )
-    if segment.end_offset != last.end_offset:
+    if segment.end_offset != last.end_offset or _last_crc(segment) != last.last_crc:
         raise CorruptData(
             segment.file.path,
             last.size_bytes,
-            f"batches up to here end at {segment.end_offset}, not at {last.end_offset}",
+            f"the last batch up to here is not that which ends at {last.end_offset}",
         )
+
+
+def _last_crc(segment: Segment) -> int:
+    """What binds an entry to these very batches, and not others of the same sizes."""
+    position = segment.position_of(segment.end_offset - 1)
+    invariant(position is not None, f"{segment.file.path}: no batch ends at {segment.end_offset}")
+    _, header = next(segment.headers(position or 0))
+    return header.crc
 
 
 def _table(entry: _Entry) -> ProducerStateTable:

@@ -200,7 +200,7 @@ async def _store_story(cluster: StoreCluster) -> None:
 @pytest.mark.live
 def test_members_that_lack_an_acknowledged_value_are_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr("bench.quorum.client._EQUAL_TIMEOUT_S", 0.5)
-    cluster = StoreCluster(directory=tmp_path / "store", port=PORT)
+    cluster = StoreCluster(directory=tmp_path / "store", port=PORT + 10)
 
     async def story() -> None:
         async with StoreClient(cluster.addresses) as client:
