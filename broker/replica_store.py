@@ -77,6 +77,8 @@ class ReplicaStore:
         """Folders whose partition.metadata cannot be read: each costs the one replica."""
         self._nameless: set[str] = set()
         """Folders that say nothing of whose they are, left alone until a replica of their name."""
+        self._refused: set[str] = set()
+        """Folders whose logs could not be opened."""
 
     def load(self, is_clean: bool) -> None:
         """Read the checkpoints and find what is there."""
@@ -103,6 +105,23 @@ class ReplicaStore:
     ) -> OpenedLog:
         """The log of a replica; empty when there is none of this topic id. Raises CorruptData."""
         name = f"{topic}-{partition_id}"
+        try:
+            opened = self._open(name, topic, topic_id, partition_id, config, now_ms)
+        except (CorruptData, OSError):
+            self._refused.add(name)
+            raise
+        self._refused.discard(name)
+        return opened
+
+    def _open(
+        self,
+        name: str,
+        topic: str,
+        topic_id: bytes,
+        partition_id: int,
+        config: LogConfig,
+        now_ms: int,
+    ) -> OpenedLog:
         path = f"{self.directory}/{name}"
         is_known = name in self.unclaimed or name in self._nameless
         self._nameless.discard(name)
@@ -196,13 +215,24 @@ class ReplicaStore:
         for path in files:
             self._disk.remove(path)
 
+    def _of_closed(self, known: Offsets) -> Offsets:
+        """What is known of logs that lie here and are not open: it stays.
+
+        Bad sequence: 1. a log that lost its end below the recovery point is refused, 2. the point
+        goes with the next checkpoint, 3. the next start takes the loss for a torn tail, and serves
+        the rest.
+        """
+        names = self._refused | self._nameless | self.unclaimed.keys()
+        return {key: known[key] for key in map(_key_of, names) if key in known}
+
     def collect_high_watermarks(self, replicas: Iterable[Replica]) -> None:
         """Take note of them, for write_high_watermarks."""
-        self._high_watermarks = {
-            (r.core.topic, r.core.partition_id): r.core.high_watermark
-            for r in replicas
-            if r.core.high_watermark > 0
-        }
+        now = self._of_closed(self._high_watermarks)
+        for replica in replicas:
+            if replica.core.high_watermark > 0:
+                key = (replica.core.topic, replica.core.partition_id)
+                now[key] = replica.core.high_watermark
+        self._high_watermarks = now
 
     def write_high_watermarks(self) -> None:
         """Replace the checkpoint; durable on return."""
@@ -214,8 +244,8 @@ class ReplicaStore:
 
         A recovery point rests on its log's completed flush.
         """
-        points: Offsets = {}
-        starts: Offsets = {}
+        points = self._of_closed(self._recovery_points)
+        starts = self._of_closed(self._log_starts)
         for replica in replicas:
             key = (replica.core.topic, replica.core.partition_id)
             if replica.log.durable_end_offset > 0:
@@ -373,6 +403,12 @@ class ReplicaStore:
             aside = f"{path}.{self._rng.randbytes(16).hex()}{DELETE_SUFFIX}"
             self._disk.rename(path, aside)
             self._to_remove.append(aside)
+
+
+def _key_of(name: str) -> tuple[str, int]:
+    """Topic and partition of a folder's name."""
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)
 
 
 def _is_replica_name(name: str) -> bool:

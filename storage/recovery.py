@@ -130,7 +130,7 @@ def _check_end(directory: str, end_offset: int, recovery_point: int) -> None:
             directory,
             0,
             f"its .log files end at {end_offset}, and were flushed up to {recovery_point}: "
-            "one or more of them are gone",
+            "one or more of them are gone, or the end of the last is",
         )
 
 

@@ -59,6 +59,7 @@ def verify_log(disk: Disk, directory: str) -> Verified:
     bases = offsets_of(names, LOG_SUFFIX)
     epochs = _epochs(disk, directory, present, found)
     complaints = Complaints()
+    is_sound = True
     for base_offset in bases:
         if found.segments and base_offset < found.end_offset:
             found.problems.append(
@@ -69,13 +70,16 @@ def verify_log(disk: Disk, directory: str) -> Verified:
             found.start_offset = base_offset
         found.segments += 1
         found.end_offset = max(found.end_offset, base_offset)
-        _verify_batches(disk, directory, base_offset, epochs, found)
+        is_sound = _verify_batches(disk, directory, base_offset, epochs, found) and is_sound
         found.problems += _index_problems(disk, directory, base_offset, present, complaints)
     if bases and file_name(bases[-1], RECOVERY_SUFFIX) in present:
         # That of a sealed segment is a leftover, which nobody reads.
         found.problems += verify_recovery_state(disk, directory, bases[-1])
     found.problems += complaints.lines()
-    found.problems += _missing_logs(disk, directory, names, found.end_offset)
+    found.problems += _missing_logs(directory, names)
+    if is_sound:
+        # Else nobody knows where it ends.
+        found.problems += _missing_end(disk, directory, found.end_offset)
     for offset in offsets_of(names, SNAPSHOT_SUFFIX):
         path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
         try:
@@ -94,9 +98,8 @@ def verify_log(disk: Disk, directory: str) -> Verified:
     return found
 
 
-def _missing_logs(disk: Disk, directory: str, names: list[str], end_offset: int) -> Iterator[str]:
-    """What tells of .log files that are not there: files beside them, and the broker's checkpoint
-    in the folder above, if that is where this folder lies."""
+def _missing_logs(directory: str, names: list[str]) -> Iterator[str]:
+    """What tells of .log files that are not there: files beside them."""
     bases = set(offsets_of(names, LOG_SUFFIX))
     for suffix in (*INDEX_SUFFIXES, RECOVERY_SUFFIX):
         for base_offset in offsets_of(names, suffix):
@@ -105,6 +108,11 @@ def _missing_logs(disk: Disk, directory: str, names: list[str], end_offset: int)
                     f"{directory}/{file_name(base_offset, suffix)}: there is no "
                     f"{file_name(base_offset, LOG_SUFFIX)}"
                 )
+
+
+def _missing_end(disk: Disk, directory: str, end_offset: int) -> Iterator[str]:
+    """What tells that more was there: the broker's checkpoint in the folder above, if that is where
+    this folder lies."""
     above, _, name = directory.rpartition("/")
     topic, _, partition = name.rpartition("-")
     if not partition.isdigit():
@@ -121,7 +129,7 @@ def _missing_logs(disk: Disk, directory: str, names: list[str], end_offset: int)
     if max(end_offset, start) < flushed:
         yield (
             f"{directory}: ends at {end_offset}, and {checkpoint} says that it was flushed up to "
-            f"{flushed}: .log files are gone"
+            f"{flushed}: .log files are gone, or the end of one is"
         )
 
 
@@ -143,7 +151,8 @@ def _verify_batches(
     base_offset: int,
     epochs: LeaderEpochCache | None,
     found: Verified,
-) -> None:
+) -> bool:
+    """Whether every byte of the segment is in a sound batch."""
     path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
     latest_epoch = -1
     file = disk.open(path)
@@ -168,8 +177,10 @@ def _verify_batches(
                 found.end_offset = header.end_offset
     except CorruptData as damage:
         found.problems.append(str(damage))
+        return False
     finally:
         file.close()
+    return True
 
 
 def _index_problems(

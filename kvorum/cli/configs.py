@@ -21,6 +21,8 @@ _RESOURCES = ("topic", "broker")
 _ENTITIES = (*_RESOURCES, "client", "user", "ip")
 _TYPES = {"client": "client-id"}
 
+_ORDER = "kvorum.cli.configs.order"
+
 #: (type, name); a name of None is the default entity.
 Entity = tuple[tuple[str, str | None], ...]
 
@@ -53,7 +55,16 @@ def configs() -> None:
     """Describe and alter dynamic configs and client quotas."""
 
 
-@configs.command()
+class _InOrder(click.Command):
+    """Notes in which order its options came: a name belongs to the entity before it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        ctx.meta[_ORDER] = [parameter.name for parameter in order]
+        return super().parse_args(ctx, args)
+
+
+@configs.command(cls=_InOrder)
 @entity_options
 @click.option("--all", "is_all", is_flag=True, help="Defaults and the broker's file as well.")
 @cluster_options
@@ -155,7 +166,7 @@ def _quota_entity(
     *,
     may_lack_names: bool,
 ) -> tuple[Entity, tuple[str, ...]]:
-    """(parts with names, types of any name: names go to the first entities)."""
+    """(parts with names, types of any name)."""
     if any(entity in _RESOURCES for entity in entities):
         raise click.UsageError("a topic or a broker cannot be combined with another entity")
     if len(set(entities)) < len(entities):
@@ -169,10 +180,25 @@ def _quota_entity(
     types = tuple(_TYPES.get(entity, entity) for entity in entities)
     if len(names) > len(entities) or (len(names) < len(entities) and not may_lack_names):
         raise click.UsageError("give as many --name as --entity, in the same order")
-    parts = zip(types, names, strict=False)
+    places = range(len(names)) if len(names) == len(types) else _places(names)
+    parts = zip((types[at] for at in places), names, strict=True)
     # In the order in which quotas are kept, so that every answer names them alike.
     named = tuple((t, None if name == DEFAULT_NAME else name) for t, name in sorted(parts))
-    return named, types[len(names) :]
+    return named, tuple(t for at, t in enumerate(types) if at not in places)
+
+
+def _places(names: tuple[str, ...]) -> list[int]:
+    """Of fewer names than entities: which entity each stands behind."""
+    places: list[int] = []
+    at = -1
+    for option in click.get_current_context().meta[_ORDER]:
+        if option == "entities":
+            at += 1
+        elif option == "names":
+            places.append(at)
+    if -1 in places or len(set(places)) < len(names):
+        raise click.UsageError("give each --name behind the --entity that it is of")
+    return places
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -237,6 +237,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "    if not _has_batches_below(segments, epochs, start_offset):", "    if True:", OF_LOG),
     ("watermark-of-what-is-lost", "a checkpoint says nothing of records that a power cut took", STORE,
      "        self.lower_checkpoints(*key, log.end_offset)\n", "", OF_STORE),
+    ("refused-and-forgotten", "what is known of a refused log stays", STORE,
+     "if key in known}", "if False}", OF_STORE),
     ("lost-files-are-nothing", "a log ends at its recovery point or above", RECOVERY,
      "    if end_offset < recovery_point:", "    if False:",
      ("tests/test_storage/test_lost_files.py",)),

@@ -190,3 +190,38 @@ def test_a_log_that_lost_its_tail_takes_the_checkpoint_down(checkpoint: str) -> 
     assert opened.high_watermark <= opened.log.end_offset == 1
     disk.crash()
     assert read_offsets(disk, f"data/{checkpoint}") == {("t", 0): 1, ("u", 0): 5}
+
+
+@pytest.mark.parametrize("is_orderly", [False, True])
+def test_a_log_that_was_refused_is_refused_at_every_start(is_orderly: bool) -> None:
+    """What the checkpoints say of it is all that tells a loss from a torn tail."""
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    write_partition_metadata(disk, "data/t-0", TOPIC_ID)
+    known = {HIGH_WATERMARK: 2, RECOVERY_POINT: 2, LOG_START_OFFSET: 1}
+    for name, offset in known.items():
+        write_offsets(disk, f"data/{name}", {("t", 0): offset, ("gone", 0): 1})
+    disk.open("data/t-0/00000000000000000000.log").truncate(0)
+    for _ in range(3):
+        store = made(disk)
+        with pytest.raises(CorruptData, match="were flushed up to 2"):
+            store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+        store.collect_high_watermarks([])
+        store.write_high_watermarks()
+        store.collect_log_offsets([])
+        store.write_log_offsets()
+        if is_orderly:
+            store.close_all([], ["t-0"])
+        for name, offset in known.items():
+            assert read_offsets(disk, f"data/{name}") == {("t", 0): offset}
+
+
+def test_what_is_known_of_a_log_that_nobody_has_asked_for_yet_stays() -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    write_partition_metadata(disk, "data/t-0", TOPIC_ID)
+    write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
+    store = made(disk)
+    store.collect_log_offsets([])
+    store.write_log_offsets()
+    assert read_offsets(disk, f"data/{RECOVERY_POINT}") == {("t", 0): 1}

@@ -135,6 +135,13 @@ def test_quotas_are_set_described_and_deleted(via):
     assert json_of(via, "describe", "--entity", "user", "--name", "alice") == []
     all_of_alice = ("--entity", "user", "--name", "alice", "--entity", "client")
     assert json_of(via, "describe", *all_of_alice) == expected
+    all_of_alice = ("--entity", "client", "--entity", "user", "--name", "alice")
+    assert json_of(via, "describe", *all_of_alice) == expected
+    nobody = ("--entity", "client", "--name", "alice", "--entity", "user")
+    assert json_of(via, "describe", *nobody) == []
+    code, _, err = via("describe", "--name", "alice", "--entity", "user", "--entity", "client")
+    assert code == 2
+    assert "behind the --entity" in err
     all_of_bob = ("--entity", "user", "--name", "bob", "--entity", "client")
     assert json_of(via, "describe", *all_of_bob) == []
     assert json_of(via, "describe", "--entity", "ip") == []

@@ -37,7 +37,9 @@ def run(case: Coroutine[Any, Any, None]) -> None:
             await case
 
     asyncio.run(guarded())
-    assert not complaints, complaints
+    # grpcio's poller serves all loops of the process, and may have an event of one that is closed.
+    ours = [told for told in complaints if "PollerCompletionQueue" not in told["message"]]
+    assert not ours, ours
 
 
 async def until(holds: Callable[[], object], what: str) -> None:
