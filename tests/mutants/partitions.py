@@ -121,7 +121,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if remote is None:", OF_CORE),
     ("no-truncation-by-epoch", "a diverged follower cuts its log (KIP-101)", REPLICA,
      "        target = max(min(target, log.end_offset), log.start_offset)\n",
-     "        target = log.end_offset\n", NONE),
+     "        target = log.end_offset\n", ("tests/test_broker/test_truncation.py",)),
     ("truncation-to-the-watermark", "who begins to follow cuts by epoch, not by watermark (KIP-101)",
      REPLICA, "        if is_new:\n            self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)\n",
      "        if is_new:\n            self.log.truncate_to(self.core.high_watermark)\n"
