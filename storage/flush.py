@@ -94,9 +94,10 @@ class FlushTicket:
                     self._disk.remove(entry.segment.path(RECOVERY_SUFFIX))
         if self._active is not None:
             self._active.sync()
-        with self._lock:
-            if self._recovery_state is not None and not self._is_cancelled:
-                self._recovery_state.write(self._disk)
+        if self._recovery_state is not None:
+            with self._lock:
+                if not self._is_cancelled:
+                    self._recovery_state.write(self._disk)
         for directory in self._directories:
             self._disk.sync_dir(directory)
         with self._lock:

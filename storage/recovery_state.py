@@ -2,7 +2,7 @@
 
 A flush appends an entry to `N.recovery` (N: the segment's base offset), so that an unclean start
 goes on behind the last one at or below the recovery point, and checks no batch before. Kafka walks
-the whole segment then; with small batches that takes seconds, in which the broker answers nobody.
+the whole segment then; the more batches, the longer the broker answers nobody.
 
 Entry: CRC-32C and length of what follows (u32 each, big-endian), then a msgpack array, the fields
 of `_Entry`. Index bytes are in the format of their files, and those that the entries before do not

@@ -31,6 +31,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 60
+ROUND_MS = 1_000
+"""Between the records of two rounds: more than segment.ms, so that each round begins a segment."""
 FLAGS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
@@ -138,12 +140,14 @@ def transactions(bootstrap: str, topic: str) -> None:
 
 def compacted(bootstrap: str, topic: str, folder: Path) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for at in range(8):
+    rounds = 8
+    began_ms = int(time.time() * 1000) - rounds * ROUND_MS
+    for at in range(rounds):
         for key in range(4):
             value = None if (at, key) == (6, 2) else f"{at}-{key}".encode()
-            producer.produce(topic, value, f"key-{key}".encode())
+            timestamp_ms = began_ms + at * ROUND_MS
+            producer.produce(topic, value, f"key-{key}".encode(), timestamp=timestamp_ms)
         producer.flush(DEADLINE_S)
-        time.sleep(0.15)  # longer than segment.ms: every round begins a segment
     checkpoint = folder / "cleaner-offset-checkpoint"
     wait(lambda: checkpoint.exists() and f"{topic} 0 28" in checkpoint.read_text(), "it compacts")
 
