@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ import traceback
 from dataclasses import dataclass
 
 from launch.plan import NodePlan
+from runtime.memory import keep_heap
 
 _PR_SET_PDEATHSIG = 1
 READY = b"ready\n"
@@ -34,7 +34,7 @@ def preload_controllers() -> None:
     import launch.controller_process
     import launch.node  # noqa: F401
 
-    _keep()
+    keep_heap()
 
 
 def preload_brokers() -> None:
@@ -44,13 +44,7 @@ def preload_brokers() -> None:
     from broker.api import preload
 
     preload()
-    _keep()
-
-
-def _keep() -> None:
-    """What is there now stays where it is: collections in the children would copy its pages."""
-    gc.collect()
-    gc.freeze()
+    keep_heap()
 
 
 def spawn(node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:

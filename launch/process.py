@@ -6,7 +6,6 @@ Exit codes: 0 stopped on request, 1 failed (the log says why), 2 refused to star
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from runtime.errors import ConfigError, CorruptData, Dismissed
+from runtime.memory import spare_collections
 
 logger = logging.getLogger("kvorum.node")
 
@@ -53,12 +53,7 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
 
     ready: called once, when the node serves.
     """
-    # The heap at start is code that lives as long as the process; the collector need not walk it.
-    gc.collect()
-    gc.freeze()
-    # Records, images and messages hold no cycles: reference counts free them. The collector would
-    # walk all of a large image again and again, and the loop stands still meanwhile.
-    gc.set_threshold(50_000, 20, 1_000)
+    spare_collections()
     try:
         return asyncio.run(_run(make, ready))
     except (ConfigError, CorruptData) as error:

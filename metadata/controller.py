@@ -229,6 +229,7 @@ class Controller:
         decided = self._decide(image, request, now_ms)
         decision = Decision(with_elr_cleared(image, decided.records), decided.reply)
         self._advance(decision.records)
+        self._note_for_departure(decision.records)
         return decision
 
     def sweep_leaders(self, at: Sweep | None) -> Decision[Sweep | None]:
@@ -244,6 +245,7 @@ class Controller:
             with_preferred=self._config.auto_leader_rebalance_enable,
         )
         self._advance(decision.records)
+        self._note_for_departure(decision.records)
         return decision
 
     @property
@@ -356,6 +358,10 @@ class Controller:
         delta = Delta(image)
         delta.replay_all(records)
         self.speculative = delta.apply(end_offset=image.end_offset + len(records), epoch=self.epoch)
+
+    def _note_for_departure(self, records: Sequence[Record]) -> None:
+        if self._departure is not None:
+            self._departure = self._departure.note(records)
 
     def _active_image(self) -> ClusterImage:
         return required(self.speculative, "a standby controller decides nothing")

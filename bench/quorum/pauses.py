@@ -21,11 +21,12 @@ from metadata.decide.departure import Departure, begin_departure, depart
 from metadata.delta import Delta
 from metadata.image import EMPTY_IMAGE, ClusterImage
 from metadata.record_codec import encode_records
-from metadata.records import Endpoint, Partition, RegisterBroker, Topic
+from metadata.records import Endpoint, Partition, Record, RegisterBroker, Topic
 from metadata.snapshot_job import header_of, load_image, payloads_of
 from raft.snapshot_files import SnapshotFiles
 from runtime.async_disk import OsAsyncDisk
-from runtime.errors import invariant
+from runtime.errors import invariant, required
+from runtime.memory import long_lived_objects, spare_collections
 from snapshots.store import SnapshotStore
 from storage.batch import build_batch
 
@@ -54,23 +55,24 @@ def image_of(partitions: int) -> ClusterImage:
 
 async def watched(work: Awaitable[T]) -> tuple[T, float, float]:
     """Await `work`; its result, how many seconds it took, the loop's longest pause in ms."""
-    longest_s = 0.0
+    loop = asyncio.get_running_loop()
+    before, longest_s = time.perf_counter(), 0.0
+    ticker: asyncio.TimerHandle | None = None
 
-    async def tick() -> None:
-        nonlocal longest_s
-        while True:
-            before = time.perf_counter()
-            await asyncio.sleep(_TICK_S)
-            longest_s = max(longest_s, time.perf_counter() - before - _TICK_S)
+    def tick() -> None:
+        # A callback: a task that sleeps would wake a whole turn of the loop later.
+        nonlocal before, longest_s, ticker
+        now = time.perf_counter()
+        longest_s, before = max(longest_s, now - before - _TICK_S), now
+        ticker = loop.call_later(_TICK_S, tick)
 
-    ticker = asyncio.create_task(tick())
-    await asyncio.sleep(0)
+    tick()
     began = time.perf_counter()
     result = await work
     took_s = time.perf_counter() - began
     # The ticker must see the end of the last pause.
     await asyncio.sleep(2 * _TICK_S)
-    ticker.cancel()
+    required(ticker, "it ticks").cancel()
     return result, took_s, longest_s * 1000
 
 
@@ -99,27 +101,36 @@ async def _measure(partitions: int) -> dict[str, float]:
     }
 
 
-async def _fence(image: ClusterImage) -> None:
-    """What the controller's loop does, chunk by chunk, when a broker's session ends; all but the
-    write."""
+def _after(image: ClusterImage, records: tuple[Record, ...]) -> ClusterImage:
+    delta = Delta(image)
+    delta.replay_all(records)
+    return delta.apply(end_offset=image.end_offset + len(records), epoch=1)
+
+
+async def _fence(image: ClusterImage) -> tuple[ClusterImage, ClusterImage]:
+    """What the controller's loop does, chunk by chunk, when a broker's session ends: it decides on
+    the image ahead of the log, and then moves the committed one on. All but the write. Both images
+    are returned, as a controller that goes on does not free them."""
+    committed = image
     departure: Departure | None = begin_departure(image, BROKERS[0])
     while departure is not None:
         decision = depart(image, departure)
         departure = decision.reply
-        delta = Delta(image)
-        delta.replay_all(decision.records)
-        image = delta.apply(end_offset=image.end_offset + len(decision.records), epoch=1)
+        image = _after(image, decision.records)
         build_batch([(None, value) for value in encode_records(decision.records)], timestamp_ms=0)
         await asyncio.sleep(0)
-    invariant(image.brokers[BROKERS[0]].is_fenced, "it is not fenced")
+        with long_lived_objects():  # as metadata.loader does
+            committed = _after(committed, decision.records)
+        await asyncio.sleep(0)
+    invariant(committed.brokers[BROKERS[0]].is_fenced, "it is not fenced")
+    return image, committed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.quorum.pauses", description=__doc__)
     parser.add_argument("partitions", type=int)
     options = parser.parse_args()
-    gc.collect()
-    gc.freeze()  # as launch.process does
+    spare_collections()  # as launch.process does
     print(json.dumps(asyncio.run(_measure(options.partitions))))
 
 

@@ -5,6 +5,9 @@ that would hold the controller's loop for the better part of a second, and no pa
 new leader before all of them had. What a client waits for is a leader, so those come first; an
 ISR that still holds the dead broker only makes acks=all wait.
 
+Looking for those partitions goes in pieces too, and topics in which another decision meanwhile
+places the broker are looked at again: nothing is left when the last chunk is decided.
+
 The fencing itself stands last, in the chunk that leaves nothing behind: if the controller dies on
 the way, the broker is still unfenced, its session ends at the next one too, and that one finds what
 is left. The other way round nobody would look at the rest. Partitions that nobody else can lead are
@@ -14,18 +17,20 @@ broker was not dead and talks to the next one: unfenced all the time, it would n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from metadata.decide import Decision
 from metadata.decide.electorate import Electorate, electorate
 from metadata.decide.partition_change import Key, dropped
 from metadata.image import ClusterImage
-from metadata.records import NO_LEADER, BrokerRegistrationChange, PartitionChange, Record
+from metadata.records import NO_LEADER, BrokerRegistrationChange, Partition, PartitionChange, Record
 
 CHUNK_PARTITIONS = 1_000
-"""Decided in one go. To look for them, at the beginning and the end, is a walk over all."""
+"""Decided in one go."""
 
+LOOKED_AT_PER_DECIDED = 20
+"""To look at a partition costs so much less than to decide about it."""
 
 Piece = tuple[bytes, tuple[int, ...]]
 """Partitions of one topic, at most a chunk of them."""
@@ -35,16 +40,29 @@ Piece = tuple[bytes, tuple[int, ...]]
 class Departure:
     """A broker epoch on its way out.
 
-    chunk: partitions decided in one go. pieces: those it is to leave. Those before `position` are
-    decided, or left for the last chunk: `stuck`, which will have no leader.
+    chunk: partitions decided in one go. unseen: ids of the topics to look at. led, followed: found
+    partitions that it is to leave, in this order. stuck: those found to have no leader then, which
+    is for the last chunk.
     """
 
     broker_id: int
     broker_epoch: int
     chunk: int
-    pieces: tuple[Piece, ...]
-    position: int = 0
+    unseen: tuple[bytes, ...]
+    led: tuple[Piece, ...] = ()
+    followed: tuple[Piece, ...] = ()
     stuck: frozenset[Key] = frozenset()
+
+    def note(self, records: Iterable[Record]) -> Departure:
+        """What others have decided: where they place the broker, it is to be looked at again."""
+        placed = dict.fromkeys(
+            record.topic_id
+            for record in records
+            if isinstance(record, Partition | PartitionChange)
+            and (record.leader == self.broker_id or self.broker_id in (record.isr or ()))
+        )
+        news = tuple(topic_id for topic_id in placed if topic_id not in self.unseen)
+        return replace(self, unseen=self.unseen + news) if news else self
 
 
 def begin_departure(
@@ -54,38 +72,41 @@ def begin_departure(
     broker = image.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return None
-    pieces = _concerned(image, broker_id, chunk)
-    return Departure(broker_id, broker.broker_epoch, chunk, pieces)
+    return Departure(broker_id, broker.broker_epoch, chunk, tuple(sorted(image.topics)))
 
 
 def depart(
     image: ClusterImage, at: Departure, *, is_unclean_default: bool = False
 ) -> Decision[Departure | None]:
-    """The next chunk, and where to go on; None when the broker is fenced, or is no more what it
-    was. The first chunk must be of the very image that it began with.
+    """The next chunk, which may be empty, and where to go on; None when the broker is fenced, or
+    is no more what it was. Decisions since the last chunk must have been given to `note`.
     """
     broker = image.brokers.get(at.broker_id)
     if broker is None or broker.is_fenced or broker.broker_epoch != at.broker_epoch:
         return Decision((), None)
-    pieces, position = at.pieces, at.position
-    if position and position == len(pieces):
-        # Other decisions have come in between: new topics may have been placed on it.
-        pieces, position = _concerned(image, at.broker_id, at.chunk, at.stuck), 0
-    end = _end_of_chunk(pieces, position, at.chunk)
-    is_last = position == 0 and end == len(pieces)
+    at = _look(image, at)
+    # While there may be more that it leads, nobody waits for it to leave an ISR.
+    pieces = at.led if at.unseen else (*at.led, *at.followed)
+    end = _end_of_chunk(pieces, at.chunk)
+    is_last = not at.unseen and end == len(pieces)
     voters = electorate(image, leaving=at.broker_id, is_unclean_default=is_unclean_default)
     records: list[Record] = []
-    stuck: list[Key] = []
-    for topic_id, partition_ids in pieces[position:end]:
+    stuck = set(at.stuck)
+    for topic_id, partition_ids in pieces[:end]:
         for record in _changes(image, topic_id, partition_ids, at.broker_id, voters):
-            if record.leader == NO_LEADER and not is_last:
-                stuck.append((topic_id, record.partition_id))
+            key = topic_id, record.partition_id
+            if key in stuck or (record.leader == NO_LEADER and not is_last):
+                stuck.add(key)
             else:
                 records.append(record)
     if not is_last:
-        return Decision(
-            tuple(records), replace(at, pieces=pieces, position=end, stuck=at.stuck.union(stuck))
+        left = replace(
+            at,
+            led=at.led[end:],
+            followed=at.followed[max(end - len(at.led), 0) :],
+            stuck=frozenset(stuck),
         )
+        return Decision(tuple(records), left)
     for topic_id, partition_id in sorted(at.stuck):
         records.extend(_changes(image, topic_id, (partition_id,), at.broker_id, voters))
     records.append(BrokerRegistrationChange(at.broker_id, at.broker_epoch, is_fenced=True))
@@ -113,29 +134,39 @@ def _changes(
             yield record
 
 
-def _concerned(
-    image: ClusterImage, broker_id: int, chunk: int, apart: frozenset[Key] = frozenset()
-) -> tuple[Piece, ...]:
-    """Partitions that the broker leads, then those in whose ISR it stands, by topic id; not those
-    `apart`, and none where it is the last member: that one stays in it (ADR 8)."""
+def _look(image: ClusterImage, at: Departure) -> Departure:
+    """Look at some topics of `unseen`: what the broker leads there, and in whose ISR it stands; not
+    where it is the last member: that one stays in it (ADR 8)."""
     led: list[Piece] = []
     followed: list[Piece] = []
-    for topic_id, topic in sorted(image.topics.items()):
-        of_topic = topic.partitions.items()
-        mine = [i for i, p in of_topic if p.leader == broker_id]
-        others = [
-            i
-            for i, p in of_topic
-            if broker_id in p.isr
-            and p.leader != broker_id
-            and (p.leader != NO_LEADER or len(p.isr) > 1)
-        ]
-        if apart:
-            mine = [i for i in mine if (topic_id, i) not in apart]
-            others = [i for i in others if (topic_id, i) not in apart]
-        led.extend(_pieces(topic_id, mine, chunk))
-        followed.extend(_pieces(topic_id, others, chunk))
-    return (*led, *followed)
+    looked_at = count = 0
+    for count, topic_id in enumerate(at.unseen, 1):  # noqa: B007 - how many, after the loop
+        topic = image.topics.get(topic_id)
+        if topic is None:
+            continue
+        mine: list[int] = []
+        others: list[int] = []
+        for partition_id, partition in topic.partitions.items():
+            if partition.leader == at.broker_id:
+                mine.append(partition_id)
+            elif at.broker_id in partition.isr and (
+                partition.leader != NO_LEADER or len(partition.isr) > 1
+            ):
+                others.append(partition_id)
+        led.extend(_pieces(topic_id, mine, at.chunk))
+        followed.extend(_pieces(topic_id, others, at.chunk))
+        looked_at += len(topic.partitions)
+        if looked_at >= at.chunk * LOOKED_AT_PER_DECIDED:
+            break
+    if not count:
+        return at
+    seen = frozenset(at.unseen[:count])
+    return replace(
+        at,
+        unseen=at.unseen[count:],
+        led=(*(piece for piece in at.led if piece[0] not in seen), *led),
+        followed=(*(piece for piece in at.followed if piece[0] not in seen), *followed),
+    )
 
 
 def _pieces(topic_id: bytes, partition_ids: list[int], chunk: int) -> Iterator[Piece]:
@@ -143,11 +174,11 @@ def _pieces(topic_id: bytes, partition_ids: list[int], chunk: int) -> Iterator[P
         yield topic_id, tuple(partition_ids[start : start + chunk])
 
 
-def _end_of_chunk(pieces: tuple[Piece, ...], position: int, chunk: int) -> int:
-    """Behind the pieces from `position` on that make one chunk."""
+def _end_of_chunk(pieces: tuple[Piece, ...], chunk: int) -> int:
+    """How many of the pieces make one chunk."""
     size = 0
-    for end in range(position, len(pieces)):
-        size += len(pieces[end][1])
+    for end, (_, partition_ids) in enumerate(pieces):
+        size += len(partition_ids)
         if size > chunk:
             return end
     return len(pieces)

@@ -146,15 +146,15 @@ MUTANTS = (
         "departure-followers-first",
         "what a dead broker led is led again before anything else",
         DEPARTURE,
-        "    return (*led, *followed)\n",
-        "    return (*followed, *led)\n",
+        "    pieces = at.led if at.unseen else (*at.led, *at.followed)\n",
+        "    pieces = (*at.led, *at.followed)\n",
     ),
     _mutant(
         "departure-looks-once",
         "what was placed on a broker while it was being fenced is not left to it",
-        DEPARTURE,
-        "    is_last = position == 0 and end == len(pieces)\n",
-        "    is_last = end == len(pieces)\n",
+        CONTROLLER,
+        "            self._departure = self._departure.note(records)\n",
+        "            pass\n",
     ),
     _mutant(
         "departure-of-another-process",
@@ -174,8 +174,8 @@ MUTANTS = (
         "departure-leaves-no-leader-early",
         "a partition loses its last leader together with that broker's fencing",
         DEPARTURE,
-        "            if record.leader == NO_LEADER and not is_last:\n",
-        "            if False:\n",
+        "            if key in stuck or (record.leader == NO_LEADER and not is_last):\n",
+        "            if key in stuck:\n",
     ),
     # Elections and ISR.
     _mutant(

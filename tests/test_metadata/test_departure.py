@@ -12,6 +12,7 @@ from metadata.decide.departure import begin_departure, depart
 from metadata.delta import Delta
 from metadata.image import ClusterImage
 from metadata.records import NO_LEADER, BrokerRegistrationChange, PartitionChange
+from metadata.requests import ElectLeaders
 from tests.test_metadata.worlds import World
 
 DEAD = 101
@@ -75,10 +76,54 @@ def test_what_it_led_has_new_leaders_first_and_the_fencing_stands_last(world):
         sizes.append(len(changes))
         assert before - len(led(world.image)) == min(before, len(changes))
         assert world.controller.is_fencing is not world.image.brokers[DEAD].is_fenced
-    assert sizes == [2, 1, 2, 2, 2, 0]
+    assert sizes == [2, 1, 2, 2, 2]
     assert concerned(world.image) == []
     assert isinstance(records[-1], BrokerRegistrationChange)
     assert world.controller.expire_session(LONG_AGO_MS) is None
+
+
+def test_leaderships_go_first_however_long_it_takes_to_find_them(world):
+    for number in range(4):
+        world.create(f"t{number}", partitions=30)
+    looked_in_vain = 0
+    while led(world.image):
+        records = chunk(world)
+        assert all(record.leader is not None for record in records)
+        looked_in_vain += not records
+    while world.controller.is_fencing:
+        chunk(world)
+    assert concerned(world.image) == []
+    assert not looked_in_vain, "what is found is left while the search goes on"
+
+
+def test_leaderships_that_are_found_late_go_before_what_it_only_follows(world):
+    for number in range(4):
+        world.create(f"t{number}", partitions=30)
+    seen_first = sorted(world.image.topics)[:2]
+    world.commit(
+        *(
+            PartitionChange(topic_id, i, leader=102)
+            for topic_id, topic in world.image.topics.items()
+            for i, partition in topic.partitions.items()
+            if partition.leader == DEAD and topic_id in seen_first
+        )
+    )
+    while led(world.image):
+        assert all(record.leader is not None for record in chunk(world))
+    assert len(concerned(world.image)) > 60
+
+
+def test_a_leadership_it_gets_back_meanwhile_is_left_again(world):
+    world.create("t", partitions=9)
+    topic_id = world.image.topic("t").topic_id
+    mine = [i for i, p in world.image.topic("t").partitions.items() if p.leader == DEAD]
+    world.commit(*(PartitionChange(topic_id, i, leader=102) for i in mine))
+    chunk(world)
+    world.ask(ElectLeaders())
+    assert led(world.image)
+    while world.controller.is_fencing:
+        chunk(world)
+    assert concerned(world.image) == []
 
 
 def test_few_partitions_go_in_one_piece(world):
