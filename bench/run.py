@@ -198,7 +198,8 @@ def method(load: Load, rounds: int) -> list[str]:
         "consume): at 100 B and when consuming the client may be the limit, which understates "
         "the ratio.",
         f"Consume: fetch.queue.backoff.ms={client.FETCH_QUEUE_BACKOFF_MS}, assigned partitions, "
-        "page cache warm.",
+        f"{client.CONSUME_RECORDS} messages a call, the client's garbage collector off, page cache "
+        "warm.",
         f"Latency: {load.latency_records:,} x 100 B, acks=all, linger 0, one record in flight.",
         f"Groups: {coordinators.JOIN_MEMBERS} members on a connection each; "
         f"{coordinators.COMMIT_GROUPS} groups of one coordinator on "
