@@ -420,8 +420,13 @@ class Replica:
         self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
         self.core.on_truncated(offset)
         self.core.on_start_moved(offset)
-        if offset > 0 and not self.has_identity:
-            self.write_identity()
+        if offset > 0:
+            if not self.has_identity:
+                self.write_identity()
+            # The recovery point stands at `offset` now, before any records are flushed, and with
+            # one a folder that does not say whose it is counts as damaged.
+            self.sync_identity()
+            self.identity_unsynced = False
 
     # --- disk --------------------------------------------------------------------------------
 

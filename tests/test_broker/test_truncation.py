@@ -14,9 +14,11 @@ from broker.replica import Replica
 from broker.replica_store import ReplicaStore
 from broker.topic_config import resolve
 from broker.waiters import TurnEnd
+from chaos.sim.disk import MemoryDisk
 from metadata.image import PartitionImage
-from runtime.disk import OsDisk
+from runtime.disk import Disk, OsDisk
 from storage.batch import build_batch, iter_headers
+from storage.checkpoints import read_partition_metadata
 from storage.log import Log
 
 TOPIC_ID = bytes(range(16))
@@ -31,7 +33,8 @@ def home_of(path: str) -> LogDirectory:
 class Node:
     """One replica of one partition, moved by hand."""
 
-    def __init__(self, directory: Path, broker_id: int) -> None:
+    def __init__(self, directory: Path, broker_id: int, disk: Disk | None = None) -> None:
+        self.disk = disk or OsDisk()
         self.path = str(directory / f"node-{broker_id}" / "t-0")
         self.broker_id = broker_id
         self.lowered: list[int] = []
@@ -39,7 +42,7 @@ class Node:
 
     def open(self, *, high_watermark: int) -> None:
         config = resolve(BrokerConfig(), {})
-        log = Log.open(OsDisk(), self.path, config.log, now_ms=0)
+        log = Log.open(self.disk, self.path, config.log, now_ms=0)
         self.replica = Replica(
             core=Partition(
                 broker_id=self.broker_id,
@@ -54,7 +57,7 @@ class Node:
             ),
             log=log,
             config=config,
-            disk=OsDisk(),
+            disk=self.disk,
             turn=TurnEnd(),
             has_identity=True,
             lower_checkpoints=lambda topic, partition, offset: self.lowered.append(offset),
@@ -211,6 +214,25 @@ def test_a_follower_below_the_leaders_start_begins_there(nodes: tuple[Node, Node
     b.replica.restart_at(2, 5)
     assert (b.replica.log.start_offset, b.replica.log.end_offset) == (2, 2)
     assert b.replica.core.high_watermark == 2
+
+
+@pytest.mark.parametrize("has_identity", [False, True])
+def test_a_replica_that_begins_anew_outlives_the_power_with_its_name(has_identity: bool) -> None:
+    # Seed 51028: its recovery point stood above 0, so without a name it counted as damaged.
+    for seed in range(20):
+        disk = MemoryDisk(random.Random(seed))
+        b = Node(Path("data"), 2, disk)
+        disk.make_dirs("data/node-2")
+        disk.sync_dir("data")
+        disk.sync_dir(".")
+        b.replica.has_identity = False
+        if has_identity:
+            b.lead(1, 1)
+            b.append(b"x")
+            b.replica.write_identity()
+        b.replica.restart_at(2, 5)
+        disk.crash()
+        assert read_partition_metadata(disk, b.path) == TOPIC_ID
 
 
 def test_old_metadata_does_not_make_a_leader(nodes: tuple[Node, Node, Node]) -> None:

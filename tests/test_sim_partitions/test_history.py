@@ -125,6 +125,17 @@ def test_an_unclean_election_may_lose_all():
     assert made.end_offset == 0
 
 
+def test_who_begins_late_an_epoch_that_is_over_says_nothing_of_the_unclean_one_behind_it():
+    # Seed 51604: the second broker heard of epoch 2 when the third had been elected for epoch 3.
+    made = history()
+    committed(made, log_of(1, 1))
+    note(made, isr=(2,), epoch=2, is_unclean=True)
+    note(made, isr=(3,), epoch=3, is_unclean=True)
+    made.look(view(2, log_of(1, 1), epoch=2, is_leader=True, hw=2), 4)
+    made.look(view(3, [], epoch=3, is_leader=True), 5)
+    assert made.end_offset == 0
+
+
 def test_fsynced_records_are_there_after_a_power_cut():
     made = history()
     committed(made, log_of(1, 1, 1))

@@ -224,9 +224,12 @@ class PartitionHistory:
         elif self.may_lose_from < NOTHING_LOST:
             # Nothing was lost; but who led before and has not heard of this may go on for a while.
             self._cut(self.end_offset, view.leader_epoch, event)
-        self.may_lose_from = NOTHING_LOST
-        known.lost_from = None
-        self._look_at_vouchers()
+        if view.leader_epoch >= self.isr_epoch:
+            # Seed 51604: the leader of an epoch that is over already, which hears of it late, says
+            # nothing about what the next one, elected uncleanly, may lack.
+            self.may_lose_from = NOTHING_LOST
+            known.lost_from = None
+            self._look_at_vouchers()
 
     def _cut(self, offset: int, epoch: int, event: int) -> None:
         keep = bisect_left(self.bases, offset)
