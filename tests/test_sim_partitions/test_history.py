@@ -136,6 +136,17 @@ def test_who_begins_late_an_epoch_that_is_over_says_nothing_of_the_unclean_one_b
     assert made.end_offset == 0
 
 
+def test_who_was_a_replica_before_and_removed_its_log_has_lost_nothing():
+    # Seed 52319: it had heard late that it was one no more, and was looked at in between.
+    made = history()
+    committed(made, log_of(1, 1))
+    made.on_image(replicas=(1,), isr=(1,), eligible=(), leader_epoch=2, is_unclean=False)
+    made.look(view(2, log_of(1, 1), hw=2, durable=2), 4)
+    note(made, isr=(2,), epoch=3, is_unclean=True)
+    made.look(view(2, [], epoch=3, is_leader=True, process=2), 5)
+    assert made.end_offset == 0
+
+
 def test_fsynced_records_are_there_after_a_power_cut():
     made = history()
     committed(made, log_of(1, 1, 1))

@@ -79,13 +79,14 @@ class Known:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionHistory:
-    """name: for messages. isr, isr_epoch, vouchers: as committed; see `on_image`.
+    """name: for messages. replicas, isr, isr_epoch, vouchers: as committed; see `on_image`.
 
     cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be.
     losses: how often something was.
     """
 
     name: str
+    replicas: frozenset[int] = frozenset()
     isr: frozenset[int] = frozenset()
     isr_epoch: int = -1
     vouchers: frozenset[int] = frozenset()
@@ -117,6 +118,7 @@ class PartitionHistory:
         self.vouchers = self.isr | frozenset(eligible)
         for broker_id in [b for b in self.known if b not in replicas]:
             del self.known[broker_id]
+        self.replicas = frozenset(replicas)
         if is_unclean:
             self.may_lose_from = 0
         self._look_at_vouchers()
@@ -185,6 +187,9 @@ class PartitionHistory:
             self._compare(view, known)
         if known.lost_from is not None and self._holds_all(view):
             known.lost_from = None
+        if view.broker_id not in self.replicas:
+            # Seed 52319: it hears of that later, removes the log, and may be back among them then.
+            del self.known[view.broker_id]
 
     def _check_bounds(self, view: View) -> None:
         check(
