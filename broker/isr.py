@@ -115,6 +115,11 @@ def shrink(state: IsrState, leaving: Iterable[int]) -> PendingShrink | None:
     return PendingShrink(state.isr, removed) if removed else None
 
 
+def confirm(state: IsrState) -> PendingShrink | None:
+    """Ask for the members that there are; None while another proposal is in flight."""
+    return PendingShrink(state.isr, frozenset()) if isinstance(state, Committed) else None
+
+
 def react(answer: AlteredPartition, *, leader_epoch: int, partition_epoch: int) -> Reaction:
     """What the controller's answer means for a proposal made at these epochs.
 

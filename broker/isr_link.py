@@ -72,7 +72,11 @@ class IsrLink:
                 # 3. it would drop them all: nobody were left whom the controller could elect.
                 continue
             key = (core.topic_id, core.partition_id)
-            proposal = core.propose_shrink(now_ms) or core.propose_expand(now_ms)
+            proposal = (
+                core.propose_shrink(now_ms)
+                or core.propose_expand(now_ms)
+                or core.propose_recovered()
+            )
             if proposal is None and key not in self._queue and key not in self._in_flight:
                 proposal = core.proposal_in_flight()
             if proposal is not None:

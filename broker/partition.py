@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from broker import isr
 from metadata.image import BrokerImage, PartitionImage
-from metadata.records import NO_LEADER
+from metadata.records import NO_LEADER, RECOVERING
 from metadata.requests import AlteredPartition, IsrProposal
 from runtime.errors import ErrorCode, invariant
 
@@ -128,6 +128,7 @@ class Partition:
         self.directories: tuple[bytes, ...] = ()
         self.remotes: dict[int, RemoteReplica] = {}
         self.isr_state: isr.IsrState = isr.Committed(frozenset())
+        self.is_recovering = False
 
     # --- roles -------------------------------------------------------------------------------
 
@@ -184,6 +185,7 @@ class Partition:
         self.partition_epoch = image.partition_epoch
         self.replicas = image.replicas
         self.directories = image.directories
+        self.is_recovering = image.leader_recovery_state == RECOVERING
 
     # --- checks ------------------------------------------------------------------------------
 
@@ -380,6 +382,13 @@ class Partition:
         ]
         return self._propose(isr.expand(self.isr_state, ready))
 
+    def propose_recovered(self) -> IsrProposal | None:
+        """Tell that this leader, elected uncleanly, has recovered: any proposal does (KIP-704), and
+        one that leads alone has no other to make."""
+        if self.role is not Role.LEADER or not self.is_recovering:
+            return None
+        return self._propose(isr.confirm(self.isr_state))
+
     def proposal_in_flight(self) -> IsrProposal | None:
         """The pending proposal, to send again."""
         state = self.isr_state
@@ -402,6 +411,7 @@ class Partition:
         if reaction is isr.Reaction.APPLIED:
             self.isr_state = isr.Committed(frozenset(answer.isr))
             self.partition_epoch = answer.partition_epoch
+            self.is_recovering = False
         elif reaction is isr.Reaction.ROLLED_BACK:
             self.isr_state = isr.Committed(state.isr)
         return reaction

@@ -142,7 +142,15 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
             f"node.id={config.node_id} is not in controller.quorum.voters "
             f"({config.node.controller_quorum_voters}); a controller must be one of them"
         )
-    return config, bind(ControllerConfig, properties)
+    controller = bind(ControllerConfig, properties)
+    interval_ms = config.node.broker_heartbeat_interval_ms
+    if controller.broker_session_timeout_ms < 2 * interval_ms:
+        raise ConfigError(
+            f"broker.session.timeout.ms={controller.broker_session_timeout_ms} is less than two "
+            f"times broker.heartbeat.interval.ms={interval_ms}: a heartbeat that is a little late "
+            "would fence the broker; raise the one or lower the other, here and on the brokers"
+        )
+    return config, controller
 
 
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:

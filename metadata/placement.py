@@ -95,7 +95,7 @@ def _problem(brokers: Sequence[UsableBroker], replication_factor: int) -> Reject
         return Rejected(
             code,
             f"replication factor {replication_factor} is above the {len(brokers)} "
-            "registered brokers",
+            "brokers to choose from",
         )
     if not any(broker.is_active for broker in brokers):
         return Rejected(code, "all brokers are fenced; none could lead")

@@ -303,5 +303,12 @@ class BrokerConfigs(KafkaBackend):
 
         for row in self.brokers():
             if str(row["broker_id"]) == broker_id:
-                return KafkaConnection([(row["host"], row["port"])], self._timeout_s)
+                try:
+                    return KafkaConnection([(row["host"], row["port"])], self._timeout_s)
+                except CommandFailed as error:
+                    raise CommandFailed(
+                        f"{error}; what was set for broker {broker_id} the controllers know too: "
+                        "--bootstrap-controller HOST:PORT",
+                        error.exit_code,
+                    ) from error
         raise CommandFailed(f"broker {broker_id} is not registered")

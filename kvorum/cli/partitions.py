@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from kvorum.cli.common import INT32_MAX, INT64_MAX, CommandFailed, cluster_options, show
+from kvorum.cli.common import INT32_MAX, INT64_MAX, CommandFailed, cluster_options, show, warn
 from kvorum.cli.restore import restore
 
 if TYPE_CHECKING:
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from kvorum.cli.partition_backends import PartitionBackend
     from kvorum.cli.reassignment_file import Assignment
 
+_ACTIONS = {
+    "generate": "Propose; FILE names topics.",
+    "execute": "Begin what FILE says.",
+    "verify": "How far FILE has come.",
+    "cancel": "Give up what FILE began.",
+    "list": "What is under way; needs no FILE.",
+}
 _OUTCOME = ["topic", "partition", "error", "message"]
 _ONGOING = ["topic", "partition", "replicas", "adding_replicas", "removing_replicas"]
 _VERIFIED = ["topic", "partition", "state", "replicas", "target"]
@@ -78,13 +85,15 @@ def elect(targets: tuple[str, ...], is_all: bool, unclean: bool, **options: Any)
     _fail_on_errors(rows, "not elected", besides=("ELECTION_NOT_NEEDED",))
 
 
+def _action_options(command: Callable[..., None]) -> Callable[..., None]:
+    for name, text in reversed(_ACTIONS.items()):
+        command = click.option(f"--{name}", f"is_{name}", is_flag=True, help=text)(command)
+    return command
+
+
 @partitions.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"), required=False)
-@click.option("--generate", "action", flag_value="generate", help="Propose; FILE names topics.")
-@click.option("--execute", "action", flag_value="execute", help="Begin what FILE says.")
-@click.option("--verify", "action", flag_value="verify", help="How far FILE has come.")
-@click.option("--cancel", "action", flag_value="cancel", help="Give up what FILE began.")
-@click.option("--list", "action", flag_value="list", help="What is under way; needs no FILE.")
+@_action_options
 @click.option("--broker-list", metavar="ID,ID", help="For --generate: the brokers to use.")
 @click.option("--disable-rack-aware", is_flag=True, help="For --generate: forget the racks.")
 @click.option(
@@ -104,7 +113,6 @@ def elect(targets: tuple[str, ...], is_all: bool, unclean: bool, **options: Any)
 @cluster_options
 def reassign(
     file: TextIO | None,
-    action: str | None,
     broker_list: str | None,
     disable_rack_aware: bool,
     additional: bool,
@@ -113,8 +121,10 @@ def reassign(
     **options: Any,
 ) -> None:
     """Move partitions to other brokers, by a FILE of kafka-reassign-partitions (- is stdin)."""
-    if action is None:
+    actions = [name for name in _ACTIONS if options.pop(f"is_{name}")]
+    if len(actions) != 1:
         raise click.UsageError("give one of --generate, --execute, --verify, --cancel, --list")
+    action = actions[0]
     if (file is None) != (action == "list"):
         raise click.UsageError(f"--{action} {'takes no' if action == 'list' else 'needs a'} FILE")
     if (broker_list is None) == (action == "generate"):
@@ -297,6 +307,8 @@ def _cancel(output: str, asked: PartitionBackend, text: str) -> None:
     wanted = [key for key in read_assignment(text) if key in ongoing]
     rows = asked.reassign([(topic, partition, None) for topic, partition in wanted])
     show(output, rows, _OUTCOME)
+    if not rows:
+        warn("nothing is cancelled: none of the file's partitions is being moved")
     _fail_on_errors(rows, "not cancelled", besides=("NO_REASSIGNMENT_IN_PROGRESS",))
 
 
@@ -353,9 +365,12 @@ def _assignments(text: str | None) -> tuple[tuple[int, ...], ...] | None:
 
 def _broker_ids(text: str) -> list[int]:
     try:
-        return list(dict.fromkeys(int(part) for part in text.split(",")))
+        chosen = [int(part) for part in text.split(",")]
     except ValueError:
         raise click.UsageError(f"--broker-list {text!r} is not ID,ID") from None
+    if len(set(chosen)) < len(chosen):
+        raise click.UsageError(f"--broker-list {text!r} names a broker twice")
+    return chosen
 
 
 def _fail_on_errors(rows: list[Row], what: str, besides: tuple[str, ...] = ()) -> None:

@@ -114,6 +114,8 @@ def _rows(text: str, key: str) -> list[Any]:
         document = json.loads(text)
     except ValueError as error:
         raise CommandFailed(f"the file is not JSON: {error}") from error
+    except RecursionError as error:
+        raise CommandFailed("the file is JSON of too many levels") from error
     rows = document.get(key) if isinstance(document, Mapping) else None
     if not isinstance(rows, list) or not rows:
         raise CommandFailed(f'the file needs a list "{key}" that is not empty')

@@ -97,6 +97,8 @@ def describe(names: tuple[str, ...], **options: Any) -> None:
 @cluster_options
 def delete(names: tuple[str, ...], **options: Any) -> None:
     """Delete topics NAMES."""
+    if "" in names:
+        raise click.UsageError("a topic's name is empty")
     rows = _backend(options).delete_topics(list(names))
     show(options["output"], rows, ["topic", "error", "message"])
     failed = [row["topic"] for row in rows if row["error"] != "NONE"]

@@ -80,7 +80,9 @@ def change(key: Key, partition: PartitionImage, wish: Wish, terms: Terms) -> Par
     terms = terms.of(partition)
     shape = _completed(_wished(partition, wish), terms)
     outcome = _elect(partition, shape, wish, terms)
-    isr, leader = outcome.isr, outcome.leader
+    # Whoever is elected out of sync may be all that a reassignment was for.
+    shape = _completed(shape._replace(isr=outcome.isr), terms)
+    isr, leader = shape.isr, outcome.leader
     elr = () if outcome.is_unclean else _eligible(partition, shape, isr, wish, terms)
     new_leader: int | None = None if leader == partition.leader else leader
     new_replicas = None

@@ -177,6 +177,13 @@ MUTANTS = (
         "            if key in stuck or (record.leader == NO_LEADER and not is_last):\n",
         "            if key in stuck:\n",
     ),
+    _mutant(
+        "reassignment-waits-for-the-dead",
+        "an unclean election of the only target completes a reassignment",
+        CHANGE,
+        "    shape = _completed(shape._replace(isr=outcome.isr), terms)\n",
+        "    shape = shape._replace(isr=outcome.isr)\n",
+    ),
     # Elections and ISR.
     _mutant(
         "fenced-broker-elected",

@@ -9,7 +9,7 @@ import pytest
 from broker.isr import Committed, PendingExpand, PendingShrink, Reaction
 from broker.partition import BrokerFacts, Partition
 from metadata.image import BrokerImage, PartitionImage
-from metadata.records import Endpoint
+from metadata.records import RECOVERING, Endpoint
 from metadata.requests import AlteredPartition
 from runtime.errors import ErrorCode
 
@@ -234,6 +234,21 @@ def test_a_refused_expansion_lets_the_watermark_go_on() -> None:
     assert partition.isr_state == Committed(frozenset({1, 2}))
     assert partition.raise_high_watermark(LAG_MS * 9)
     assert partition.high_watermark == 9
+
+
+def test_a_leader_that_was_elected_uncleanly_tells_that_it_has_recovered() -> None:
+    # One that leads alone has no other proposal to make, and would recover for ever.
+    partition = make(isr=(1,))
+    assert partition.propose_recovered() is None
+    image = PartitionImage((1,), (1,), 1, 6, 8, leader_recovery_state=RECOVERING)
+    partition.become_leader(image, 0)
+    proposal = partition.propose_recovered()
+    assert proposal is not None
+    assert proposal.new_isr == ((1, 10),)
+    assert partition.propose_recovered() is None, "one proposal at a time"
+    told = dataclasses.replace(answer((1,), 9), leader_epoch=6)
+    assert partition.on_isr_answer(proposal, told) is Reaction.APPLIED
+    assert partition.propose_recovered() is None
 
 
 def test_a_shrinking_replica_counts_until_the_controller_agrees() -> None:

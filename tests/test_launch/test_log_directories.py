@@ -109,6 +109,18 @@ def test_the_metadata_logs_own_directory_lies_in_no_other() -> None:
         broker_config(given)
 
 
+def test_a_session_lasts_two_heartbeats_at_least() -> None:
+    given = {
+        **BROKER,
+        "node.id": "1",
+        "listeners": "CONTROLLER://127.0.0.1:21002",
+        "log.dirs": "/x",
+    }
+    assert controller_config({**given, "broker.session.timeout.ms": "1000"})
+    with pytest.raises(ConfigError, match=r"broker\.heartbeat\.interval\.ms=500"):
+        controller_config({**given, "broker.session.timeout.ms": "999"})
+
+
 def test_a_controller_has_one_directory() -> None:
     given = {
         **BROKER,

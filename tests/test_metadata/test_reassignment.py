@@ -228,6 +228,32 @@ def test_an_unclean_election_takes_a_replica_that_is_only_being_added_last(world
     assert (world.partition().leader, world.partition().isr) == (B, (B,))
 
 
+def test_an_unclean_election_of_the_only_target_completes_the_reassignment(world):
+    # Nobody looked again: it stood still until the dead source came back, and could not be
+    # cancelled.
+    world.propose([A])
+    world.fence(A)
+    world.reassign([D])
+    world.ask(ElectLeaders(partitions=(("t", 0),), election=ElectionType.UNCLEAN))
+    while world.partition().leader != D:
+        world.fence(world.partition().leader)
+        world.ask(ElectLeaders(partitions=(("t", 0),), election=ElectionType.UNCLEAN))
+    assert shape(world) == ((D,), (), ())
+    assert world.partition().isr == (D,)
+
+
+def test_an_unclean_election_of_one_target_of_two_completes_nothing(world):
+    world.propose([A])
+    world.reassign([D, E])
+    for broker_id in (A, B, C):
+        world.fence(broker_id)
+    world.ask(ElectLeaders(partitions=(("t", 0),), election=ElectionType.UNCLEAN))
+    assert (world.partition().leader, world.partition().isr) == (D, (D,))
+    assert shape(world) == ((D, E, A, B, C), (D, E), (A, B, C))
+    world.propose([D, E])
+    assert shape(world) == ((D, E), (), ())
+
+
 def test_a_second_proposal_for_a_partition_in_one_request_is_stale(world):
     proposals = (world.proposal([A, B]), world.proposal([A, C]))
     first, second = world.ask(
