@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants import (
     consumer_groups,
     decisions,
+    departures,
     groups,
     log_engine,
     migration,
@@ -18,6 +19,7 @@ from tests.mutants.model import Mutant
 MUTANTS: tuple[Mutant, ...] = (
     *quorum.MUTANTS,
     *decisions.MUTANTS,
+    *departures.MUTANTS,
     *transport.MUTANTS,
     *log_engine.MUTANTS,
     *partitions.MUTANTS,

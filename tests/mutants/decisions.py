@@ -12,7 +12,6 @@ CONFIGS = "metadata/decide/configs.py"
 CONTROLLER = "metadata/controller.py"
 CORE = "metadata/controller_core.py"
 DELTA = "metadata/delta.py"
-DEPARTURE = "metadata/decide/departure.py"
 ELECTIONS = "metadata/decide/elections.py"
 ELECTORATE = "metadata/decide/electorate.py"
 FEATURES = "metadata/decide/features.py"
@@ -141,48 +140,6 @@ MUTANTS = (
         SESSIONS,
         "        if late_ms > STALL_MS:\n",
         "        if False:\n",
-    ),
-    _mutant(
-        "departure-followers-first",
-        "what a dead broker led is led again before anything else",
-        DEPARTURE,
-        "    pieces = at.led if at.unseen else (*at.led, *at.followed)\n",
-        "    pieces = (*at.led, *at.followed)\n",
-    ),
-    _mutant(
-        "departure-looks-once",
-        "what was placed on a broker while it was being fenced is not left to it",
-        CONTROLLER,
-        "            self._departure = self._departure.note(records)\n",
-        "            pass\n",
-    ),
-    _mutant(
-        "departure-of-another-process",
-        "a new process of a broker is not fenced for the one before",
-        DEPARTURE,
-        "    if broker is None or broker.is_fenced or broker.broker_epoch != at.broker_epoch:\n",
-        "    if broker is None or broker.is_fenced:\n",
-    ),
-    _mutant(
-        "departure-and-return",
-        "nobody lets a broker in that is just being fenced",
-        CONTROLLER,
-        "                leaving = None if self._departure is None else self._departure.broker_id\n",
-        "                leaving = None\n",
-    ),
-    _of_runs(
-        "departure-leaves-no-leader-early",
-        "a partition loses its last leader together with that broker's fencing",
-        DEPARTURE,
-        "            if key in stuck or (record.leader == NO_LEADER and not is_last):\n",
-        "            if key in stuck:\n",
-    ),
-    _mutant(
-        "reassignment-waits-for-the-dead",
-        "an unclean election of the only target completes a reassignment",
-        CHANGE,
-        "    shape = _completed(shape._replace(isr=outcome.isr), terms)\n",
-        "    shape = shape._replace(isr=outcome.isr)\n",
     ),
     # Elections and ISR.
     _mutant(
