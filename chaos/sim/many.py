@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -101,7 +102,8 @@ def _results(seeds: Sequence[int], jobs: int, world: str) -> Iterator[SeedResult
         return
     # spawn: a forked child would inherit threads of whoever calls this, locks included.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(jobs, len(seeds))) as pool:
+    # What simulated nodes log of the faults put into them is for who looks at one seed.
+    with context.Pool(min(jobs, len(seeds)), logging.disable, (logging.CRITICAL,)) as pool:
         yield from pool.imap_unordered(run, seeds, chunksize=SEEDS_TOGETHER)
 
 

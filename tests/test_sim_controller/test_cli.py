@@ -57,6 +57,14 @@ def test_several_processes_run_the_controllers_world():
     assert not summary.failures
 
 
+def test_many_seeds_do_not_show_what_their_nodes_log(capfd):
+    # Each loses a disk, which its broker logs as an error.
+    seeds = range(8)
+    summary = run_many(seeds, jobs=2, on_result=lambda result: None, world="partitions")
+    assert summary.faults["fail-broker-disk"]
+    assert capfd.readouterr().err == ""
+
+
 def test_a_scenario_of_a_file_is_run_in_its_world(monkeypatch, capsys, tmp_path):
     path = tmp_path / "scenario.json"
     path.write_text(to_json(ControllerScenario(seed=3, duration_ms=2_000)))
