@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 
 from broker.replica_store import ReplicaStore
-from chaos.sim.disk import MemoryDisk
+from chaos.sim.disk import MemoryDisk, PowerCut
 from runtime.errors import CorruptData
 from storage.batch import build_batch
 from storage.checkpoints import (
@@ -81,6 +82,26 @@ def test_an_unclean_start_fsyncs_whose_a_log_is() -> None:
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
     disk.crash()
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
+
+
+def test_a_power_cut_in_a_removal_does_not_keep_the_next_topic_of_that_name_out() -> (
+    None
+):
+    # Seed 60612: the folder had its old name again, some files were gone, and its recovery point
+    # said that there had been records.
+    for seed in range(60):
+        disk = MemoryDisk(random.Random(seed))
+        with_log(disk)
+        made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+        write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
+        store = made(disk)
+        store.drop_unclaimed()
+        disk.cut_power_after(seed % 6)
+        with suppress(PowerCut):
+            store.remove(store.take_removals())
+        disk.crash()
+        after = made(disk).open("t", OTHER_ID, 0, LogConfig(), now_ms=0)
+        assert after.log.end_offset == 0
 
 
 def test_a_torn_identity_is_none() -> None:

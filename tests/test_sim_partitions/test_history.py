@@ -9,6 +9,7 @@ from chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Rec
 from chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
 from chaos.sim.partitions.watch import _completes_a_move
 from metadata.image import PartitionImage
+from metadata.records import RECOVERING
 
 
 def log_of(*epochs, first=0, crc=100):
@@ -301,5 +302,8 @@ def test_a_move_that_ends_with_another_leader_is_no_unclean_election():
     moving = PartitionImage((2, 3, 4), (4, 3), 4, 1, 5, (2,), (4,))
     assert _completes_a_move(moving, PartitionImage((2, 3), (2, 3), 2, 2, 6))
     assert not _completes_a_move(moving, PartitionImage((2, 3), (2,), 2, 2, 6))
+    # Seed 60042: an unclean election may complete a move too.
+    unclean = PartitionImage((2,), (2,), 2, 2, 6, leader_recovery_state=RECOVERING)
+    assert not _completes_a_move(PartitionImage((2, 3), (3,), 3, 1, 5, (2,), (3,)), unclean)
     settled = PartitionImage((2, 3), (3,), 3, 1, 5)
     assert not _completes_a_move(settled, PartitionImage((2, 3), (2, 3), 2, 2, 6))

@@ -10,6 +10,7 @@ from broker.replica import Replica
 from chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
 from chaos.sim.partitions.history import Batch, PartitionHistory, View
 from metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage
+from metadata.records import RECOVERING
 from storage.batch import iter_headers, iter_records
 from storage.log import Log
 
@@ -131,8 +132,14 @@ class Watch:
 
 def _completes_a_move(before: PartitionImage, now: PartitionImage) -> bool:
     """Seed 589: a leader proposes the last of the new replicas for its ISR, and with the same
-    record that one leads, which was in no ISR before."""
-    return before.is_reassigning and not now.is_reassigning and set(now.replicas) <= set(now.isr)
+    record that one leads, which was in no ISR before. Seed 60042: one that is elected uncleanly may
+    complete its move as well, and says that it recovers."""
+    return (
+        before.is_reassigning
+        and not now.is_reassigning
+        and set(now.replicas) <= set(now.isr)
+        and now.leader_recovery_state != RECOVERING
+    )
 
 
 def view_of(node: SimNode, replica: Replica) -> View:
