@@ -84,9 +84,7 @@ def test_an_unclean_start_fsyncs_whose_a_log_is() -> None:
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
 
 
-def test_a_power_cut_in_a_removal_does_not_keep_the_next_topic_of_that_name_out() -> (
-    None
-):
+def test_a_power_cut_in_a_removal_does_not_keep_the_next_topic_of_that_name_out() -> None:
     # Seed 60612: the folder had its old name again, some files were gone, and its recovery point
     # said that there had been records.
     for seed in range(60):
