@@ -29,6 +29,7 @@ from storage.checkpoints import (
     write_offsets,
 )
 from storage.log import Log, LogConfig
+from storage.names import replica_of
 
 _log = logging.getLogger(__name__)
 
@@ -229,7 +230,7 @@ class ReplicaStore:
         the rest.
         """
         names = self._refused | self._nameless | self.unclaimed.keys()
-        return {key: known[key] for key in map(_key_of, names) if key in known}
+        return {key: known[key] for key in map(replica_of, names) if key in known}
 
     def collect_high_watermarks(self, replicas: Iterable[Replica]) -> None:
         """Take note of them, for write_high_watermarks."""
@@ -411,12 +412,6 @@ class ReplicaStore:
             self._to_remove.append(aside)
 
 
-def _key_of(name: str) -> tuple[str, int]:
-    """Topic and partition of a folder's name."""
-    topic, _, partition = name.rpartition("-")
-    return topic, int(partition)
-
-
 def _is_replica_name(name: str) -> bool:
-    topic, _, partition = name.rpartition("-")
-    return bool(topic) and partition.isdigit() and topic != METADATA_TOPIC
+    key = replica_of(name)
+    return key is not None and key[0] != METADATA_TOPIC

@@ -228,8 +228,7 @@ class Controller:
         image = self._active_image()
         decided = self._decide(image, request, now_ms)
         decision = Decision(with_elr_cleared(image, decided.records), decided.reply)
-        self._advance(decision.records)
-        self._note_for_departure(decision.records)
+        self._take(decision.records)
         return decision
 
     def sweep_leaders(self, at: Sweep | None) -> Decision[Sweep | None]:
@@ -244,8 +243,7 @@ class Controller:
             self._electorate(image),
             with_preferred=self._config.auto_leader_rebalance_enable,
         )
-        self._advance(decision.records)
-        self._note_for_departure(decision.records)
+        self._take(decision.records)
         return decision
 
     @property
@@ -359,7 +357,9 @@ class Controller:
         delta.replay_all(records)
         self.speculative = delta.apply(end_offset=image.end_offset + len(records), epoch=self.epoch)
 
-    def _note_for_departure(self, records: Sequence[Record]) -> None:
+    def _take(self, records: Sequence[Record]) -> None:
+        """Records that are not of a broker's departure, of which one under way must know."""
+        self._advance(records)
         if self._departure is not None:
             self._departure = self._departure.note(records)
 

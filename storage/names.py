@@ -40,3 +40,10 @@ def put_aside(disk: Disk, directory: str, base_offset: int) -> None:
         path = f"{directory}/{file_name(base_offset, suffix)}"
         if disk.exists(path):
             disk.rename(path, path + DELETED_SUFFIX)
+
+
+def replica_of(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a replica's folder, by its name; None if it is no such name."""
+    topic, _, partition = name.rpartition("-")
+    is_number = partition.isascii() and partition.isdigit()
+    return (topic, int(partition)) if topic and is_number else None

@@ -28,6 +28,7 @@ from storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     file_name,
     offsets_of,
+    replica_of,
 )
 from storage.producer_state import read_snapshot
 from storage.recovery_state import verify_recovery_state
@@ -114,10 +115,9 @@ def _missing_end(disk: Disk, directory: str, end_offset: int) -> Iterator[str]:
     """What tells that more was there: the broker's checkpoint in the folder above, if that is where
     this folder lies."""
     above, _, name = directory.rpartition("/")
-    topic, _, partition = name.rpartition("-")
-    if not partition.isdigit():
+    key = replica_of(name)
+    if key is None:
         return
-    key = (topic, int(partition))
     checkpoint = f"{above or '.'}/{RECOVERY_POINT}"
     try:
         flushed = read_offsets(disk, checkpoint).get(key, 0)

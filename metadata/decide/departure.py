@@ -137,10 +137,14 @@ def _changes(
 def _look(image: ClusterImage, at: Departure) -> Departure:
     """Look at some topics of `unseen`: what the broker leads there, and in whose ISR it stands; not
     where it is the last member: that one stays in it (ADR 8)."""
+    if not at.unseen:
+        return at
     led: list[Piece] = []
     followed: list[Piece] = []
-    looked_at = count = 0
-    for count, topic_id in enumerate(at.unseen, 1):  # noqa: B007 - how many, after the loop
+    seen: set[bytes] = set()
+    looked_at = 0
+    for topic_id in at.unseen:
+        seen.add(topic_id)
         topic = image.topics.get(topic_id)
         if topic is None:
             continue
@@ -158,12 +162,9 @@ def _look(image: ClusterImage, at: Departure) -> Departure:
         looked_at += len(topic.partitions)
         if looked_at >= at.chunk * LOOKED_AT_PER_DECIDED:
             break
-    if not count:
-        return at
-    seen = frozenset(at.unseen[:count])
     return replace(
         at,
-        unseen=at.unseen[count:],
+        unseen=at.unseen[len(seen) :],
         led=(*(piece for piece in at.led if piece[0] not in seen), *led),
         followed=(*(piece for piece in at.followed if piece[0] not in seen), *followed),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from tests.mutants.model import Mutant
+from tests.mutants.model import of_controller_runs, of_decisions
 
 BROKERS = "metadata/decide/brokers.py"
 CHANGE = "metadata/decide/partition_change.py"
@@ -25,58 +25,54 @@ TOPICS = "metadata/decide/topics.py"
 UNREGISTER = "metadata/decide/unregister.py"
 ELIGIBLE = "metadata/decide/eligible.py"
 
-_mutant = functools.partial(Mutant, tests=("tests/test_metadata",), has_simulator=False)
 #: test_partition_machine makes topics all the time, and chases its tail if they go wrong.
-_of_topics = functools.partial(_mutant, tests=("tests/test_metadata/test_topics.py",))
-
-#: What only a run with brokers, fail-overs and a log shows.
-_of_runs = functools.partial(Mutant, tests=(), world="controller")
+_of_topics = functools.partial(of_decisions, tests=("tests/test_metadata/test_topics.py",))
 
 MUTANTS = (
     # Brokers.
-    _mutant(
+    of_decisions(
         "second-process-takes-the-place",
         "a living broker keeps its place",
         BROKERS,
         "        if has_session and known.is_active:\n",
         "        if False and known.is_active:\n",
     ),
-    _mutant(
+    of_decisions(
         "same-incarnation-registers-anew",
         "a retry keeps its epoch",
         BROKERS,
         "        if known.incarnation_id == request.incarnation_id:\n",
         "        if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "unfenced-before-it-has-caught-up",
         "a broker is unfenced once it has published its own registration",
         BROKERS,
         "    is_caught_up = request.metadata_offset > broker.broker_epoch\n",
         "    is_caught_up = True\n",
     ),
-    _mutant(
+    of_decisions(
         "stale-heartbeat-counts",
         "a heartbeat of an earlier process is refused",
         BROKERS,
         "    if broker.broker_epoch != request.broker_epoch:\n",
         "    if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "registration-forgets-what-it-led",
         "a process that takes over an id leads nothing of what was before it",
         BROKERS,
         "        records.extend(changes_without_broker(",
         "        list(changes_without_broker(",
     ),
-    _mutant(
+    of_decisions(
         "unclean-restart-stays-eligible",
         "who lost its logs is no eligible leader (KIP-966)",
         BROKERS,
         "        is_lost = request.broker_epoch_before != known.broker_epoch\n",
         "        is_lost = False\n",
     ),
-    _mutant(
+    of_decisions(
         "shutdown-keeps-leaders",
         "a broker that leaves in good order gives its leaderships away first",
         BROKERS,
@@ -84,14 +80,14 @@ MUTANTS = (
         "        *changes_without_broker(image, broker.broker_id, voters),\n",
         "            broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True\n        ),\n",
     ),
-    _mutant(
+    of_decisions(
         "living-broker-unregistered",
         "a living broker is not unregistered",
         UNREGISTER,
         "    if has_session and broker.is_active:\n",
         "    if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "last-copy-unregistered",
         "the last broker in sync is not unregistered",
         UNREGISTER,
@@ -99,42 +95,42 @@ MUTANTS = (
         "        if partition.isr == ()\n",
     ),
     # Sessions.
-    _mutant(
+    of_decisions(
         "session-of-another-epoch-breaks",
         "the end of an older stream is none of a newer session's business",
         SESSIONS,
         "        if session is None or session.broker_epoch != broker_epoch:\n",
         "        if session is None:\n",
     ),
-    _mutant(
+    of_decisions(
         "end-of-an-older-stream-counts",
         "only the end of a broker's newest stream says that it is gone",
         SESSIONS,
         "        if serial is not None and serial != streams.newest:\n",
         "        if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "return-of-a-stream-forgotten",
         "a process that came back was not dead: its grace grows",
         SESSIONS,
         "            streams.doublings = self._doublings(streams, now_ms) + 1\n",
         "            streams.doublings = 0\n",
     ),
-    _mutant(
+    of_decisions(
         "flaps-of-a-dead-process-inherited",
         "another process of that id begins with the configured grace",
         SESSIONS,
         "        if streams is None or streams.broker_epoch < broker_epoch:\n            newest =",
         "        if streams is None:\n            newest =",
     ),
-    _mutant(
+    of_decisions(
         "flaps-never-forgotten",
         "quiet times take the doublings of a grace back",
         SESSIONS,
         "        return max(min(streams.doublings, most) - quiet, 0)\n",
         "        return min(streams.doublings, most)\n",
     ),
-    _mutant(
+    of_decisions(
         "own-stall-fences-brokers",
         "a controller that stood still proves nothing about brokers",
         SESSIONS,
@@ -142,98 +138,98 @@ MUTANTS = (
         "        if False:\n",
     ),
     # Elections and ISR.
-    _mutant(
+    of_decisions(
         "fenced-broker-elected",
         "only an active broker leads",
         CHANGE,
         "        if replica in active and replica in members:\n",
         "        if replica in members:\n",
     ),
-    _mutant(
+    of_decisions(
         "isr-becomes-empty",
         "the last member stays in the ISR",
         CHANGE,
         "    if not isr:\n        isr = partition.isr\n",
         "    if False:\n        isr = partition.isr\n",
     ),
-    _mutant(
+    of_decisions(
         "unclean-without-leave",
         "unclean elections only where they are allowed or ordered",
         CHANGE,
         "    if terms.is_unclean_allowed or wish.election is Election.UNCLEAN:\n",
         "    if True:\n",
     ),
-    _mutant(
+    of_decisions(
         "unclean-is-not-told",
         "a leader by an unclean election is told that it recovers",
         CHANGE,
         "        recovery = RECOVERING if outcome.is_unclean else RECOVERED\n",
         "        recovery = RECOVERED\n",
     ),
-    _mutant(
+    of_decisions(
         "lost-replica-stays-eligible",
         "who may have lost its log leaves the ELR",
         CHANGE,
         "    holders = (set(partition.isr) | set(partition.elr)) - wish.lost\n",
         "    holders = set(partition.isr) | set(partition.elr)\n",
     ),
-    _mutant(
+    of_decisions(
         "elr-above-the-minimum",
         "an ISR of the minimum needs no eligible replicas, and ends them",
         CHANGE,
         "    if not terms.has_elr or len(isr) >= min(terms.min_isr, len(shape.replicas)):\n",
         "    if not terms.has_elr:\n",
     ),
-    _mutant(
+    of_decisions(
         "new-minimum-keeps-the-elr",
         "another min.insync.replicas ends the ELRs under it",
         ELIGIBLE,
         "    return (*cleared, *records)\n",
         "    return tuple(records)\n",
     ),
-    _mutant(
+    of_decisions(
         "leader-order-is-the-isrs",
         "the first member of the ISR in the order of the replicas leads",
         CHANGE,
         "    in_sync = _first(shape.replicas, active, isr)\n",
         "    in_sync = _first(isr, active, isr)\n",
     ),
-    _mutant(
+    of_decisions(
         "stale-leader-epoch-accepted",
         "a proposal of an earlier leader is refused",
         ISR,
         "    if epochs[0] < partition.leader_epoch:\n",
         "    if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "stale-partition-epoch-accepted",
         "a proposal that rests on an older ISR is refused",
         ISR,
         "    if epochs[1] < partition.partition_epoch:\n",
         "    if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "restarted-replica-joins",
         "a replica that restarted since does not join on its predecessor's word (KIP-903)",
         ISR,
         "        if broker_epoch != -1 and broker_epoch != broker.broker_epoch:\n",
         "        if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "fenced-replica-joins",
         "no fenced broker joins an ISR",
         ISR,
         "        if broker is None or not broker.is_active:\n",
         "        if broker is None:\n",
     ),
-    _mutant(
+    of_decisions(
         "follower-proposes",
         "only the leader proposes",
         ISR,
         "    if broker_id != partition.leader:\n",
         "    if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "sweep-forgets-the-rest",
         "the periodic walk goes on where its chunk ended",
         ELECTIONS,
@@ -242,28 +238,28 @@ MUTANTS = (
         "                return Decision(tuple(records), None)\n",
     ),
     # Reassignment.
-    _mutant(
+    of_decisions(
         "move-completes-too-early",
         "a move is complete when all targets are in sync",
         CHANGE,
         "    if not set(target) <= set(isr) or not any(r in terms.active for r in isr):\n",
         "    if not any(r in terms.active for r in isr):\n",
     ),
-    _mutant(
+    of_decisions(
         "cancel-keeps-the-targets",
         "a cancelled move goes back to the original replicas",
         REASSIGNMENT,
         "        target = origin\n",
         "        target = partition.replicas\n",
     ),
-    _mutant(
+    of_decisions(
         "move-to-unknown-brokers",
         "targets are registered brokers",
         REASSIGNMENT,
         "    elif unknown := [r for r in target if r not in image.brokers]:\n",
         "    elif unknown := [r for r in target if r is None]:\n",
     ),
-    _mutant(
+    of_decisions(
         "growth-during-a-move",
         "no partitions are added while a move is under way",
         GROWTH,
@@ -292,14 +288,14 @@ MUTANTS = (
         "    if name in image.topic_ids:\n",
         "    if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "configs-outlive-their-topic",
         "a topic's configs go with it",
         DELTA,
         "        if key in self._configs:\n            del self._configs[key]\n",
         "        if False:\n            del self._configs[key]\n",
     ),
-    _mutant(
+    of_decisions(
         "leader-epoch-stays",
         "a new leader is a new leader epoch",
         DELTA,
@@ -307,42 +303,42 @@ MUTANTS = (
         "            old.leader_epoch,\n",
     ),
     # Producer ids, configs, quotas, features.
-    _mutant(
+    of_decisions(
         "block-handed-out-twice",
         "a block of producer ids is one broker's alone",
         PRODUCERS,
         "start + BLOCK_LENGTH),),\n",
         "start),),\n",
     ),
-    _mutant(
+    of_decisions(
         "config-of-a-topic-that-is-not",
         "configs are of topics that there are",
         CONFIGS,
         "        if image.topic(name) is None:\n",
         "        if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "replacement-keeps-the-rest",
         "AlterConfigs replaces all that a resource has",
         CONFIGS,
         "    wanted = {} if is_replacement else dict(current)\n",
         "    wanted = dict(current)\n",
     ),
-    _mutant(
+    of_decisions(
         "quotas-below-their-level",
         "no quota is written at a level that has no words for it",
         QUOTAS,
         "    if level < REASSIGNMENT_LEVEL:\n",
         "    if False:\n",
     ),
-    _mutant(
+    of_decisions(
         "level-that-a-broker-cannot-read",
         "a level is in the range of every node",
         FEATURES,
         "        elif not known.min_level <= level <= known.max_level:\n",
         "        elif False:\n",
     ),
-    _mutant(
+    of_decisions(
         "unfit-node-joins",
         "a node that cannot read the levels in force does not join",
         FEATURES,
@@ -351,14 +347,14 @@ MUTANTS = (
         "    if True:\n        return None\n    return Rejected(\n"
         "        ErrorCode.UNSUPPORTED_VERSION,",
     ),
-    _mutant(
+    of_decisions(
         "half-an-update",
         "feature updates come true together or not at all",
         FEATURES,
         "    if request.validate_only or any(one.error is not ErrorCode.NONE for one in outcome):\n",
         "    if request.validate_only:\n",
     ),
-    _mutant(
+    of_decisions(
         "downgrade-loses-metadata",
         "no downgrade below what the metadata needs",
         FEATURES,
@@ -366,7 +362,7 @@ MUTANTS = (
         "    if True:\n        return None\n",
     ),
     # The controller.
-    _mutant(
+    of_decisions(
         "renounced-decisions-stay",
         "what was decided and not committed is forgotten with the leadership",
         CONTROLLER,
@@ -374,14 +370,14 @@ MUTANTS = (
         "        pass\n\n    def note_committed",
     ),
     # The controller over its log: the simulator alone must object.
-    _of_runs(
+    of_controller_runs(
         "answered-before-the-commit",
         "a reply waits for the commit of what it rests on",
         CORE,
         "        if end_offset <= self._high_watermark:\n",
         "        if True:\n",
     ),
-    _of_runs(
+    of_controller_runs(
         "deposed-and-answers",
         "who is deposed acknowledges nothing that it had decided",
         CORE,
@@ -389,14 +385,14 @@ MUTANTS = (
         "                first = self._parked.popleft()\n"
         "                _settle(first, first.reply)\n",
     ),
-    _of_runs(
+    of_controller_runs(
         "claimed-before-its-first-commit",
         "a leader decides once a record of its own epoch is committed",
         CORE,
         "            or self._high_watermark <= change.epoch_start_offset\n",
         "",
     ),
-    _of_runs(
+    of_controller_runs(
         "decided-on-yesterdays-image",
         "a decision sees all that was decided before it",
         CONTROLLER,
@@ -405,49 +401,49 @@ MUTANTS = (
         "        image = self._active_image()\n"
         "        decided = self._decide(self.committed, request, now_ms)\n",
     ),
-    _of_runs(
+    of_controller_runs(
         "records-in-two-places",
         "a decision's records are one batch",
         CORE,
         "RECORDS_PER_BATCH_MAX = 50_000\n",
         "RECORDS_PER_BATCH_MAX = 1\n",
     ),
-    _of_runs(
+    of_controller_runs(
         "fencing-left-for-the-next-timer",
         "a broker whose session ended is fenced",
         CORE,
         "        while (fenced := controller.expire_session(now_ms)) is not None:\n",
         "        while (fenced := None) is not None:\n",
     ),
-    _of_runs(
+    of_controller_runs(
         "snapshot-without-fencing",
         "a snapshot holds what the log said",
         "metadata/snapshot_job.py",
         "            broker.is_fenced,\n",
         "            True,\n",
     ),
-    _of_runs(
+    of_controller_runs(
         "returning-replica-waits",
         "a broker that returns leads what nobody else can",
         BROKERS,
         "        *changes_with_broker(image, broker.broker_id, voters),\n",
         "",
     ),
-    _of_runs(
+    of_controller_runs(
         "unregistered-and-still-leads",
         "who is unregistered leads nothing",
         UNREGISTER,
         "            *changes_without_broker(image, request.broker_id, voters, is_lost=True),\n",
         "",
     ),
-    _of_runs(
+    of_controller_runs(
         "eligible-replica-overlooked",
         "an eligible replica leads when nobody in sync can",
         CHANGE,
         "    if eligible is not None:\n",
         "    if False:\n",
     ),
-    _of_runs(
+    of_controller_runs(
         "controller-forgets-who-it-is",
         "a registration that was acknowledged is in the image",
         DELTA,

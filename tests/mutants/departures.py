@@ -2,54 +2,49 @@
 
 from __future__ import annotations
 
-import functools
-
-from tests.mutants.model import Mutant
+from tests.mutants.model import of_controller_runs, of_decisions
 
 CHANGE = "metadata/decide/partition_change.py"
 CONTROLLER = "metadata/controller.py"
 DEPARTURE = "metadata/decide/departure.py"
 
-_mutant = functools.partial(Mutant, tests=("tests/test_metadata",), has_simulator=False)
-_of_runs = functools.partial(Mutant, tests=(), world="controller")
-
 MUTANTS = (
-    _mutant(
+    of_decisions(
         "departure-followers-first",
         "what a dead broker led is led again before anything else",
         DEPARTURE,
         "    pieces = at.led if at.unseen else (*at.led, *at.followed)\n",
         "    pieces = (*at.led, *at.followed)\n",
     ),
-    _mutant(
+    of_decisions(
         "departure-looks-once",
         "what was placed on a broker while it was being fenced is not left to it",
         CONTROLLER,
         "            self._departure = self._departure.note(records)\n",
         "            pass\n",
     ),
-    _mutant(
+    of_decisions(
         "departure-of-another-process",
         "a new process of a broker is not fenced for the one before",
         DEPARTURE,
         "    if broker is None or broker.is_fenced or broker.broker_epoch != at.broker_epoch:\n",
         "    if broker is None or broker.is_fenced:\n",
     ),
-    _mutant(
+    of_decisions(
         "departure-and-return",
         "nobody lets a broker in that is just being fenced",
         CONTROLLER,
         "                leaving = None if self._departure is None else self._departure.broker_id\n",
         "                leaving = None\n",
     ),
-    _of_runs(
+    of_controller_runs(
         "departure-leaves-no-leader-early",
         "a partition loses its last leader together with that broker's fencing",
         DEPARTURE,
         "            if key in stuck or (record.leader == NO_LEADER and not is_last):\n",
         "            if key in stuck:\n",
     ),
-    _mutant(
+    of_decisions(
         "reassignment-waits-for-the-dead",
         "an unclean election of the only target completes a reassignment",
         CHANGE,

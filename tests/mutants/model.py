@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -30,6 +31,12 @@ class Mutant:
             raise ValueError(f"mutant {self.name}: {count} times in {self.path}: {self.old!r}")
         return text.replace(self.old, self.new)
 
+
+#: Of the controller's decisions, which are tested without any run.
+of_decisions = functools.partial(Mutant, tests=("tests/test_metadata",), has_simulator=False)
+
+#: What only a run with brokers, fail-overs and a log shows.
+of_controller_runs = functools.partial(Mutant, tests=(), world="controller")
 
 Rule = tuple[str, str, str, str, str]
 """(name, rule, path, old, new) of a Mutant."""

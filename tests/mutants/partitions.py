@@ -8,6 +8,7 @@ from __future__ import annotations
 from tests.mutants.model import Mutant
 
 CORE = "broker/partition.py"
+LINK = "broker/isr_link.py"
 ISR = "broker/isr.py"
 REPLICA = "broker/replica.py"
 SEQUENCES = "broker/refused_sequences.py"
@@ -171,6 +172,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("removed-under-its-old-name", "what is removed has its new name on the disk first", STORE,
      "            self._disk.sync_dir(self.directory)\n        for path in directories:",
      "            pass\n        for path in directories:", OF_STORE),
+    ("recovery-is-not-looked-for", "the periodic look reports a leader that has recovered", LINK,
+     "                or core.propose_recovered()\n", "", ("tests/test_broker/test_isr_link.py",)),
     ("recovering-for-ever", "a leader that was elected uncleanly tells that it has recovered", CORE,
      "        if self.role is not Role.LEADER or not self.is_recovering:\n",
      "        if True:\n", OF_CORE),

@@ -126,6 +126,20 @@ def test_a_leadership_it_gets_back_meanwhile_is_left_again(world):
     assert concerned(world.image) == []
 
 
+def test_a_leadership_that_the_periodic_check_gives_it_meanwhile_is_left_again(world):
+    world.create("t", partitions=9)
+    topic_id = world.image.topic("t").topic_id
+    mine = [i for i, p in world.image.topic("t").partitions.items() if p.leader == DEAD]
+    world.commit(*(PartitionChange(topic_id, i, leader=102) for i in mine))
+    chunk(world)
+    assert world.controller.sweep_leaders(None).records
+    world.controller.note_committed(world.controller.speculative)
+    assert led(world.image)
+    while world.controller.is_fencing:
+        chunk(world)
+    assert concerned(world.image) == []
+
+
 def test_few_partitions_go_in_one_piece(world):
     world.create("t", partitions=2)
     *changes, last = chunk(world)

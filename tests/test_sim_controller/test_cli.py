@@ -58,7 +58,7 @@ def test_several_processes_run_the_controllers_world():
 
 
 def test_many_seeds_do_not_show_what_their_nodes_log(capfd):
-    # Each loses a disk, which its broker logs as an error.
+    # Some lose a disk, which the broker logs as an error.
     seeds = range(8)
     summary = run_many(seeds, jobs=2, on_result=lambda result: None, world="partitions")
     assert summary.faults["fail-broker-disk"]

@@ -13,6 +13,7 @@ from storage.batch import build_batch
 from storage.compression import Codec
 from storage.dump import DumpError, dump_lines
 from storage.log import Log, LogConfig
+from storage.names import replica_of
 
 TOPIC_ID = bytes(15) + b"\x01"
 
@@ -239,3 +240,9 @@ def test_the_capacity_is_a_limit_and_faults_strike_where_told() -> None:
     file.sync()
     with pytest.raises(FileNotFoundError):
         disk.open("nowhere/f")
+
+
+def test_a_replicas_folder_is_told_by_its_name():
+    assert replica_of("a-b-12") == ("a-b", 12)
+    for name in ("a", "a-", "-1", "a-²", "a-x"):
+        assert replica_of(name) is None
