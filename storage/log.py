@@ -9,6 +9,7 @@ Files: `segment.py`; start-up: `recovery.py`; fsync order: `flush.py`; timestamp
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 
 from runtime.disk import Disk
@@ -25,7 +26,7 @@ from storage.model import (
     OffsetOutOfRange,
     OutOfOrderAppend,
 )
-from storage.names import SNAPSHOT_SUFFIX, file_name
+from storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from storage.placing import Placed, place_as_follower, place_as_leader, run_that_fits
 from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
 from storage.rolling import must_roll
@@ -36,6 +37,8 @@ __all__ = [
     "Appended", "FlushTicket", "Log", "LogConfig", "LogSlice",
     "OffsetOutOfRange", "OutOfOrderAppend",
 ]  # fmt: skip
+
+logger = logging.getLogger("kvorum.storage")
 
 
 class Log(LogBase):
@@ -159,14 +162,25 @@ class Log(LogBase):
             # The first segment's name is where the log begins after a restart. A follower of a
             # compacted log is first sent what is left of it.
             is_near = item.last_offset - self._start_offset <= RELATIVE_OFFSET_MAX
+            if not is_near:
+                self._forget_epochs_below(item.base_offset)
             base_offset = self._start_offset if is_near else item.base_offset
             return segments.add(base_offset, now_ms=now_ms)
         segment = segments.items[-1]
         if must_roll(segment, item, self.config, now_ms):
+            if segment.size_bytes == 0 and len(segments.items) == 1:
+                self._forget_epochs_below(item.base_offset)
             return self._roll(item.base_offset, now_ms)
         if segment.has_saved_indexes:
             segments.unseal(segment)
         return segment
+
+    def _forget_epochs_below(self, base_offset: int) -> None:
+        """Before the log's first segment comes to begin there, above where the log did, with no
+        record between: a start would miss those of an epoch known before (`lost_files.py`)."""
+        self.epochs.truncate_from_start(base_offset)
+        if self._disk.exists(self.directory):
+            self._write_epochs()
 
     # --- read --------------------------------------------------------------------------------
 
@@ -201,7 +215,18 @@ class Log(LogBase):
                 return LogSlice(segment.file, *found)
             # Compaction can leave a gap at the end of a segment.
             at += 1
+            if self.config.compaction is None and not self._has_told_gap and at < len(segments):
+                self._tell_gap(offset, segments[at])
         return LogSlice(NO_FILE, 0, 0, offset)
+
+    def _tell_gap(self, offset: int, following: Segment) -> None:
+        """Once: the log may have been compacted before, so that it is no proof of damage."""
+        self._has_told_gap = True
+        logger.warning(
+            "%s: no batch holds offset %d; the next is in %s. Compaction leaves such gaps, and so "
+            "does a removed file",
+            self.directory, offset, following.path(LOG_SUFFIX),
+        )  # fmt: skip
 
     def aborted_in(self, found: LogSlice, *, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch what `read` found, and maybe a few just behind it.

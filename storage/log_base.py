@@ -25,6 +25,7 @@ class LogBase:
         "_disk",
         "_durable_end_offset",
         "_end_offset",
+        "_has_told_gap",
         "_has_unsynced_bytes",
         "_segments",
         "_start_offset",
@@ -56,6 +57,7 @@ class LogBase:
         # Recovery fsynced what it kept, and a clean close had fsynced all.
         self._durable_end_offset = loaded.end_offset
         self._has_unsynced_bytes = False
+        self._has_told_gap = False
         self._unsynced_since_ms = 0
 
     # --- state -------------------------------------------------------------------------------
@@ -104,8 +106,9 @@ class LogBase:
         return self._segments.has_unflushed_roll
 
     def needs_flush(self, now_ms: int) -> bool:
-        """A rolled segment waits for its fsync, or `flush_messages` or `flush_ms` have gathered."""
-        if self.has_unflushed_roll:
+        """A rolled segment waits for its fsync, retired ones wait for the epochs' checkpoint, or
+        `flush_messages` or `flush_ms` have gathered."""
+        if self.has_unflushed_roll or self._has_waiting_removals:
             return True
         config = self.config
         limit = config.flush_messages
@@ -256,9 +259,26 @@ class LogBase:
         """The job is done, cancelled or has failed, and its thread has returned."""
         self._segments.end_cleaning(job)
 
+    @property
+    def _has_waiting_removals(self) -> bool:
+        return (
+            self.config.epochs_tell_start
+            and self._segments.has_deleted
+            and self.epochs.is_dirty
+            and bool(self._segments.items)
+        )
+
     def take_deleted(self, now_ms: int) -> list[str]:
         """Paths of the files whose delay has passed: to remove, in a thread, since the unlink of
-        a file of a gigabyte may take long. Missing ones are fine."""
+        a file of a gigabyte may take long. Missing ones are fine.
+
+        None before a flush has written the epochs' checkpoint, if `epochs_tell_start`: once the
+        files are gone, nothing else explains why the log begins above what the old one names.
+        """
+        if self._has_waiting_removals or (
+            self.config.epochs_tell_start and self._segments.is_flushing
+        ):
+            return []
         return self._segments.take_deleted(now_ms)
 
     def remove_deleted(self, now_ms: int) -> int:

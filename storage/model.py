@@ -32,6 +32,8 @@ class LogConfig:
 
     compaction: None for a log that keeps all records of a key. keeps_recovery_state: flushes save
     what an unclean start need not find out again (`recovery_state.py`), for logs with few flushes.
+    epochs_tell_start: retired segments wait for the epochs' checkpoint, and a start refuses a log
+    that begins above its first known epoch (`lost_files.py`).
     """
 
     segment_bytes: int = 1 << 30
@@ -47,6 +49,7 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     compaction: CompactionConfig | None = None
     keeps_recovery_state: bool = False
+    epochs_tell_start: bool = False
 
     def __post_init__(self) -> None:
         # File positions in the offset index are 32 bits.

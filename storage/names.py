@@ -33,8 +33,8 @@ def offsets_of(names: list[str], suffix: str) -> list[int]:
 def put_aside(disk: Disk, directory: str, base_offset: int) -> None:
     """Give a segment's files the suffix of those that are removed later.
 
-    .log first: an index without it is removed at the next start, while a .log that lost its index
-    would look as if it had never been whole.
+    .log first: to the next start an index beside a .log.deleted is what a crash has left, while a
+    .log that lost its index would look as if it had never been whole (`lost_files.py`).
     """
     for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
         path = f"{directory}/{file_name(base_offset, suffix)}"

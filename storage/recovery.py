@@ -14,14 +14,13 @@ from itertools import pairwise
 from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.batch_walk import BatchWalk, OffsetGap, TornTail, remove_segments
-from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
+from storage.lost_files import check_first_segment, check_sealed, orphans
 from storage.model import LogConfig
 from storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
-    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    NAME_DIGITS,
     RECOVERY_SUFFIX,
     TIME_INDEX_SUFFIX,
     file_name,
@@ -34,6 +33,7 @@ from storage.producer_rebuild import (
     remove_snapshots_above,
 )
 from storage.producer_state import ProducerStateTable
+from storage.recovery_epochs import load_epochs, read_checkpoint, start_of_epochs
 from storage.recovery_state import Resumed, resume_segment
 from storage.segment import Segment
 from storage.swapping import finish_swaps
@@ -68,19 +68,59 @@ def load(
     log_start_offset: int,
 ) -> Loaded:
     """See `Log.open`. What is returned is fsynced."""
-    names = _clean_names(disk, directory)
+    names = _tidied_names(disk, directory)
     bases = offsets_of(names, LOG_SUFFIX)
-    if not bases:
+    checkpoint = read_checkpoint(disk, directory)
+    if bases:
+        if config.epochs_tell_start:
+            check_first_segment(directory, names, checkpoint, bases[0])
+        segments = _found_segments(disk, directory, names, bases, config, now_ms)
+        loaded = _load_segments(
+            disk,
+            directory,
+            segments,
+            checkpoint,
+            recovery_point=recovery_point,
+            is_clean=is_clean,
+            log_start_offset=log_start_offset,
+            keeps_recovery_state=config.keeps_recovery_state,
+        )
+    else:
         _check_end(directory, log_start_offset, recovery_point)
-        return empty(log_start_offset)
-    segments = _found_segments(disk, directory, names, bases, config, now_ms)
-    checkpoint = _read_checkpoint(disk, directory)
+        loaded = _begin_anew(disk, directory, [], checkpoint, log_start_offset)
+    if loaded.segments:
+        prune_snapshots(disk, directory, loaded.segments, loaded.end_offset)
+        _drop_leftover_states(disk, directory, names, loaded.segments[-1])
+    # What retention and compaction had put aside goes last: while it is there it tells that the
+    # epochs' checkpoint may be behind (`check_first_segment`).
+    for name in names:
+        if name.endswith(DELETED_SUFFIX):
+            disk.remove(f"{directory}/{name}")
+    return loaded
+
+
+def _load_segments(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    checkpoint: LeaderEpochCache | None,
+    *,
+    recovery_point: int,
+    is_clean: bool,
+    log_start_offset: int,
+    keeps_recovery_state: bool,
+) -> Loaded:
+    """What the files of at least one segment hold. checkpoint: of the epochs, as found."""
     first, resumed = len(segments), None
     if not is_clean:
+        bases = [segment.base_offset for segment in segments]
         first = max(0, bisect_right(bases, recovery_point) - 1)
-        if config.keeps_recovery_state and checkpoint is not None:
+        if keeps_recovery_state and checkpoint is not None:
             resumed = _resumed(disk, segments, first, recovery_point)
-    epochs = _load_epochs(checkpoint, segments, first, resumed)
+    for segment, following in pairwise(segments[: first + 1]):
+        if segment.has_saved_indexes:
+            check_sealed(disk, segment, following.base_offset)
+    epochs = load_epochs(checkpoint, segments, first, resumed)
     _load_aborted(disk, directory, segments, first)
     torn_tail: TornTail | None = None
     last_gap: OffsetGap | None = None
@@ -90,27 +130,23 @@ def load(
         producers = rebuild_producers(disk, directory, segments, end_offset=end_offset)
     else:
         walk = BatchWalk(disk, directory, segments, epochs, recovery_point)
-        torn_tail = walk.run(first, resumed, keeps_recovery_state=config.keeps_recovery_state)
+        torn_tail = walk.run(first, resumed, keeps_recovery_state=keeps_recovery_state)
         producers, last_gap = walk.producers, walk.last_gap
         end_offset = segments[-1].end_offset
         if checkpoint is not None:
             epochs.restore(checkpoint.entries, walk.batch_ends)
     _check_end(directory, max(end_offset, log_start_offset), recovery_point)
     if end_offset < log_start_offset:
-        remove_segments(disk, segments)
-        remove_snapshots_above(disk, directory, -1)
-        return empty(log_start_offset)
+        return _begin_anew(disk, directory, segments, checkpoint, log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
-    start_offset = _start_of_epochs(directory, segments, epochs, start_offset, end_offset)
+    start_offset = start_of_epochs(directory, segments, epochs, start_offset, end_offset)
     epochs.truncate_from_start(start_offset)
     if epochs.is_dirty:
         # What lies below the end counts as durable from now on, so its epochs must be as well: the
         # next start may scan less.
         disk.write_atomic(f"{directory}/{CHECKPOINT_NAME}", epochs.to_bytes())
         epochs.is_dirty = False
-    prune_snapshots(disk, directory, segments, end_offset)
-    _drop_leftover_states(disk, directory, names, segments[-1])
     return Loaded(
         segments=segments,
         start_offset=start_offset,
@@ -120,6 +156,34 @@ def load(
         torn_tail=torn_tail,
         last_gap=last_gap,
     )
+
+
+def _tidied_names(disk: Disk, directory: str) -> list[str]:
+    """Names in the folder after a compaction that a crash had cut short was finished or undone, and
+    what else it left behind was removed. Raises CorruptData (`lost_files.orphans`)."""
+    if finish_swaps(disk, directory, disk.list_dir(directory)):
+        logger.info("%s: finished or undid a compaction that a crash had cut short", directory)
+    names = disk.list_dir(directory)
+    gone = {*orphans(directory, names), *(name for name in names if name.endswith(".tmp"))}
+    for name in sorted(gone):
+        disk.remove(f"{directory}/{name}")
+    return [name for name in names if name not in gone]
+
+
+def _begin_anew(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    checkpoint: LeaderEpochCache | None,
+    start_offset: int,
+) -> Loaded:
+    """An empty log in place of `segments`, if any."""
+    if checkpoint is not None and checkpoint.epochs:
+        # First: no epoch of what was there may be taken for one of what comes.
+        disk.write_atomic(f"{directory}/{CHECKPOINT_NAME}", LeaderEpochCache().to_bytes())
+    remove_segments(disk, segments)
+    remove_snapshots_above(disk, directory, -1)
+    return empty(start_offset)
 
 
 def _check_end(directory: str, end_offset: int, recovery_point: int) -> None:
@@ -181,24 +245,6 @@ def empty(start_offset: int) -> Loaded:
     )
 
 
-def _clean_names(disk: Disk, directory: str) -> list[str]:
-    """Names in the folder after leftovers of a crash were removed."""
-    kept: list[str] = []
-    if finish_swaps(disk, directory, disk.list_dir(directory)):
-        logger.info("%s: finished or undid a compaction that a crash had cut short", directory)
-    for name in disk.list_dir(directory):
-        path = f"{directory}/{name}"
-        if name.endswith((DELETED_SUFFIX, ".tmp")):
-            disk.remove(path)
-        else:
-            kept.append(name)
-    logs = {name[:NAME_DIGITS] for name in kept if name.endswith(LOG_SUFFIX)}
-    for name in kept:
-        if name.endswith((*INDEX_SUFFIXES, RECOVERY_SUFFIX)) and name[:NAME_DIGITS] not in logs:
-            disk.remove(f"{directory}/{name}")
-    return kept
-
-
 def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: int) -> None:
     """The transaction indexes of the segments before `first`, made anew where they are unfit.
 
@@ -223,88 +269,8 @@ def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: in
         disk.sync_dir(directory)
 
 
-def _start_of_epochs(
-    directory: str,
-    segments: list[Segment],
-    epochs: LeaderEpochCache,
-    start_offset: int,
-    end_offset: int,
-) -> int:
-    """`start_offset`, or where the first known epoch begins if batches of unknown ones lie below.
-
-    The start was raised, and of that only the epochs' checkpoint had reached the disk: the segments
-    before are back. Served, their epochs would be taken for the first one known.
-    """
-    if not _has_batches_below(segments, epochs, start_offset):
-        return start_offset
-    raised = min(epochs.start_offsets[0], end_offset)
-    logger.warning(
-        "%s: the log begins at %d and not at %d: epochs before are gone",
-        directory, raised, start_offset,
-    )  # fmt: skip
-    return raised
-
-
 def _drop_leftover_states(disk: Disk, directory: str, names: list[str], active: Segment) -> None:
     """A crash may come before that of a sealed segment is removed."""
     for base in offsets_of(names, RECOVERY_SUFFIX):
         if base != active.base_offset:
             disk.remove(f"{directory}/{file_name(base, RECOVERY_SUFFIX)}")
-
-
-def _has_batches_below(
-    segments: list[Segment], epochs: LeaderEpochCache, start_offset: int
-) -> bool:
-    """Whether batches lie below the first known epoch. If none do, what was there was compacted
-    away, and the log begins where it began: readers from there on miss nothing."""
-    if not epochs.start_offsets or epochs.start_offsets[0] <= start_offset:
-        return False
-    for segment in segments:
-        for _, header in segment.headers(0):
-            return header.base_offset < epochs.start_offsets[0]
-    return False
-
-
-def _read_checkpoint(disk: Disk, directory: str) -> LeaderEpochCache | None:
-    """None if it is missing or damaged: it is derived data."""
-    path = f"{directory}/{CHECKPOINT_NAME}"
-    if disk.exists(path):
-        try:
-            return read_epochs(disk, path)
-        except CorruptData as error:
-            logger.warning("%s; it is made anew from the batches", error)
-    return None
-
-
-def _load_epochs(
-    checkpoint: LeaderEpochCache | None,
-    segments: list[Segment],
-    first: int,
-    resumed: Resumed | None,
-) -> LeaderEpochCache:
-    """The epochs of the segments before `first`; the walk from there on assigns the others.
-
-    resumed: what is known of that segment, so that the walk begins only there. A flush wrote the
-    checkpoint before a recovery point came to be as high.
-    """
-    if checkpoint is not None and resumed is not None:
-        epochs = LeaderEpochCache(checkpoint.entries)
-        epochs.truncate_from_end(resumed.end_offset)
-        return epochs
-    # If all is walked, what the checkpoint says of offsets before may belong to a log that is gone:
-    # `LeaderEpochCache.restore` takes of it what fits between the batches.
-    # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the
-    # power fails before the checkpoint follows, 3. its entry (12, 71) would become (12, 119),
-    # though the record before 119 is of epoch 14.
-    if first == 0:
-        return LeaderEpochCache()
-    if checkpoint is not None:
-        epochs = LeaderEpochCache(checkpoint.entries)
-        if first < len(segments):
-            epochs.truncate_from_end(segments[first].base_offset)
-        return epochs
-    epochs = LeaderEpochCache()
-    for segment in segments[:first]:
-        for _, header in segment.headers(0):
-            epochs.assign(header.leader_epoch, header.base_offset)
-    return epochs

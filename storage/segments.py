@@ -75,6 +75,15 @@ class SegmentList:
         """A rolled segment whose fsync and derived files are still due."""
         return bool(self._sealed)
 
+    @property
+    def has_deleted(self) -> bool:
+        """Retired segments whose files are still there."""
+        return bool(self._deleted)
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._ticket is not None
+
     # --- growing -----------------------------------------------------------------------------
 
     def set_index_interval(self, index_interval_bytes: int) -> None:

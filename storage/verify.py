@@ -1,7 +1,8 @@
 """Whether the files of a log's folder are sound and agree with each other. Reads only.
 
 For folders that nobody writes to: of a broker at work the last batch may be half written. Holds
-one buffer of batches in memory. Gaps between offsets are no fault: compaction leaves them.
+one buffer of batches in memory. Gaps between offsets are no fault: compaction leaves them. They are
+noted.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData
-from storage.batch_stream import stored_batches
+from storage.batch import BatchError
+from storage.batch_stream import StoredBatch, stored_batches
 from storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, read_offsets
 from storage.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from storage.lost_files import check_first_segment
 from storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -30,9 +33,9 @@ from storage.names import (
     offsets_of,
     replica_of,
 )
-from storage.producer_state import read_snapshot
+from storage.producer_state import ProducerStateTable, read_snapshot
 from storage.recovery_state import verify_recovery_state
-from storage.transaction_index import parse_aborted
+from storage.transaction_index import AbortedTransaction, parse_aborted
 
 _BUFFER_BYTES = 1 << 20
 _LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
@@ -41,15 +44,31 @@ _LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 @dataclass(slots=True)
 class Verified:
     """What a folder holds. problems: sentences, each naming its file. notes: what is unusual and
-    no fault, such as files that the next start removes."""
+    no fault, such as files that the next start removes.
+
+    missing_offsets: between start and end, in no batch. largest_gap: the most of them at once,
+    [first, next).
+    """
 
     segments: int = 0
     batches: int = 0
     records: int = 0
     start_offset: int = 0
     end_offset: int = 0
+    missing_offsets: int = 0
+    largest_gap: tuple[int, int] = (0, 0)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def pass_to(self, offset: int) -> None:
+        """The next batch, or the next segment, begins at `offset`."""
+        gap = offset - self.end_offset
+        if gap <= 0:
+            return
+        self.missing_offsets += gap
+        if gap > self.largest_gap[1] - self.largest_gap[0]:
+            self.largest_gap = (self.end_offset, offset)
+        self.end_offset = offset
 
 
 def verify_log(disk: Disk, directory: str) -> Verified:
@@ -60,6 +79,7 @@ def verify_log(disk: Disk, directory: str) -> Verified:
     bases = offsets_of(names, LOG_SUFFIX)
     epochs = _epochs(disk, directory, present, found)
     complaints = Complaints()
+    producers = ProducerStateTable()
     is_sound = True
     for base_offset in bases:
         if found.segments and base_offset < found.end_offset:
@@ -68,16 +88,31 @@ def verify_log(disk: Disk, directory: str) -> Verified:
                 f" the end of the segment before it, {found.end_offset}"
             )
         if not found.segments:
-            found.start_offset = base_offset
+            found.start_offset = found.end_offset = base_offset
         found.segments += 1
-        found.end_offset = max(found.end_offset, base_offset)
-        is_sound = _verify_batches(disk, directory, base_offset, epochs, found) and is_sound
+        found.pass_to(base_offset)
+        aborted: list[AbortedTransaction] = []
+        path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
+        try:
+            for batch in _verify_batches(disk, path, base_offset, epochs, found):
+                _note_aborted(path, batch, producers, aborted)
+        except CorruptData as damage:
+            found.problems.append(str(damage))
+            is_sound = False
         found.problems += _index_problems(disk, directory, base_offset, present, complaints)
+        if present & {file_name(base_offset, suffix) for suffix in INDEX_SUFFIXES}:
+            # That of a segment that is written to, and not closed, is in memory.
+            found.problems += _transaction_problems(disk, directory, base_offset, present, aborted)
     if bases and file_name(bases[-1], RECOVERY_SUFFIX) in present:
         # That of a sealed segment is a leftover, which nobody reads.
         found.problems += verify_recovery_state(disk, directory, bases[-1])
     found.problems += complaints.lines()
     found.problems += _missing_logs(directory, names)
+    if bases:
+        try:
+            check_first_segment(directory, names, epochs, bases[0])
+        except CorruptData as damage:
+            found.problems.append(str(damage))
     if is_sound:
         # Else nobody knows where it ends.
         found.problems += _missing_end(disk, directory, found.end_offset)
@@ -90,6 +125,13 @@ def verify_log(disk: Disk, directory: str) -> Verified:
     leftovers = Counter(
         f".{name.rpartition('.')[2]}" for name in names if name.endswith(_LEFTOVERS)
     )
+    if found.missing_offsets:
+        first, following = found.largest_gap
+        found.notes.append(
+            f"{directory}: {found.missing_offsets} offsets are in no batch, the most of them at "
+            f"once from {first} to {following - 1}. Compaction leaves such gaps, and so does a "
+            "removed file"
+        )
     if leftovers:
         kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(leftovers.items()))
         found.notes.append(
@@ -147,20 +189,20 @@ def _epochs(
 
 def _verify_batches(
     disk: Disk,
-    directory: str,
+    path: str,
     base_offset: int,
     epochs: LeaderEpochCache | None,
     found: Verified,
-) -> bool:
-    """Whether every byte of the segment is in a sound batch."""
-    path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
+) -> Iterator[StoredBatch]:
+    """All batches of the segment, after a look at each. Raises CorruptData on an unsound one."""
     latest_epoch = -1
     file = disk.open(path)
     try:
         for run in stored_batches(
             file, size=file.size(), base_offset=base_offset, buffer_bytes=_BUFFER_BYTES
         ):
-            for position, header, _ in run:
+            for batch in run:
+                position, header, _ = batch
                 epoch = header.leader_epoch
                 if epoch < latest_epoch:
                     found.problems.append(
@@ -172,15 +214,31 @@ def _verify_batches(
                     found.problems.append(
                         f"{path}: byte {position}: epoch {epoch}, {CHECKPOINT_NAME} says {known}"
                     )
+                found.pass_to(header.base_offset)
                 found.batches += 1
                 found.records += header.record_count
                 found.end_offset = header.end_offset
-    except CorruptData as damage:
-        found.problems.append(str(damage))
-        return False
+                yield batch
     finally:
         file.close()
-    return True
+
+
+def _note_aborted(
+    path: str,
+    batch: StoredBatch,
+    producers: ProducerStateTable,
+    aborted: list[AbortedTransaction],
+) -> None:
+    """Follow the transactions that began in what was walked."""
+    position, header, data = batch
+    if header.producer_id < 0:
+        return
+    try:
+        entry = producers.update(header, header.last_offset, data, 0)
+    except BatchError as error:
+        raise CorruptData(path, position, error.reason) from error
+    if entry is not None:
+        aborted.append(entry)
 
 
 def _index_problems(
@@ -208,11 +266,34 @@ def _index_problems(
             yield f"{path}: {reason}"
         elif any(data):
             list(dump_time_index(disk, path, base_offset, options, complaints))
-    if (path := path_of(TRANSACTION_INDEX_SUFFIX)) is not None:
+
+
+def _transaction_problems(
+    disk: Disk,
+    directory: str,
+    base_offset: int,
+    present: set[str],
+    aborted: list[AbortedTransaction],
+) -> Iterator[str]:
+    """What the .txnindex lacks of `aborted`. It may have more: compaction takes the records."""
+    name = file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
+    path = f"{directory}/{name}"
+    known: list[AbortedTransaction] = []
+    if name in present:
         try:
-            parse_aborted(disk.read_bytes(path), path)
+            known = parse_aborted(disk.read_bytes(path), path)
         except CorruptData as damage:
             yield str(damage)
+            return
+    markers = {(entry.producer_id, entry.last_offset) for entry in known}
+    lacking = [entry for entry in aborted if (entry.producer_id, entry.last_offset) not in markers]
+    if lacking:
+        first = lacking[0]
+        yield (
+            f"{path}: {'lacks' if name in present else 'is not there, nor are'} {len(lacking)} "
+            f"aborted transactions, the first of producer {first.producer_id} from offset "
+            f"{first.first_offset} to {first.last_offset}; read_committed would show their records"
+        )
 
 
 def _size_of(disk: Disk, path: str) -> int:

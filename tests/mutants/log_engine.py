@@ -88,7 +88,7 @@ _RULES = (
     ("epoch-start-lost", "a compacted epoch keeps its start", EPOCHS,
      "                elif low <= other_start < start:", "                elif False:"),
     ("compaction-moves-the-start", "a log whose first batches were compacted away begins there still",
-     "storage/recovery.py",
+     "storage/recovery_epochs.py",
      "            return header.base_offset < epochs.start_offsets[0]\n", "            return True\n"),
     # Transactions.
     ("undecided-is-stable", "an open transaction holds the last stable offset", PRODUCERS,

@@ -26,6 +26,8 @@ MAINTENANCE = "broker/maintenance.py"
 FETCHER = "broker/fetcher.py"
 LOG = "storage/log.py"
 RECOVERY = "storage/recovery.py"
+RECOVERY_EPOCHS = "storage/recovery_epochs.py"
+LOST_FILES = "storage/lost_files.py"
 EPOCHS = "storage/epochs.py"
 INDEX = "storage/index.py"
 CLIENT_BATCH = "storage/client_batch.py"
@@ -46,6 +48,7 @@ OF_HOST = ("tests/test_broker/test_coordinator_host.py",)
 OF_CHECKS = ("tests/test_broker/test_served_checks.py",)
 OF_DELETION = ("tests/test_broker/test_delete_records.py",)
 OF_STORE = ("tests/test_broker/test_replica_store.py",)
+OF_LOST = ("tests/test_storage/test_lost_files.py",)
 OF_CLIENTS = ("tests/test_storage/test_client_batch.py",)
 OF_LOG = (
     "tests/test_storage/test_log.py",
@@ -245,15 +248,30 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        return self.epochs[after - 1], self.start_offsets[after] + 1", OF_LOG),
     ("retention-leaves-a-hole", "the start moves before segments go", "storage/log_base.py",
      "        self._start_offset = max(self._start_offset, segments.bases[count])\n", "", OF_LOG),
-    ("start-comes-back", "a start that was raised stays raised", RECOVERY,
+    ("start-comes-back", "a start that was raised stays raised", RECOVERY_EPOCHS,
      "    if not _has_batches_below(segments, epochs, start_offset):", "    if True:", OF_LOG),
     ("watermark-of-what-is-lost", "a checkpoint says nothing of records that a power cut took", STORE,
      "        self.lower_checkpoints(*key, log.end_offset)\n", "", OF_STORE),
     ("refused-and-forgotten", "what is known of a refused log stays", STORE,
      "if key in known}", "if False}", OF_STORE),
     ("lost-files-are-nothing", "a log ends at its recovery point or above", RECOVERY,
-     "    if end_offset < recovery_point:", "    if False:",
-     ("tests/test_storage/test_lost_files.py",)),
+     "    if end_offset < recovery_point:", "    if False:", OF_LOST),
+    ("orphans-are-nothing", "indexes without their .log are proof that it was taken", LOST_FILES,
+     "            elif base_offset not in logs:", "            elif False:", OF_LOST),
+    ("first-files-are-nothing", "a log begins where its epochs do", LOST_FILES,
+     "    if known >= first_base_offset or", "    if True or", OF_LOST),
+    ("emptied-is-nothing", "a sealed .log is as long as its indexes know", LOST_FILES,
+     "        if index_bytes or time_index_bytes:", "        if False:", OF_LOST),
+    ("cut-is-nothing", "a sealed .log that was cut between batches is damaged", LOST_FILES,
+     "    if position < log_bytes:", "    if True:", OF_LOST),
+    ("removed-before-the-epochs", "retired files wait for the epochs' checkpoint",
+     "storage/log_base.py", "        if self._has_waiting_removals or (", "        if False and (",
+     OF_LOST),
+    ("epochs-of-what-was", "a log that begins anew knows no epoch of what was there", RECOVERY,
+     "    if checkpoint is not None and checkpoint.epochs:", "    if False:", OF_LOST),
+    ("epochs-below-the-first-batch", "no epoch begins below the first segment", LOG,
+     "                self._forget_epochs_below(item.base_offset)\n            base_offset",
+     "                pass\n            base_offset", OF_LOST),
     ("retention-above-the-watermark", "retention leaves what is not committed", RETENTION,
      "        if high_watermark < upper_offset or", "        if False or", OF_LOG),
     ("repeat-refused", "a repeat is answered though an append would be refused", SEQUENCES,

@@ -1,11 +1,52 @@
-"""A log some of whose .log files have gone, though what was in them had been flushed."""
+"""A log some of whose files somebody has taken away or emptied, and all that only looks like it."""
 
 from __future__ import annotations
 
+import logging
+import random
+from dataclasses import replace
+
 import pytest
 
+from chaos.sim.disk import MemoryDisk, PowerCut
 from runtime.errors import CorruptData
-from tests.test_storage.test_recovery import DIRECTORY, filled, new_disk, opened
+from storage.batch import build_batch
+from storage.epochs import CHECKPOINT_NAME, read_epochs
+from storage.log import Log, LogConfig
+from storage.verify import verify_log
+from tests.test_storage.cleaning_steps import Writer
+from tests.test_storage.test_recovery import DIRECTORY, SMALL, filled, new_disk, opened
+
+BROKERS = replace(
+    SMALL,
+    keeps_recovery_state=True,
+    epochs_tell_start=True,
+    retention_ms=-1,
+    file_delete_delay_ms=0,
+)
+
+
+def closed(config: LogConfig = BROKERS) -> MemoryDisk:
+    """A log with segments at 0, 3, 6 and 9, closed in good order."""
+    disk = new_disk()
+    filled(disk, 10, config).close()
+    return disk
+
+
+def append(log: Log, leader_epoch: int) -> None:
+    log.append_as_leader(
+        build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=leader_epoch, now_ms=0
+    )
+
+
+def path_of(base_offset: int, suffix: str) -> str:
+    return f"{DIRECTORY}/{base_offset:020d}{suffix}"
+
+
+def empty(disk: MemoryDisk, path: str, size: int = 0) -> None:
+    file = disk.open(path)
+    file.truncate(size)
+    file.sync()
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
@@ -13,12 +54,10 @@ from tests.test_storage.test_recovery import DIRECTORY, filled, new_disk, opened
 def test_a_log_that_lost_flushed_records_with_their_files_is_damaged(
     left: tuple[int, ...], is_clean: bool
 ) -> None:
-    disk = new_disk()
-    log = filled(disk, 10)
-    log.flush()
-    log.close()
+    disk = closed(SMALL)
     for base in {0, 3, 6, 9} - set(left):
-        disk.remove(f"{DIRECTORY}/{base:020d}.log")
+        for suffix in (".log", ".index", ".timeindex"):
+            disk.remove(path_of(base, suffix))
     with pytest.raises(CorruptData, match=r"end at \d, and were flushed up to 10: .* are gone"):
         opened(disk, recovery_point=10, is_clean=is_clean)
 
@@ -26,3 +65,193 @@ def test_a_log_that_lost_flushed_records_with_their_files_is_damaged(
 def test_an_empty_log_that_begins_where_it_was_flushed_up_to_has_lost_nothing() -> None:
     log = opened(new_disk(), log_start_offset=10, recovery_point=10)
     assert (log.start_offset, log.end_offset) == (10, 10)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("base", [0, 3, 6])
+def test_a_log_file_that_goes_without_its_indexes_was_taken(base: int, is_clean: bool) -> None:
+    disk = closed()
+    disk.remove(path_of(base, ".log"))
+    with pytest.raises(CorruptData, match=rf"{base:020d}.log.*is gone, though .*index is there"):
+        opened(disk, BROKERS, recovery_point=10, is_clean=is_clean)
+    assert disk.exists(path_of(base, ".index")), "the proof stays for the next start"
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_first_segment_that_goes_with_all_its_files_was_taken(is_clean: bool) -> None:
+    disk = closed()
+    for name in disk.list_dir(DIRECTORY):
+        if name.startswith(f"{0:020d}"):
+            disk.remove(f"{DIRECTORY}/{name}")
+    with pytest.raises(
+        CorruptData, match=r"begins here, though .*checkpoint knows of records from"
+    ):
+        opened(disk, BROKERS, recovery_point=10, is_clean=is_clean)
+    (problem,) = verify_log(disk, DIRECTORY).problems
+    assert ".log files before are gone" in problem
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize(
+    ("left_bytes", "reason"),
+    [(0, "it is empty, though its indexes are not"), (60, "1 bytes|60 bytes|a batch runs past")],
+)
+def test_a_sealed_segment_shorter_than_its_indexes_know_was_cut(
+    left_bytes: int, reason: str, is_clean: bool
+) -> None:
+    disk = closed()
+    empty(disk, path_of(3, ".log"), left_bytes)
+    with pytest.raises(CorruptData, match=reason):
+        opened(disk, BROKERS, recovery_point=10, is_clean=is_clean)
+
+
+def test_a_sealed_segment_cut_between_two_batches_was_cut() -> None:
+    disk = closed()
+    bytes_of_a_batch = disk.open(path_of(3, ".log")).size() // 3
+    empty(disk, path_of(3, ".log"), bytes_of_a_batch)
+    with pytest.raises(CorruptData, match="ends at offset 4, the next segment begins at 6"):
+        opened(disk, BROKERS, recovery_point=10, is_clean=True)
+
+
+def test_an_index_that_knows_of_too_much_is_made_anew_if_the_batches_are_all_there() -> None:
+    disk = closed()
+    file = disk.open(path_of(3, ".index"))
+    file.pwrite((2).to_bytes(4, "big") + (1 << 20).to_bytes(4, "big"), file.size())
+    log = opened(disk, BROKERS, recovery_point=10, is_clean=True)
+    assert log.read(5, bytes_max=1, end_offset=10).first_offset == 5
+
+
+def retired(disk: MemoryDisk) -> Log:
+    """The log of `closed` with its start at 7, and the segments below put aside."""
+    log = opened(disk, BROKERS, recovery_point=10, is_clean=True)
+    log.advance_start_offset(7)
+    assert log.apply_retention(now_ms=0, high_watermark=10) == [0, 3]
+    return log
+
+
+def test_retired_files_wait_until_the_checkpoint_of_epochs_says_where_the_log_begins() -> None:
+    disk = closed()
+    log = retired(disk)
+    assert log.needs_flush(0)
+    assert log.take_deleted(0) == []
+    ticket = log.begin_flush()
+    assert log.take_deleted(0) == [], "the flush has only begun"
+    ticket.run()
+    log.complete_flush(ticket)
+    assert not log.needs_flush(0)
+    assert read_epochs(disk, f"{DIRECTORY}/{CHECKPOINT_NAME}").entries == [(1, 7)]
+    assert path_of(0, ".log.deleted") in log.take_deleted(0)
+
+
+def test_no_crash_during_retention_looks_like_files_that_were_taken() -> None:
+    for operations in range(40):
+        for seed in range(4):
+            disk = closed()
+            disk.rng = random.Random(seed)
+            disk.cut_power_after(operations)
+            try:
+                log = retired(disk)
+                log.flush()
+                log.remove_deleted(0)
+                log.append_as_leader(
+                    build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=2, now_ms=0
+                )
+                log.close()
+            except PowerCut:
+                pass
+            disk.crash()
+            for _ in range(2):
+                log = opened(disk, BROKERS, recovery_point=10)
+                assert log.start_offset in (0, 3, 6, 7)
+                log.abandon()
+
+
+@pytest.mark.parametrize("offset", [0, 4, 20])
+def test_no_crash_during_a_cut_looks_like_files_that_were_taken(offset: int) -> None:
+    for operations in range(60):
+        for seed in range(4):
+            disk = closed()
+            disk.rng = random.Random(seed)
+            log = opened(disk, BROKERS, recovery_point=10, is_clean=True)
+            disk.cut_power_after(operations)
+            try:
+                if offset < 10:
+                    log.truncate_to(offset)
+                else:
+                    log.truncate_fully_and_start_at(offset)
+                log.append_as_leader(
+                    build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=2, now_ms=0
+                )
+                log.flush()
+            except PowerCut:
+                pass
+            disk.crash()
+            for start in (0, 20):
+                # The second start finds the log below the start that the leader told: it is empty.
+                log = opened(disk, BROKERS, log_start_offset=start)
+                log.append_as_leader(
+                    build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=3, now_ms=0
+                )
+                log.abandon()
+
+
+def test_a_log_that_begins_anew_above_its_epochs_has_lost_nothing() -> None:
+    disk = closed()
+    log = opened(disk, BROKERS, log_start_offset=50)
+    append(log, leader_epoch=2)
+    log.abandon()  # the epochs' checkpoint did not follow
+    assert opened(disk, BROKERS, log_start_offset=50).start_offset == 50
+
+
+def test_a_first_batch_far_above_the_start_does_not_look_like_lost_files() -> None:
+    disk = new_disk()
+    log = opened(disk, BROKERS)
+    log.epochs.assign(1, 0)
+    far = 5_000_000_000
+    data = build_batch([(None, b"x")], timestamp_ms=0, base_offset=far, leader_epoch=1)
+    log.append_as_follower(data, now_ms=0)
+    log.flush()
+    log.abandon()
+    assert opened(disk, BROKERS).start_offset == far
+
+
+def test_a_hole_between_segments_is_told_by_verify_and_by_the_first_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = closed()
+    for name in disk.list_dir(DIRECTORY):
+        if name.startswith(f"{3:020d}"):
+            disk.remove(f"{DIRECTORY}/{name}")
+    found = verify_log(disk, DIRECTORY)
+    assert found.problems == []
+    (note,) = found.notes
+    assert "3 offsets are in no batch, the most of them at once from 3 to 5" in note
+    log = opened(disk, BROKERS, recovery_point=10, is_clean=True)
+    with caplog.at_level(logging.WARNING, "kvorum.storage"):
+        assert log.read(3, bytes_max=1, end_offset=10).first_offset == 6
+        log.read(4, bytes_max=1, end_offset=10)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{DIRECTORY}: no batch holds offset 3; the next is in {path_of(6, '.log')}. Compaction "
+        "leaves such gaps, and so does a removed file"
+    ]
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+def test_verify_misses_what_a_transaction_index_lacks(how: str) -> None:
+    disk = new_disk()
+    log = opened(disk)
+    writer = Writer(log)
+    for producer_id in (7, 8):
+        writer.put(producer_id, b"a")
+        writer.end(producer_id, is_commit=producer_id == 8)
+    log.roll(now_ms=0)
+    writer.put(7, b"b")
+    writer.end(7, is_commit=False)
+    log.flush()
+    assert verify_log(disk, DIRECTORY).problems == []
+    if how == "removed":
+        disk.remove(path_of(0, ".txnindex"))
+    else:
+        empty(disk, path_of(0, ".txnindex"))
+    (problem,) = verify_log(disk, DIRECTORY).problems
+    assert "1 aborted transactions, the first of producer 7 from offset 0 to 1" in problem

@@ -192,6 +192,7 @@ def test_leftovers_of_deletion_are_removed_and_a_swap_that_cannot_be_read_is_ref
     disk = new_disk()
     filled(disk, 1).close()
     disk.open(f"{FIRST}.deleted")
+    disk.open(f"{DIRECTORY}/00000000000000000009.log.deleted")
     disk.open(f"{DIRECTORY}/00000000000000000009.index")
     opened(disk)
     assert not any(name.endswith((".deleted", "9.index")) for name in disk.list_dir(DIRECTORY))
