@@ -19,7 +19,11 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEntry:
-    """One node. pid: None unless it runs. state: running, dead (unasked) or stopped."""
+    """One node. pid: None unless it runs. state: running, dead (unasked) or stopped.
+
+    is_ready: it serves, as far as the launcher has written this file since. reason: why it is dead,
+    in its own last words if it had any.
+    """
 
     name: str
     id: int
@@ -30,6 +34,8 @@ class NodeEntry:
     advertised: str
     directory: str
     log_file: str
+    is_ready: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

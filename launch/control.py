@@ -5,11 +5,10 @@ A file and not a socket, so that any data directory works, however long its path
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import time
-from typing import Any
+from collections.abc import Sequence
 
 from launch.cluster_file import ClusterFile, NodeEntry, read_cluster_file
 from launch.identity import is_locked
@@ -27,33 +26,55 @@ class LauncherDidNotAnswer(KvorumError):
     """The launcher took no notice of a request in the time given."""
 
 
-def request_restart(data_dir: str, name: str, timeout_ms: int = 10_000) -> dict[str, Any]:
-    """Have the launcher of data_dir start a dead node again, on its data; its new entry.
+class NotReady(KvorumError):
+    """A node that was started again died, or does not serve yet."""
 
-    Returns once the node's process runs (not yet: once it serves). Raises ConfigError if there is
-    no such node, it runs already, or no launcher is there; LauncherDidNotAnswer after timeout_ms.
+
+def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
+    """Have the launcher of data_dir start dead nodes again, on their data; their entries.
+
+    Returns once their processes run; `wait_restarted` tells more. Raises ConfigError, and asks for
+    nothing, if there is no such node, one runs already, or no launcher is there.
     """
-    cluster, entry = _find_dead(data_dir, name)
-    pid = cluster.launcher_pid
+    found = [_find_dead(data_dir, name) for name in names]
+    pid = found[0][0].launcher_pid
     # The lock and not the pid says that it is there: a stranger with that pid would get a signal.
     if pid is None or not is_locked(data_dir):
         raise ConfigError(
             f"no launcher is running for {data_dir}; start the cluster with `kvorum dev "
             f"--data-dir {data_dir}`"
         )
-    request = os.path.join(data_dir, REQUESTS_FOLDER, f"{_RESTART}{entry.name}")
-    os.makedirs(os.path.dirname(request), exist_ok=True)
-    with open(request, "w", encoding="ascii"):
-        pass
+    entries = [entry for _, entry in found]
+    os.makedirs(os.path.join(data_dir, REQUESTS_FOLDER), exist_ok=True)
+    for entry in entries:
+        with open(_request_path(data_dir, entry.name), "w", encoding="ascii"):
+            pass
     os.kill(pid, signal.SIGUSR1)
-    deadline = time.monotonic() + timeout_ms / 1000
-    while time.monotonic() < deadline:
-        if not os.path.exists(request):
-            _, now = _find(data_dir, entry.name)
-            if now.state == "running" and now.pid != entry.pid:
-                return dataclasses.asdict(now)
+    return entries
+
+
+def wait_restarted(data_dir: str, name: str, *, deadline_ms: int) -> NodeEntry:
+    """Wait until a node that `request_restart` has asked for is ready; its entry.
+
+    deadline_ms: by `time.monotonic`. Raises NotReady if the node died, saying why, or runs and is
+    not ready by then, LauncherDidNotAnswer if it was not started.
+    """
+    request = _request_path(data_dir, name)
+    while os.path.exists(request) and time.monotonic() * 1000 < deadline_ms:
         time.sleep(_POLL_S)
-    raise LauncherDidNotAnswer(f"the launcher did not restart {name} within {timeout_ms} ms")
+    is_answered = not os.path.exists(request)
+    _, entry = _find(data_dir, name)
+    if entry.is_ready:
+        return entry
+    if entry.state == "running":
+        raise NotReady(f"{name} runs (pid {entry.pid}) and is not ready yet; see {entry.log_file}")
+    if is_answered:
+        raise NotReady(f"{name} died again: {entry.reason}")
+    raise LauncherDidNotAnswer(f"the launcher did not restart {name} in time")
+
+
+def _request_path(data_dir: str, name: str) -> str:
+    return os.path.join(data_dir, REQUESTS_FOLDER, f"{_RESTART}{name}")
 
 
 def take_restart_requests(data_dir: str) -> list[str]:
@@ -66,8 +87,8 @@ def take_restart_requests(data_dir: str) -> list[str]:
 
 
 def finish_restart(data_dir: str, name: str) -> None:
-    """The request was dealt with; its sender watches for this."""
-    os.unlink(os.path.join(data_dir, REQUESTS_FOLDER, f"{_RESTART}{name}"))
+    """The node is ready, or dead again; the request's sender watches for this."""
+    os.unlink(_request_path(data_dir, name))
 
 
 def _find_dead(data_dir: str, name: str) -> tuple[ClusterFile, NodeEntry]:

@@ -24,6 +24,8 @@ STOP_TIMEOUT_MS = 8_000
 """After this a node that was told to stop is killed; it recovers from disk next time."""
 
 STARTUP_TIMEOUT_MS = 60_000
+_LAST_WORDS = "kvorum: "
+_CRITICAL = " CRITICAL "
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
 
 
@@ -40,6 +42,10 @@ class _Process:
     ready_fd: int | None = None
     """Where the child will say READY; None once it is closed, as the number is then another's."""
     log_position: int = 0
+    reason: str = ""
+    """Why it is dead."""
+    is_restarting: bool = False
+    """Somebody waits for it to be ready, or to die again."""
 
 
 class Supervisor:
@@ -87,7 +93,7 @@ class Supervisor:
             self._turn(deadline - time.monotonic())
             for process in self._processes.values():
                 if process.state == "dead":
-                    raise StartupFailed(_why_it_died(process.node, process.log_position))
+                    raise StartupFailed(f"{process.node.name}: {process.reason}")
             if self._stop_asked:
                 return
             if time.monotonic() > deadline:
@@ -159,6 +165,9 @@ class Supervisor:
             process.is_ready = True
             node = process.node
             self._say(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}")
+            if process.is_restarting:
+                self._write_cluster_file()
+                self._finish_restart(process)
 
     def _close_ready_fd(self, process: _Process) -> None:
         """Once only. Bad sequence: 1. a child is ready, its pipe closed, 2. another child is forked
@@ -186,9 +195,13 @@ class Supervisor:
             was_asked = process.state == "stopping"
             process.state = "stopped" if was_asked else "dead"
             if not was_asked:
+                process.reason = _why_it_died(process.node, process.log_position, status)
                 self._say(f"{process.node.name} died ({_exit_text(status)}); it is left dead")
         if changed:
             self._write_cluster_file()
+        for process in self._processes.values():
+            if process.is_restarting and process.child is None:
+                self._finish_restart(process)
 
     def _serve_requests(self) -> None:
         if self._stop_asked:
@@ -196,10 +209,17 @@ class Supervisor:
         for name in take_restart_requests(self._plan.data_dir):
             process = self._processes.get(name)
             if process is not None and process.child is None:
+                process.is_restarting = True
                 self._spawn(process)
                 self._write_cluster_file()
                 self._say(f"{name} restarted")
-            finish_restart(self._plan.data_dir, name)
+            elif process is None or not process.is_restarting:
+                # A leftover.
+                finish_restart(self._plan.data_dir, name)
+
+    def _finish_restart(self, process: _Process) -> None:
+        process.is_restarting = False
+        finish_restart(self._plan.data_dir, process.node.name)
 
     def _spawn(self, process: _Process) -> None:
         # What the selector watches, the wake-up pipe's read end among it, is the parent's own.
@@ -208,6 +228,7 @@ class Supervisor:
         process.child = spawn(process.node, close_fds=(self._wake_write, *watched))
         process.state = "running"
         process.is_ready = False
+        process.reason = ""
         process.ready_fd = process.child.ready_fd
         self._selector.register(process.ready_fd, selectors.EVENT_READ, process)
 
@@ -227,6 +248,8 @@ class Supervisor:
                     advertised=node.advertised,
                     directory=node.directory,
                     log_file=node.log_file,
+                    is_ready=process.is_ready,
+                    reason=process.reason,
                 )
             )
         write_cluster_file(
@@ -252,14 +275,17 @@ def _size_of(path: str) -> int:
         return 0
 
 
-def _why_it_died(node: NodePlan, log_position: int) -> str:
-    """The node's own last words since it was started, or where to look for them."""
+def _why_it_died(node: NodePlan, log_position: int, status: int) -> str:
+    """The node's own last words since it was started, or how it ended and where to look."""
     try:
         with open(node.log_file, "rb") as file:
             file.seek(log_position)
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         lines = []
-    last = [line for line in lines if line.startswith("kvorum: ")]
-    words = last[-1].removeprefix("kvorum: ") if last else f"see {node.log_file}"
-    return f"{node.name}: {words}"
+    for line in reversed(lines):
+        if line.startswith(_LAST_WORDS):
+            return line.removeprefix(_LAST_WORDS)
+        if _CRITICAL in line:
+            return f"{line.partition(_CRITICAL)[2]}; see {node.log_file}"
+    return f"{_exit_text(status)}; see {node.log_file}"

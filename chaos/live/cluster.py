@@ -173,7 +173,12 @@ class LiveCluster:
         from launch.control import request_restart
 
         self.await_death(name)
-        request_restart(self.data_dir, name, _RESTART_TIMEOUT_MS)
+        request_restart(self.data_dir, [name])
+        wait_until(
+            lambda: self.node(name).state == "running",
+            timeout_ms=_RESTART_TIMEOUT_MS,
+            what=f"{name} runs again",
+        )
         self.killed.discard(name)
 
     def pause(self, name: str) -> None:

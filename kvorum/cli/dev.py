@@ -7,7 +7,7 @@ import time
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
+from kvorum.cli.common import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed, warn
 
 DEFAULT_DATA_DIR = "./kvorum-data"
 
@@ -108,29 +108,52 @@ def dev(
 
 
 @dev.command()
-@click.argument("node")
+@click.argument("nodes", metavar="NODE...", nargs=-1, required=True)
 @click.option(
     "--data-dir",
     type=click.Path(readable=False),
     default=None,
     help=f"Where the cluster keeps its data.  [default: {DEFAULT_DATA_DIR}]",
 )
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(min=0),
+    default=30_000,
+    show_default=True,
+    help="How long to wait until the nodes serve.",
+)
 @click.pass_context
-def restart(ctx: click.Context, node: str, data_dir: str | None) -> None:
-    """Start a dead NODE (a name like broker-101, or its id) again, on its data."""
-    from launch.control import LauncherDidNotAnswer, request_restart
+def restart(
+    ctx: click.Context, nodes: tuple[str, ...], data_dir: str | None, timeout_ms: int
+) -> None:
+    """Start each dead NODE (a name like broker-101, or its id) again, on its data.
+
+    Returns once all are ready. The exit status is 1 if one died again or was not ready in time;
+    which, and why, is said.
+    """
+    from launch.control import LauncherDidNotAnswer, NotReady, request_restart, wait_restarted
     from runtime.errors import ConfigError, required
 
     if data_dir is None:
         # `kvorum dev --data-dir X restart NODE` means the same.
         data_dir = required(ctx.parent, "a command of a group").params["data_dir"]
+    deadline_ms = int(time.monotonic() * 1000) + timeout_ms
+    failures: list[CommandFailed] = []
     try:
-        entry = request_restart(data_dir, node)
+        for asked in request_restart(data_dir, nodes):
+            try:
+                entry = wait_restarted(data_dir, asked.name, deadline_ms=deadline_ms)
+                _say(f"{entry.name} restarted, pid {entry.pid}")
+            except NotReady as error:
+                failures.append(CommandFailed(str(error), EXIT_FAILED))
+            except LauncherDidNotAnswer as error:
+                failures.append(CommandFailed(str(error), EXIT_UNREACHABLE))
     except ConfigError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
-    except LauncherDidNotAnswer as error:
-        raise CommandFailed(str(error), EXIT_UNREACHABLE) from error
-    _say(f"{entry['name']} restarted, pid {entry['pid']}")
+    for failure in failures[:-1]:
+        warn(str(failure))
+    if failures:
+        raise failures[-1]
 
 
 def _say(line: str) -> None:

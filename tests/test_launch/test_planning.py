@@ -172,7 +172,7 @@ def test_restart_without_a_launcher_signals_nobody(tmp_path, monkeypatch):
     known_cluster(tmp_path)
     monkeypatch.setattr("os.kill", lambda *_: pytest.fail("a signal was sent"))
     with pytest.raises(ConfigError, match="no launcher is running"):
-        request_restart(str(tmp_path), "broker-101")
+        request_restart(str(tmp_path), ["broker-101"])
 
 
 def test_image_that_changes_while_logs_close_opens_none_again(tmp_path):

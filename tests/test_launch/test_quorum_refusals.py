@@ -211,6 +211,9 @@ def test_a_metadata_log_taken_away_from_under_its_identity_is_refused(dynamic: H
     log = dynamic.data("controller-1") / "__cluster_metadata-0"
     (segment,) = log.glob("*.log")
     segment.unlink()
+    assert ".log at byte 0: it is gone, though 0" in dynamic.refusal("controller-1")
+    for name in log.glob("0*"):
+        name.unlink()
     assert "files of the log are gone" in dynamic.refusal("controller-1")
     shutil.rmtree(log)
     assert "this disk must not vote any more" in dynamic.refusal("controller-1")

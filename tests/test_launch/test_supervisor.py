@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import launch.supervisor
+from launch.cluster_file import NodeEntry, read_cluster_file
+from launch.control import NotReady, wait_restarted
 from launch.forking import READY, Child
 from launch.plan import NodePlan, plan_cluster
 from launch.supervisor import Supervisor
@@ -23,9 +25,15 @@ class Sleepers:
         self.writers: dict[str, int] = {}
         self.fds: dict[str, int] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.last_words: dict[str, tuple[str, str]] = {}
+        """What a node writes to its log file when it is started."""
 
     def spawn(self, node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
         self.fds[node.name], self.writers[node.name] = os.pipe()
+        if node.name in self.last_words:
+            path, words = self.last_words[node.name]
+            with open(path, "a", encoding="utf-8") as log:
+                log.write(words)
         self.processes[node.name] = process = subprocess.Popen(["sleep", "600"])
         return Child(process.pid, self.fds[node.name])
 
@@ -65,6 +73,54 @@ def test_the_death_of_a_node_leaves_the_start_of_another_alone(
         turn_until(supervisor, lambda: first.child is None, "the first is dead")
         os.write(sleepers.writers["broker-102"], READY)
         turn_until(supervisor, lambda: second.is_ready, "the second is ready")
+    finally:
+        sleepers.close()
+        supervisor._selector.close()
+
+
+def test_a_restart_ends_when_the_node_is_ready_or_has_died_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleepers = Sleepers()
+    monkeypatch.setattr(launch.supervisor, "spawn", sleepers.spawn)
+    plan = plan_cluster(controllers=1, brokers=3, data_dir=str(tmp_path), port=31_200)
+    supervisor = Supervisor(plan, say=lambda _: None)
+    requests = tmp_path / "requests"
+    requests.mkdir()
+    names = [f"broker-{i}" for i in (101, 102, 103)]
+    for name in names:
+        (requests / f"restart-{name}").touch()
+    for name, words in (
+        ("broker-101", "09:00:00.000 CRITICAL kvorum.broker the node exits: no\nkvorum: no disk\n"),
+        ("broker-102", "09:00:00.000 CRITICAL kvorum.broker the node failed and exits\nTrace\n"),
+    ):
+        log_file = Path(supervisor._processes[name].node.log_file)
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        log_file.write_text("kvorum: of the run before\n")
+        sleepers.last_words[name] = (str(log_file), words)
+
+    def entry(name: str) -> NodeEntry:
+        cluster = read_cluster_file(str(tmp_path))
+        found = cluster and cluster.node(name)
+        assert found is not None
+        return found
+
+    try:
+        turn_until(supervisor, lambda: len(sleepers.processes) == 3, "all are started")
+        assert not entry("broker-101").is_ready
+        with pytest.raises(NotReady, match=r"broker-103 runs \(pid \d+\) and is not ready yet"):
+            wait_restarted(str(tmp_path), "broker-103", deadline_ms=0)
+        os.write(sleepers.writers["broker-103"], READY)
+        for name in names[:2]:
+            sleepers.processes[name].kill()
+        turn_until(supervisor, lambda: not list(requests.iterdir()), "all requests are dealt with")
+        assert wait_restarted(str(tmp_path), "broker-103", deadline_ms=0).is_ready
+        for name, why in (
+            ("broker-101", "broker-101 died again: no disk$"),
+            ("broker-102", "died again: kvorum.broker the node failed and exits; see .*log$"),
+        ):
+            with pytest.raises(NotReady, match=why):
+                wait_restarted(str(tmp_path), name, deadline_ms=0)
     finally:
         sleepers.close()
         supervisor._selector.close()
