@@ -255,8 +255,12 @@ class Segment:
         """Transactions whose ABORT marker lies here. Raises CorruptData on an unfit .txnindex."""
         if self._aborted is None:
             path = self.path(TRANSACTION_INDEX_SUFFIX)
-            has_file = self.has_saved_indexes and self._disk.exists(path)
-            self._aborted = parse_aborted(self._disk.read_bytes(path), path) if has_file else []
+            entries: list[AbortedTransaction] = []
+            if self.has_saved_indexes and self._disk.exists(path):
+                entries = parse_aborted(self._disk.read_bytes(path), path)
+                if not entries:
+                    raise CorruptData(path, 0, "it is empty, and was written with an entry")
+            self._aborted = entries
         return self._aborted
 
     @aborted.setter

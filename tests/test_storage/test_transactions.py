@@ -247,7 +247,8 @@ def test_the_index_lies_beside_the_segment_of_the_marker_and_only_there() -> Non
     assert not any(name.startswith(f"{1:020d}") for name in disk.list_dir(DIRECTORY))
 
 
-def test_an_unfit_index_is_made_anew_at_the_start() -> None:
+@pytest.mark.parametrize("left_bytes", [0, 20])
+def test_an_unfit_index_is_made_anew_at_the_start(left_bytes: int) -> None:
     disk = new_disk()
     log = opened(disk)
     writer = Writer(log)
@@ -255,7 +256,7 @@ def test_an_unfit_index_is_made_anew_at_the_start() -> None:
     writer.end(7, is_commit=False)
     log.roll(now_ms=0)
     log.close()
-    disk.open(f"{DIRECTORY}/{0:020d}.txnindex").truncate(20)
+    disk.open(f"{DIRECTORY}/{0:020d}.txnindex").truncate(left_bytes)
     assert aborted_between(opened(disk, is_clean=True), 0, 2) == [(7, 0)]
 
 
