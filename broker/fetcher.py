@@ -43,7 +43,7 @@ NEWCOMERS_INTERVAL_MS = 30
 the follower an exchange more. Whoever writes to one of them with acks=all meanwhile waits so long
 at most."""
 WATCH_INTERVAL_MS = 500
-"""How often a silent connection is looked at."""
+"""How often a connection on which nothing is asked is looked at."""
 ANSWER_OVERHEAD_BYTES = 64 * 1024 * 1024
 """Room in an answer beyond its records: headers of many partitions, one oversized batch each."""
 
@@ -183,6 +183,7 @@ class LeaderFetcher:
         self._heard_ms = 0
         self._is_paused = False
         self._has_answered = False
+        self._watcher: asyncio.TimerHandle | None = None
         self._newcomers: asyncio.TimerHandle | None = None
         self._newcomers_ms = -NEWCOMERS_INTERVAL_MS
 
@@ -277,23 +278,29 @@ class LeaderFetcher:
         self.session.begin()
         loop.add_reader(sock.fileno(), self._on_readable)
         try:
-            self._send_fetch()
-            while True:
-                done, _ = await asyncio.wait((self._lost,), timeout=WATCH_INTERVAL_MS / 1000)
-                if done:
-                    return self._lost.result()
-                silent_ms = self._clock.monotonic_ms() - self._heard_ms
-                if self._in_flight and silent_ms > self._config.replica_socket_timeout_ms:
-                    return f"silent for {silent_ms} ms"
-                if not self._in_flight:
-                    self._send_fetch()
+            self._watch()
+            return await self._lost
         finally:
+            if self._watcher is not None:
+                self._watcher.cancel()
             loop.remove_reader(sock.fileno())
             loop.remove_writer(sock.fileno())
             sock.close()
             self._sock = None
             self._in_flight.clear()
             self._output.clear()
+
+    def _watch(self) -> None:
+        """Give a silent leader up, ask if nothing is asked, and look again when either may be."""
+        silent_ms = self._clock.monotonic_ms() - self._heard_ms
+        left_ms = self._config.replica_socket_timeout_ms - silent_ms
+        if not self._in_flight:
+            self._send_fetch()
+            left_ms = WATCH_INTERVAL_MS
+        elif left_ms <= 0:
+            self._lose(f"silent for {silent_ms} ms")
+            return
+        self._watcher = asyncio.get_running_loop().call_later(left_ms / 1000, self._watch)
 
     def _lose(self, reason: str) -> None:
         if self._lost is not None and not self._lost.done():

@@ -134,7 +134,12 @@ def start_fetch(
         parked.finish(answers)
         return None
     state.parked = parked
-    manager.deadlines.add(parked, now_ms + request.max_wait_ms)
+    deadline_ms = now_ms + request.max_wait_ms
+    if state.is_replica:
+        # Never late, so perhaps early, and all at once: else an idle leader and its followers wake
+        # up for each pair of them apart.
+        deadline_ms -= deadline_ms % request.max_wait_ms
+    manager.deadlines.add(parked, deadline_ms)
     return parked
 
 

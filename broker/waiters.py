@@ -100,6 +100,9 @@ class Deadlines:
                 if item in items:  # an earlier expiry may have completed it
                     item.deadline_bucket = -1
                     item.expire()
+        # What was answered in time leaves empty buckets behind, thousands of them after a load.
+        while self._order and not self._buckets[self._order[0]]:
+            del self._buckets[heapq.heappop(self._order)]
         if self._order:
             self._arm(self._order[0])
 

@@ -10,7 +10,10 @@ from runtime.clock import monotonic_ms
 KEEPALIVE_TIME_MS = 1_000
 """A connection that was silent for so long is pinged,"""
 KEEPALIVE_TIMEOUT_MS = 1_000
-"""and given up if nothing at all comes within this."""
+"""and given up if nothing at all comes within this, rounded up like the other to LOOK_MS."""
+LOOK_MS = 250
+"""Connections are looked at when the clock shows a multiple of this: a process with many of them
+wakes up for all at once."""
 STALL_MS = 250
 """A timer that fires so late says that this process stood still, not the peer."""
 
@@ -54,5 +57,8 @@ class KeepAlive:
             self._give_up(f"nothing came for {silent_ms} ms")
 
     def _arm(self, delay_ms: int) -> None:
-        self._due_ms = monotonic_ms() + delay_ms
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self.on_timer)
+        now_ms = monotonic_ms()
+        self._due_ms = -(-(now_ms + delay_ms) // LOOK_MS) * LOOK_MS
+        self._timer = asyncio.get_running_loop().call_later(
+            (self._due_ms - now_ms) / 1000, self.on_timer
+        )

@@ -265,3 +265,21 @@ def test_topic_configs_fall_back_to_the_brokers_when_unsound() -> None:
 def test_illegal_topic_names(name: str) -> None:
     assert name_refusal(name) is not None
     assert name_refusal("legal.Name_1-x") is None
+
+
+def test_no_timer_is_left_for_requests_that_were_answered_in_time() -> None:
+    async def story() -> None:
+        deadlines = Deadlines(monotonic_ms)
+        expired: list[str] = []
+        answered = [Item("answered", expired) for _ in range(50)]
+        deadlines.add(Item("late", expired), monotonic_ms() + 1)
+        for at, item in enumerate(answered):
+            deadlines.add(item, monotonic_ms() + 60_000 + 20 * at)
+            deadlines.remove(item)
+        async with asyncio.timeout(10):
+            while not expired:
+                await asyncio.sleep(0.001)
+        assert deadlines._timer is None
+        deadlines.close()
+
+    asyncio.run(story())

@@ -144,6 +144,7 @@ def test_a_server_that_greets_and_leaves_is_unavailable(goodbye: bytes) -> None:
 def test_a_server_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepalive, "KEEPALIVE_TIME_MS", 20)
     monkeypatch.setattr(keepalive, "KEEPALIVE_TIMEOUT_MS", 20)
+    monkeypatch.setattr(keepalive, "LOOK_MS", 5)
 
     async def script(peer: ByHand) -> None:
         peer.settings()
