@@ -56,7 +56,7 @@ from raft.servicer import RaftServicer
 from raft.snapshot_files import header_voters
 from raft.transport import Address, PeerAddress, RaftTransport
 from raft.voters import NO_VOTERS, VoterSet
-from runtime.clock import monotonic_ms, wall_ms
+from runtime.clock import REARM_MS, monotonic_ms, wall_ms
 from runtime.errors import required
 from runtime.tasks import TaskGroup, Worker
 from snapshots.format import SnapshotHeader
@@ -334,7 +334,7 @@ class RaftNode:
     def _arm_timer(self) -> None:
         deadline_ms = self.core.next_deadline_ms()
         if self._timer is not None:
-            if deadline_ms is not None and self._timer_ms <= deadline_ms:
+            if deadline_ms is not None and 0 <= deadline_ms - self._timer_ms < REARM_MS:
                 return  # it fires in time and looks again; deadlines mostly move away
             self._timer.cancel()
             self._timer = None

@@ -20,6 +20,11 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+REARM_MS = 100
+"""A timer due so much before a deadline that has moved is set anew; one that is due later is let
+fire and look again, for under load deadlines move with every message."""
+
+
 class Clock(Protocol):
     """The two times of this module, of one node."""
 

@@ -11,6 +11,7 @@ import grpc
 from runtime.http2 import frames
 from runtime.http2.connection import STREAMS_MAX, Connection
 from runtime.http2.frames import ProtocolError
+from runtime.http2.keepalive import SERVER_FACTOR
 from runtime.http2.stream import Stream
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ServerConnection(Connection):
 
     def __init__(self, server: Server) -> None:
         super().__init__()
+        self._keepalive.factor = SERVER_FACTOR
         self.calls = 0
         self._server = server
         self._preface: bytearray | None = bytearray()

@@ -137,8 +137,8 @@ MUTANTS = (
         "our-stall-is-the-peers-silence",
         "a timer that fires late says nothing of the peer",
         KEEPALIVE,
-        "            now_ms - self._due_ms > STALL_MS\n",
-        "            False\n",
+        "(now_ms - self._due_ms > STALL_MS)",
+        "False",
     ),
     _mutant(
         "one-bad-timeout-ends-all",

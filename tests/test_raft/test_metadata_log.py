@@ -275,6 +275,7 @@ def test_a_segment_missing_below_the_oldest_snapshot_is_missed_by_nobody():
 
 @pytest.mark.parametrize("how", ["removed", "emptied"])
 def test_a_log_whose_files_are_gone_is_refused(how):
+    """Even if the files beside them, which would say so at once, are gone too."""
     place = with_ten_records()
     for name in list(place.disk.list_dir(FOLDER)):
         if name.endswith(".log"):
@@ -282,6 +283,8 @@ def test_a_log_whose_files_are_gone_is_refused(how):
                 place.disk.remove(f"{FOLDER}/{name}")
             else:
                 place.disk.open(f"{FOLDER}/{name}").truncate(0)
+        elif name.endswith(("index", ".recovery")):
+            place.disk.remove(f"{FOLDER}/{name}")
     place.disk.sync_dir(FOLDER)
     with pytest.raises(CorruptData, match=r"are gone|between is missing|no good snapshot covers"):
         place.restart()
