@@ -25,6 +25,7 @@ from broker.frame_buffer import FrameBuffer
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
 from broker.start_checkpoints import StartCheckpoints
+from broker.suspects import Suspects
 from broker.throttle import ReplicationQuota
 from runtime.clock import Clock
 from runtime.errors import WireError
@@ -79,6 +80,7 @@ class Fetchers:
         self._starts = starts
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[Key, int] = {}
+        self.suspects = Suspects(clock.monotonic_ms)
         self._is_started = False
         self._tasks = TaskGroup(report_failure)
 
@@ -112,6 +114,7 @@ class Fetchers:
                 clock=self._clock,
                 connect=self._connect,
                 starts=self._starts,
+                suspects=self.suspects,
             )
             if self._is_started:
                 fetcher.start(self._tasks)
@@ -155,8 +158,10 @@ class LeaderFetcher:
         clock: Clock,
         connect: Connect,
         starts: StartCheckpoints,
+        suspects: Suspects,
     ) -> None:
         self._leader = leader
+        self._suspects = suspects
         self._broker_id = broker_id
         self._config = config
         self._controller = controller
@@ -270,6 +275,7 @@ class LeaderFetcher:
         except (OSError, TimeoutError) as failure:
             return f"no connection to {address}: {failure!r}"
         self._sock, self._address = sock, address
+        self._suspects.clear(self._leader)
         self._buffer = FrameBuffer(
             self._config.replica_fetch_response_max_bytes + ANSWER_OVERHEAD_BYTES
         )
@@ -312,6 +318,7 @@ class LeaderFetcher:
             return
         try:
             if buffer.receive(sock) == 0:
+                self._suspects.suspect(self._leader)
                 self._lose("closed by the leader")
                 return
             self._heard_ms = self._clock.monotonic_ms()
@@ -319,7 +326,10 @@ class LeaderFetcher:
                 self._on_answer(buffer.view, *frame)
         except BlockingIOError:
             return
-        except (OSError, WireError) as failure:
+        except OSError as failure:
+            self._suspects.suspect(self._leader)
+            self._lose(repr(failure))
+        except WireError as failure:
             self._lose(repr(failure))
 
     # --- fetch -------------------------------------------------------------------------------

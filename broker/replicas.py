@@ -120,7 +120,9 @@ class ReplicaManager:
         self._topic_configs = TopicConfigs()
         self._topic_waiters: list[asyncio.Event] = []
         self._observers: dict[str, ReplicaObserver] = {}
-        self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = []
+        self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
+            self.fetchers.suspects.on_image
+        ]
         """Called once the replicas have taken an image over, with what led to it from the last."""
         self._maintenance = Maintenance(self)
         self.cleaner = LogCleaner(self)

@@ -1,7 +1,8 @@
 """Metadata (3). Served: v0-13.
 
 Fenced brokers are hidden, soon after they were fenced (`broker.listing`); a partition without
-leader answers error 5. The answer to "all topics" is encoded once per image, version and listener,
+leader answers error 5. What a broker leads that may just have died is answered once that is known
+(`broker.suspects`). The answer to "all topics" is encoded once per image, version and listener,
 each topic's partitions once as long as they stay what they are (`broker.topic_metadata`). Unknown
 topics answer 3 (by id 100), also when their auto-creation has just begun: the client asks
 again and finds them. Authorized operations, where asked for, are all there are; a topic asked by an
@@ -42,7 +43,34 @@ class _Operations:
     cluster: int
 
 
-def handle(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
+def handle(context: RequestContext, request: Any) -> Any:
+    suspects = context.services.replicas.fetchers.suspects
+    if request.topics and _are_led_by(context, request, suspects.present()):
+        return _once_decided(context, request)
+    return _answer_to(context, request)
+
+
+async def _once_decided(context: RequestContext, request: Any) -> Any:
+    """The answer once it is known whether a leader that was asked for has died."""
+    suspects = context.services.replicas.fetchers.suspects
+    await suspects.wait(lambda present: _are_led_by(context, request, present))
+    return _answer_to(context, request)
+
+
+def _are_led_by(context: RequestContext, request: Any, brokers: frozenset[int]) -> bool:
+    """Whether any of them leads a partition of a topic that is asked for."""
+    if not brokers:
+        return False
+    image = context.services.image()
+    for item in request.topics:
+        topic_id = uuid_bytes(getattr(item, "topic_id", None))
+        topic = image.topics.get(topic_id) if topic_id != UUID_ZERO else image.topic(item.name)
+        if topic is not None and any(p.leader in brokers for p in topic.partitions.values()):
+            return True
+    return False
+
+
+def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
     services = context.services
     image = services.image()
     operations = _Operations(

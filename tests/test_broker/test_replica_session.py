@@ -13,6 +13,7 @@ from broker.partition import BrokerFacts, Partition
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
 from broker.start_checkpoints import StartCheckpoints
+from broker.suspects import Suspects
 from broker.throttle import ReplicationQuota
 from broker.topic_config import resolve
 from broker.waiters import TurnEnd
@@ -79,6 +80,7 @@ def test_no_second_request_leaves_while_a_session_is_opened():
         leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
         peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK, connect=None,
         starts=StartCheckpoints(fail),
+        suspects=Suspects(SYSTEM_CLOCK.monotonic_ms),
     )  # fmt: skip
     fetcher._sock = object()
     fetcher._send_fetch = lambda: sent.append(fetcher.session.next_request())
@@ -101,6 +103,7 @@ def test_partitions_made_one_after_the_other_share_a_request():
             leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
             peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK,
             connect=None, starts=StartCheckpoints(fail),
+            suspects=Suspects(SYSTEM_CLOCK.monotonic_ms),
         )  # fmt: skip
 
         def send():
@@ -134,6 +137,7 @@ def test_nothing_is_asked_while_every_partition_pauses():
             leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
             peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK,
             connect=None, starts=StartCheckpoints(fail),
+            suspects=Suspects(SYSTEM_CLOCK.monotonic_ms),
         )  # fmt: skip
         fetcher._sock = object()
         fetcher._lost = asyncio.get_running_loop().create_future()
