@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
 from broker.config import BrokerConfig
@@ -123,6 +123,10 @@ class Fetchers:
             fetcher.on_newcomer()
         else:
             fetcher.on_partitions_changed()
+
+    def leaders(self) -> Collection[int]:
+        """Brokers that this one has fetched from."""
+        return self._by_leader.keys()
 
     def is_following(self, key: Key, leader: int) -> bool:
         return self._leader_of.get(key) == leader

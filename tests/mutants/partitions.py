@@ -27,6 +27,7 @@ FETCHER = "broker/fetcher.py"
 LOG = "storage/log.py"
 RECOVERY = "storage/recovery.py"
 RECOVERY_EPOCHS = "storage/recovery_epochs.py"
+METADATA_API = "broker/api/metadata.py"
 LOST_FILES = "storage/lost_files.py"
 EPOCHS = "storage/epochs.py"
 INDEX = "storage/index.py"
@@ -48,6 +49,7 @@ OF_HOST = ("tests/test_broker/test_coordinator_host.py",)
 OF_CHECKS = ("tests/test_broker/test_served_checks.py",)
 OF_DELETION = ("tests/test_broker/test_delete_records.py",)
 OF_STORE = ("tests/test_broker/test_replica_store.py",)
+OF_SUSPECTS = ("tests/test_broker/test_suspects.py",)
 OF_LOST = ("tests/test_storage/test_lost_files.py",)
 OF_CLIENTS = ("tests/test_storage/test_client_batch.py",)
 OF_LOG = (
@@ -256,6 +258,12 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "if key in known}", "if False}", OF_STORE),
     ("lost-files-are-nothing", "a log ends at its recovery point or above", RECOVERY,
      "    if end_offset < recovery_point:", "    if False:", OF_LOST),
+    ("the-dead-lead-on", "who asks when a leader has hung up is told who leads then", METADATA_API,
+     "    await suspects.wait(lambda present: _are_led_by(context, request, present))\n", "",
+     OF_SUSPECTS),
+    ("suspected-for-ever", "who is reached again is no suspect", "broker/suspects.py",
+     "        if self._until_ms.pop(leader, None) is not None:\n", "        if False:\n",
+     OF_SUSPECTS),
     ("orphans-are-nothing", "indexes without their .log are proof that it was taken", LOST_FILES,
      "            elif base_offset not in logs:", "            elif False:", OF_LOST),
     ("first-files-are-nothing", "a log begins where its epochs do", LOST_FILES,
