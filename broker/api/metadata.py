@@ -32,8 +32,8 @@ API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=
 IDS_VERSION = 12
 """From here on topics may be asked by id, and if any is, only ids count."""
 LATE_NEWS_MS = 1
-"""A broker that dies hangs up on all at once, but not in the same microsecond: who heard it first may
-ask before we have. The answer waits so long, if it names leaders whom this broker follows."""
+"""A broker that dies hangs up on all, but not in the same microsecond: who heard it first may ask
+before we have. The answer waits so long, if it names leaders whom this broker follows."""
 AUTO_CREATIONS_MAX = 100
 """Topics being auto-created at once; further ones just answer 3 and are tried at the next ask."""
 AUTO_CREATE_TIMEOUT_MS = 5_000

@@ -1,0 +1,1 @@
+"""What logs cost a broker: while nobody uses them, and at its starts. See `__main__`."""
