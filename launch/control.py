@@ -31,9 +31,9 @@ class NotReady(KvorumError):
 
 
 def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
-    """Have the launcher of data_dir start dead nodes again, on their data; their entries.
+    """Have the launcher of data_dir start dead nodes again, on their data; their entries as dead.
 
-    Returns once their processes run; `wait_restarted` tells more. Raises ConfigError, and asks for
+    Returns at once; `wait_restarted` tells what became of each. Raises ConfigError, and asks for
     nothing, if there is no such node, one runs already, or no launcher is there.
     """
     found = [_find_dead(data_dir, name) for name in names]
