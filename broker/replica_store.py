@@ -137,6 +137,13 @@ class ReplicaStore:
             self._put_aside(path)
             is_known = False
         if not is_known:
+            point = self._recovery_points.get(key, 0)
+            if point > 0 and found_id is None:
+                # Perhaps of a topic of that name that is gone: nothing here says which.
+                _log.warning(
+                    "%s is not there, though a log of that name was flushed up to %d; an empty one "
+                    "begins", path, point,
+                )  # fmt: skip
             self._forget(key)
             # Thousands of replicas begin at once: no more than a look at each of them.
             if self._disk.exists(path):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from launch.cluster_file import ClusterFile, NodeEntry, read_cluster_file
 from launch.identity import is_locked
-from runtime.errors import ConfigError, KvorumError
+from runtime.errors import ConfigError, KvorumError, required
 
 REQUESTS_FOLDER = "requests"
 _RESTART = "restart-"
@@ -36,20 +36,23 @@ def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
     Returns at once; `wait_restarted` tells what became of each. Raises ConfigError, and asks for
     nothing, if there is no such node, one runs already, or no launcher is there.
     """
-    found = [_find_dead(data_dir, name) for name in names]
-    pid = found[0][0].launcher_pid
-    # The lock and not the pid says that it is there: a stranger with that pid would get a signal.
-    if pid is None or not is_locked(data_dir):
-        raise ConfigError(
-            f"no launcher is running for {data_dir}; start the cluster with `kvorum dev "
-            f"--data-dir {data_dir}`"
-        )
-    entries = [entry for _, entry in found]
+    pid: int | None = None
+    for name in names:
+        cluster, _ = _find(data_dir, name)
+        pid = cluster.launcher_pid
+        # The lock and not the pid says that it is there: a stranger with that pid would get a
+        # signal. And the file may be older than the launcher's end, if the disk was full.
+        if pid is None or not is_locked(data_dir):
+            raise ConfigError(
+                f"no launcher is running for {data_dir}; start the cluster with `kvorum dev "
+                f"--data-dir {data_dir}`"
+            )
+    entries = [_find_dead(data_dir, name) for name in names]
     os.makedirs(os.path.join(data_dir, REQUESTS_FOLDER), exist_ok=True)
     for entry in entries:
         with open(_request_path(data_dir, entry.name), "w", encoding="ascii"):
             pass
-    os.kill(pid, signal.SIGUSR1)
+    os.kill(required(pid, "at least one node is named"), signal.SIGUSR1)
     return entries
 
 
@@ -91,13 +94,13 @@ def finish_restart(data_dir: str, name: str) -> None:
     os.unlink(_request_path(data_dir, name))
 
 
-def _find_dead(data_dir: str, name: str) -> tuple[ClusterFile, NodeEntry]:
+def _find_dead(data_dir: str, name: str) -> NodeEntry:
     """The node once it is dead; one killed a moment ago is given time to be noticed."""
     deadline = time.monotonic() + DEATH_NOTICE_MS / 1000
     while True:
-        cluster, entry = _find(data_dir, name)
+        _, entry = _find(data_dir, name)
         if entry.state != "running":
-            return cluster, entry
+            return entry
         if time.monotonic() > deadline:
             raise ConfigError(f"{entry.name} is running (pid {entry.pid})")
         time.sleep(_POLL_S)

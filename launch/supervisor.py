@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
-from launch.cluster_file import ClusterFile, NodeEntry, write_cluster_file
+from launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, write_cluster_file
 from launch.control import finish_restart, take_restart_requests
 from launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
 from launch.plan import HOST, ClusterPlan, NodePlan
@@ -24,6 +24,7 @@ STOP_TIMEOUT_MS = 8_000
 """After this a node that was told to stop is killed; it recovers from disk next time."""
 
 STARTUP_TIMEOUT_MS = 60_000
+_TELL_AGAIN_S = 1.0
 _LAST_WORDS = "kvorum: "
 _CRITICAL = " CRITICAL "
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1)
@@ -58,6 +59,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         self._stop_asked = False
+        self._is_untold = False
         self._had_handlers: dict[int, object] = {}
 
     @property
@@ -103,7 +105,7 @@ class Supervisor:
     def run(self) -> None:
         """Watch until SIGTERM or SIGINT."""
         while not self._stop_asked:
-            self._turn(None)
+            self._turn(_TELL_AGAIN_S if self._is_untold else None)
 
     def stop(self) -> None:
         """Stop brokers, then controllers, each in good order; kill what takes too long."""
@@ -166,7 +168,7 @@ class Supervisor:
             node = process.node
             self._say(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}")
             if process.is_restarting:
-                self._write_cluster_file()
+                self._tell_of_nodes()
                 self._finish_restart(process)
 
     def _close_ready_fd(self, process: _Process) -> None:
@@ -197,8 +199,8 @@ class Supervisor:
             if not was_asked:
                 process.reason = _why_it_died(process.node, process.log_position, status)
                 self._say(f"{process.node.name} died ({_exit_text(status)}); it is left dead")
-        if changed:
-            self._write_cluster_file()
+        if changed or self._is_untold:
+            self._tell_of_nodes()
         for process in self._processes.values():
             if process.is_restarting and process.child is None:
                 self._finish_restart(process)
@@ -211,7 +213,7 @@ class Supervisor:
             if process is not None and process.child is None:
                 process.is_restarting = True
                 self._spawn(process)
-                self._write_cluster_file()
+                self._tell_of_nodes()
                 self._say(f"{name} restarted")
             elif process is None or not process.is_restarting:
                 # A leftover.
@@ -231,6 +233,20 @@ class Supervisor:
         process.reason = ""
         process.ready_fd = process.child.ready_fd
         self._selector.register(process.ready_fd, selectors.EVENT_READ, process)
+
+    def _tell_of_nodes(self) -> None:
+        """Write the cluster file; a disk that is full must not take the nodes with it: later, then.
+
+        Bad sequence: 1. a disk fills up, 2. a broker ends, as it should, 3. the launcher cannot
+        write that down and ends, and with it all nodes that went on.
+        """
+        was_untold, self._is_untold = self._is_untold, False
+        try:
+            self._write_cluster_file()
+        except OSError as failure:
+            self._is_untold = True
+            if not was_untold:
+                self._say(f"cannot write {FILE_NAME}, will try again: {failure}")
 
     def _write_cluster_file(self, *, is_running: bool = True) -> None:
         plan = self._plan

@@ -4,7 +4,7 @@ A log that simply went on with the files that are left would serve a hole as if 
 there, or, elected, have its followers delete what they hold below its first segment. So a start
 refuses; `kvorum partitions restore` fetches the replica anew. Three proofs, all of them cheap:
 
-1. A file beside a .log that is not there. Whoever drops a segment removes its other files first, or
+1. An index beside a .log that is not there. Whoever drops a segment removes its indexes first, or
    renames its .log to .log.deleted before them (`names.put_aside`); names become durable in order.
 2. The first known leader epoch begins below the first segment. Who retires a segment writes the
    checkpoint of the epochs before the .log.deleted goes (`LogBase.take_deleted`).
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
-from storage.index import OFFSET_ENTRY_BYTES
+from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -34,21 +34,26 @@ from storage.names import (
 )
 from storage.segment import Segment
 
+_RELATIVE_OFFSET_BYTES = 4
+
 
 def orphans(directory: str, names: Sequence[str]) -> list[str]:
     """Files of segments whose .log a crash kept from following to `.deleted`, or the reverse.
 
-    names: all in the folder, no swap of a compaction being under way. Raises CorruptData for those
-    of a .log that is gone altogether.
+    names: all in the folder, no swap of a compaction being under way. Raises CorruptData for
+    indexes of a .log that is gone altogether. A .recovery proves nothing: that of a segment which
+    an orderly stop has sealed outlives it.
     """
     logs = set(offsets_of(list(names), LOG_SUFFIX))
     put_aside = set(offsets_of(list(names), LOG_SUFFIX + DELETED_SUFFIX))
     found: list[str] = []
     for suffix in (*INDEX_SUFFIXES, RECOVERY_SUFFIX):
         for base_offset in offsets_of(list(names), suffix):
-            if base_offset in put_aside and base_offset not in logs:
+            if base_offset in logs:
+                continue
+            if base_offset in put_aside or suffix == RECOVERY_SUFFIX:
                 found.append(file_name(base_offset, suffix))
-            elif base_offset not in logs:
+            else:
                 raise CorruptData(
                     f"{directory}/{file_name(base_offset, LOG_SUFFIX)}",
                     0,
@@ -82,31 +87,34 @@ def check_first_segment(
 def check_sealed(disk: Disk, segment: Segment, following: int) -> None:
     """Raise CorruptData if the .log of a sealed segment is shorter than its indexes say.
 
-    following: base offset of the next segment. Reads the last entry of an index; batches only if
-    that does not fit, to see which of the two is wrong.
+    following: base offset of the next segment. Reads the last entry of the offset index; batches
+    only if that does not fit, to see which of the two is wrong, or if there is none, as of a
+    segment of a few kilobytes. A .log that was cut behind the last entry is met when it is read.
     """
     log_bytes, _ = _tail(disk, segment.path(LOG_SUFFIX), 0)
     index_bytes, entry = _tail(disk, segment.path(INDEX_SUFFIX), OFFSET_ENTRY_BYTES)
+    position = int.from_bytes(entry[OFFSET_ENTRY_BYTES // 2 :], "big")
+    if entry and position < log_bytes:
+        return
+    time_index_bytes, time_entry = _tail(disk, segment.path(TIME_INDEX_SUFFIX), TIME_ENTRY_BYTES)
     if log_bytes == 0:
-        time_index_bytes, _ = _tail(disk, segment.path(TIME_INDEX_SUFFIX), 0)
         # Of a segment that compaction has left empty they are empty as well.
         if index_bytes or time_index_bytes:
             raise CorruptData(
                 segment.path(LOG_SUFFIX), 0, "it is empty, though its indexes are not"
             )
         return
-    position = int.from_bytes(entry[OFFSET_ENTRY_BYTES // 2 :], "big")
-    if position < log_bytes:
-        return
+    known = segment.base_offset + int.from_bytes(time_entry[-_RELATIVE_OFFSET_BYTES:], "big")
     end_offset = segment.base_offset
     for _, header in segment.headers(0):
         end_offset = header.end_offset
-    if end_offset < following:
+    if end_offset < following and (entry or (time_entry and end_offset <= known)):
+        what = f"byte {position}" if entry else f"offset {known}"
         raise CorruptData(
             segment.path(LOG_SUFFIX),
             log_bytes,
-            f"it ends at offset {end_offset}, the next segment begins at {following}, and "
-            f"{file_name(segment.base_offset, INDEX_SUFFIX)} knows of byte {position}",
+            f"it ends at offset {end_offset}, the next segment begins at {following}, and its "
+            f"indexes know of {what}",
         )
 
 

@@ -120,8 +120,11 @@ class SegmentList:
             self.drop_last()
             return self.add(base_offset, now_ms=now_ms)
         old.forget_recent()
-        # Closed cleanly and not appended to since: its indexes and snapshot are on disk.
-        if not old.has_saved_indexes:
+        if old.has_saved_indexes:
+            # Closed cleanly and not appended to since: its indexes and snapshot are on disk, and
+            # no flush will come to remove this.
+            self.forget_recovery_state(old)
+        else:
             if self._is_unseal_unsynced:
                 # Else: 1. old's index comes back after a power cut, 2. old's tail does not,
                 # 3. the new segment does; recovery would then read the index as proof that old

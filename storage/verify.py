@@ -144,7 +144,7 @@ def verify_log(disk: Disk, directory: str) -> Verified:
 def _missing_logs(directory: str, names: list[str]) -> Iterator[str]:
     """What tells of .log files that are not there: files beside them."""
     bases = set(offsets_of(names, LOG_SUFFIX))
-    for suffix in (*INDEX_SUFFIXES, RECOVERY_SUFFIX):
+    for suffix in INDEX_SUFFIXES:
         for base_offset in offsets_of(names, suffix):
             if base_offset not in bases:
                 yield (

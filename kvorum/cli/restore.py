@@ -8,6 +8,8 @@ import click
 
 from kvorum.cli.common import EXIT_USAGE, CommandFailed, cluster_options, show
 
+_NO_LEADER = -1
+
 
 @click.command()
 @click.argument("target", metavar="TOPIC:PARTITION")
@@ -90,10 +92,16 @@ def _others_in_sync(
             f"broker {broker_id} has no replica of {target}: {partition['replicas']} have"
         )
     others = [member for member in partition["isr"] if member != broker_id]
-    if not others and not unsafe:
+    is_led = partition["leader"] not in (None, _NO_LEADER)
+    if not (others and is_led) and not unsafe:
+        what = (
+            f"no replica of {target} but broker {broker_id}'s is in sync (ISR {partition['isr']})"
+            if not others
+            else f"{target} has no leader, so nobody says that the replicas in its ISR "
+            f"{partition['isr']} are there"
+        )
         raise CommandFailed(
-            f"no replica of {target} but broker {broker_id}'s is in sync (ISR "
-            f"{partition['isr']}): what is acknowledged would be lost with it. Bring another "
+            f"{what}: what is acknowledged would be lost with it. Bring another "
             "replica back, save what `kvorum log dump` can read, or say --unsafe"
         )
     return others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Callable
@@ -121,6 +122,38 @@ def test_a_restart_ends_when_the_node_is_ready_or_has_died_again(
         ):
             with pytest.raises(NotReady, match=why):
                 wait_restarted(str(tmp_path), name, deadline_ms=0)
+    finally:
+        sleepers.close()
+        supervisor._selector.close()
+
+
+def test_a_full_disk_does_not_end_the_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleepers = Sleepers()
+    monkeypatch.setattr(launch.supervisor, "spawn", sleepers.spawn)
+    plan = plan_cluster(controllers=1, brokers=1, data_dir=str(tmp_path), port=31_300)
+    said: list[str] = []
+    supervisor = Supervisor(plan, say=said.append)
+    (tmp_path / "requests").mkdir()
+    (tmp_path / "requests" / "restart-broker-101").touch()
+    write = launch.supervisor.write_cluster_file
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    try:
+        turn_until(supervisor, lambda: bool(sleepers.processes), "it is started")
+        monkeypatch.setattr(launch.supervisor, "write_cluster_file", is_full)
+        sleepers.processes["broker-101"].kill()
+        turn_until(supervisor, lambda: supervisor._is_untold, "the file could not be written")
+        supervisor._turn(0.01)
+        assert [line for line in said if "cannot write cluster.json" in line] == said[-1:]
+        monkeypatch.setattr(launch.supervisor, "write_cluster_file", write)
+        turn_until(supervisor, lambda: not supervisor._is_untold, "it was written later")
+        cluster = read_cluster_file(str(tmp_path))
+        entry = cluster and cluster.node("broker-101")
+        assert entry is not None and entry.state == "dead"
     finally:
         sleepers.close()
         supervisor._selector.close()

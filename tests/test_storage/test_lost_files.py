@@ -13,6 +13,7 @@ from runtime.errors import CorruptData
 from storage.batch import build_batch
 from storage.epochs import CHECKPOINT_NAME, read_epochs
 from storage.log import Log, LogConfig
+from storage.model import CompactionConfig
 from storage.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer
 from tests.test_storage.test_recovery import DIRECTORY, SMALL, filled, new_disk, opened
@@ -255,3 +256,36 @@ def test_verify_misses_what_a_transaction_index_lacks(how: str) -> None:
         empty(disk, path_of(0, ".txnindex"))
     (problem,) = verify_log(disk, DIRECTORY).problems
     assert "1 aborted transactions, the first of producer 7 from offset 0 to 1" in problem
+
+
+def test_what_an_orderly_stop_leaves_of_the_active_segment_is_no_proof() -> None:
+    """Sequence: 1. a flush writes N.recovery, 2. an orderly stop seals N, 3. the first append after
+    it rolls, 4. compaction joins N to the segment before, and its files go."""
+    config = replace(BROKERS, compaction=CompactionConfig(min_cleanable_dirty_ratio=0.0))
+    disk = new_disk()
+    log = filled(disk, 8, config)
+    log.flush()
+    log.close()
+    assert disk.exists(path_of(6, ".recovery"))
+    log = opened(disk, config, recovery_point=8, is_clean=True)
+    log.roll(now_ms=0)
+    log.flush()
+    assert not disk.exists(path_of(6, ".recovery")), "no flush comes to remove it later"
+    log.close()
+    disk.open(path_of(5, ".recovery"))
+    opened(disk, config, recovery_point=8)
+    assert not disk.exists(path_of(5, ".recovery"))
+
+
+@pytest.mark.parametrize(
+    ("left_bytes", "reason"), [(1, "it ends at offset 4, .* know of offset"), (1.5, "bytes|past")]
+)
+def test_a_small_sealed_segment_without_index_entries_is_as_long_as_its_time_index_knows(
+    left_bytes: float, reason: str
+) -> None:
+    disk = closed(replace(BROKERS, index_interval_bytes=4096))
+    assert disk.open(path_of(3, ".index")).size() == 0
+    bytes_of_a_batch = disk.open(path_of(3, ".log")).size() // 3
+    empty(disk, path_of(3, ".log"), int(bytes_of_a_batch * left_bytes))
+    with pytest.raises(CorruptData, match=reason):
+        opened(disk, BROKERS, recovery_point=10, is_clean=True)
