@@ -195,7 +195,9 @@ class ReplicaStore:
 
     def delete(self, replica: Replica) -> None:
         """Take the replica's directory away under its feet; slices already handed out fail."""
-        self._cleaner_offsets.pop((replica.core.topic, replica.core.partition_id), None)
+        key = (replica.core.topic, replica.core.partition_id)
+        self._cleaner_offsets.pop(key, None)
+        self._recovery_points.pop(key, None)
         self._put_aside(replica.log.directory)
         replica.log.delete()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -244,3 +245,30 @@ def test_what_is_known_of_a_log_that_nobody_has_asked_for_yet_stays() -> None:
     store.collect_log_offsets([])
     store.write_log_offsets()
     assert read_offsets(disk, f"data/{RECOVERY_POINT}") == {("t", 0): 1}
+
+
+def test_a_folder_that_is_gone_though_it_was_flushed_is_said_to_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
+    disk.remove_tree("data/t-0")
+    store = made(disk)
+    for _ in range(2):
+        store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "data/t-0 is not there, though a log of that name was flushed up to 1; an empty one begins"
+    ]
+
+
+def test_a_topic_that_was_deleted_here_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
+    store = made(disk)
+    log = store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log
+    store.delete(SimpleNamespace(core=SimpleNamespace(topic="t", partition_id=0), log=log))
+    caplog.clear()
+    store.open("t", OTHER_ID, 0, LogConfig(), now_ms=0)
+    assert caplog.records == []
