@@ -171,6 +171,20 @@ def test_a_follower_that_says_committed_what_no_leader_did():
         made.look(view(2, log_of(1, 1), hw=2), 4)
 
 
+def test_a_follower_whose_watermark_is_from_before_an_unclean_election():
+    # Seed 91092: what the new leader, who knew of less, has it has as well, and so it is not cut.
+    made = history()
+    committed(made, log_of(1, 1))
+    note(made, isr=(3,), epoch=2, is_unclean=True)
+    made.look(view(3, log_of(1, 1), epoch=2, is_leader=True, hw=1), 4)
+    assert made.end_offset == 1
+    made.look(view(2, log_of(1, 1), epoch=2, hw=2), 5)
+    note(made, isr=(2, 3), epoch=2)
+    made.look(view(2, log_of(1, 1), epoch=2, hw=2), 6)
+    with fails("NothingCommittedByFollowers"):
+        made.look(view(2, log_of(1, 1, 2), epoch=2, hw=3), 7)
+
+
 def test_a_high_watermark_that_falls():
     made = history()
     committed(made, log_of(1, 1))

@@ -66,6 +66,7 @@ class Known:
     """What is known of one broker's replica. checked: compared with the truth up to there.
 
     lost_from: it lost its machine's memory, and holds for certain only what is below.
+    old_watermark: the watermark it had when it was last not trusted.
     """
 
     process: int = -1
@@ -75,6 +76,7 @@ class Known:
     durable_end_offset: int = 0
     checked: int = 0
     lost_from: int | None = None
+    old_watermark: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,6 +187,8 @@ class PartitionHistory:
                 self._extend(view)
         if self._is_trusted(view, known):
             self._compare(view, known)
+        else:
+            known.old_watermark = view.high_watermark
         if known.lost_from is not None and self._holds_all(view):
             known.lost_from = None
         if view.broker_id not in self.replicas:
@@ -330,8 +334,11 @@ class PartitionHistory:
         )
 
     def _compare(self, view: View, known: Known) -> None:
+        # Seed 91092: it knew of a higher one before an unclean election took the truth down, held
+        # what the new leader holds, and so was not cut. A watermark only rises.
+        limit = max(self.end_offset, known.old_watermark)
         check(
-            view.high_watermark <= self.end_offset or view.leader_epoch < self.trusted_epoch,
+            view.high_watermark <= limit or view.leader_epoch < self.trusted_epoch,
             "NothingCommittedByFollowers",
             f"{self.name} on {view.broker_id}: high watermark {view.high_watermark}, no leader "
             f"had more than {self.end_offset}",
