@@ -176,13 +176,15 @@ def test_a_follower_whose_watermark_is_from_before_an_unclean_election():
     made = history()
     committed(made, log_of(1, 1))
     note(made, isr=(3,), epoch=2, is_unclean=True)
-    made.look(view(3, log_of(1, 1), epoch=2, is_leader=True, hw=1), 4)
+    made.look(view(3, log_of(1), epoch=2, is_leader=True, hw=1), 4)
+    note(made, isr=(1,), epoch=3, is_unclean=True)
+    made.look(view(1, log_of(1, 1), epoch=3, is_leader=True, hw=1, process=2), 5)
     assert made.end_offset == 1
-    made.look(view(2, log_of(1, 1), epoch=2, hw=2), 5)
-    note(made, isr=(2, 3), epoch=2)
-    made.look(view(2, log_of(1, 1), epoch=2, hw=2), 6)
+    made.look(view(2, log_of(1, 1), epoch=3, hw=2), 6)
+    note(made, isr=(1, 2), epoch=3)
+    made.look(view(2, log_of(1, 1), epoch=3, hw=2), 7)
     with fails("NothingCommittedByFollowers"):
-        made.look(view(2, log_of(1, 1, 2), epoch=2, hw=3), 7)
+        made.look(view(2, log_of(1, 1, 3), epoch=3, hw=3), 8)
 
 
 def test_a_high_watermark_that_falls():
