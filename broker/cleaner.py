@@ -111,7 +111,9 @@ class LogCleaner:
         core = replica.core
         try:
             return replica.log.plan_cleaning(
-                checkpoint=replica.home.store.cleaner_offset(core.topic, core.partition_id),
+                checkpoint=replica.home.store.checkpoints.cleaner_offset(
+                    core.topic, core.partition_id
+                ),
                 high_watermark=core.high_watermark,
                 now_ms=self._manager.clock.wall_ms(),
             )
@@ -152,8 +154,8 @@ class LogCleaner:
             stats.segments_after,
         )
         core, store = replica.core, replica.home.store
-        store.set_cleaner_offset(core.topic, core.partition_id, job.end_offset)
-        await in_thread(store.write_cleaner_offsets)
+        store.checkpoints.set_cleaner_offset(core.topic, core.partition_id, job.end_offset)
+        await in_thread(store.checkpoints.write_cleaner_offsets)
 
     async def _drive(self, replica: Replica, job: CleaningJob) -> None:
         loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.replica_store import ReplicaStore
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
@@ -63,6 +64,14 @@ class Wanted:
     told: bytes
     is_new: bool
     is_in_sync: bool
+
+
+class Unplaced(NamedTuple):
+    """Why a replica stays offline until the metadata says otherwise. home: where its folder should
+    be, if that can be read."""
+
+    reason: str
+    home: LogDirectory | None = None
 
 
 class LogDirectory:
@@ -155,36 +164,49 @@ class LogDirectories:
         found = [d for d in self.online if d.store.unclaimed.get(name, None) == topic_id]
         return next((item for item in found if item.id == told), found[0] if found else None)
 
-    def place(self, wanted: Wanted) -> LogDirectory | str:
-        """The directory of a replica that is to be opened; a sentence if there is none to tell.
+    def place(self, wanted: Wanted) -> LogDirectory | Unplaced:
+        """The directory of a replica that is to be opened.
 
-        The sentence means: it stays offline. An empty log in another directory would pass for the
-        one that cannot be read.
+        Unplaced: it stays offline. An empty log would pass for the one that cannot be read, or
+        that somebody has taken away.
         """
         found = self.holding(wanted.name, wanted.topic_id, wanted.told)
         if found is not None:
             return found
         own = self.by_id(wanted.told)
+        if own is not None and own.is_offline:
+            return Unplaced(f"{own.path} is offline ({own.reason})")
+        flushed = [d for d in self.online if d.store.was_flushed(wanted.name)]
+        known = own or (flushed[0] if flushed else None)
+        if known is not None and wanted.is_in_sync and not wanted.is_new:
+            lost = known.store.refuse_lost(wanted.name)
+            if lost is not None:
+                return Unplaced(
+                    f"{lost}, and the cluster counts on what it held; put the folder back, or see "
+                    "`kvorum partitions restore`",
+                    known,
+                )
         if own is not None:
-            return own if not own.is_offline else f"{own.path} is offline ({own.reason})"
+            return own
         if wanted.told == UNASSIGNED_DIRECTORY and (self.is_single or wanted.is_new):
-            return self.choose() or "no directory is online"
+            return self.choose() or Unplaced("no directory is online")
         # Its directory was told and is none of those that can be read, or none was told and there
         # may be one: it can be in one that is offline.
         if self.offline:
             paths = ", ".join(item.path for item in self.offline)
-            return f"it may lie in {paths}, which is offline"
+            return Unplaced(f"it may lie in {paths}, which is offline")
         is_elsewhere = wanted.told not in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
         if is_elsewhere:
             self._warn_of_missing(wanted.told)
         if wanted.is_in_sync and is_elsewhere:
-            return (
+            return Unplaced(
                 f"it lies in directory {uuid_text(wanted.told)}, which is at no path of log.dirs "
                 f"({self._ids()}), and the cluster counts on what it holds; bring that directory "
                 "back (is its disk mounted?), or see `kvorum partitions restore`"
             )
-        # Every directory can be read and none has it: it was never written to.
-        return self.choose() or "no directory is online"
+        # Every directory can be read and none has it: it was never written to, or one has a folder
+        # that does not say whose it is, and will refuse it.
+        return known or self.choose() or Unplaced("no directory is online")
 
     def _ids(self) -> str:
         return ", ".join(

@@ -70,10 +70,10 @@ class Maintenance:
 
     async def _checkpoint_high_watermarks(self) -> None:
         for home, replicas in self._by_home():
-            home.store.collect_high_watermarks(replicas)
+            home.store.checkpoints.collect_high_watermarks(replicas)
             for replica in replicas:
                 replica.log.forget_replicated_markers(replica.core.high_watermark)
-            await self._write(home, home.store.write_high_watermarks)
+            await self._write(home, home.store.checkpoints.write_high_watermarks)
 
     async def _flush_sealed(self) -> None:
         now_ms = self._manager.clock.wall_ms()
@@ -96,8 +96,8 @@ class Maintenance:
 
     async def _checkpoint_log_offsets(self) -> None:
         for home, replicas in self._by_home():
-            home.store.collect_log_offsets(replicas)
-            await self._write(home, home.store.write_log_offsets)
+            home.store.checkpoints.collect_log_offsets(replicas)
+            await self._write(home, home.store.checkpoints.write_log_offsets)
 
     def _by_home(self) -> list[tuple[LogDirectory, list[Replica]]]:
         """The directories that are online, each with what has a log in it."""

@@ -28,10 +28,12 @@ Key = tuple[bytes, int]
 
 
 class Broken(NamedTuple):
-    """A replica without a log. name: its folder's; home: where that lies, None if nobody knows."""
+    """A replica without a log. name: its folder's; home: where that lies, None if nobody knows.
+    is_unplaced: the next image of the partition may give it a place (`LogDirectories.place`)."""
 
     name: str
     home: LogDirectory | None
+    is_unplaced: bool = False
 
 
 class ReplicaFailures:
@@ -95,8 +97,9 @@ class ReplicaFailures:
     def settle_broken(self, key: Key, image: PartitionImage) -> None:
         """As `settle`, of a replica that nobody can find."""
         told = image.directory_of(self._manager.broker_id)
-        if told == UNASSIGNED_DIRECTORY:
-            # Taken for online while nobody says where it is.
+        own = self._manager.directories.by_id(told)
+        if told == UNASSIGNED_DIRECTORY or (own is not None and not own.is_offline):
+            # Taken for online: nobody says where it is, or its folder there is gone.
             self._tell(key, LOST_DIRECTORY)
 
     def _tell_if_new(self, key: Key, want: bytes, image: PartitionImage) -> None:
@@ -150,6 +153,15 @@ class ReplicaFailures:
         except OSError as failure:
             replica.log.abandon()
             self.on_directory_error(home, failure, "removal")
+
+    def delete_broken(self, key: Key, broken: Broken | None) -> None:
+        """As `delete`, of a replica without a log."""
+        if broken is None or broken.home is None or broken.home.is_offline:
+            return
+        try:
+            broken.home.store.delete_refused(broken.name, key[0])
+        except OSError as failure:
+            self.on_directory_error(broken.home, failure, "removal")
 
     async def close_all(self, replicas: list[Replica], broken: Iterable[Broken]) -> None:
         """Close every log and write the checkpoints; directories that manage say `is_closed`.

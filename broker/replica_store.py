@@ -1,4 +1,4 @@
-"""Replicas on disk: directories, their topic ids, the checkpoints. Blocking.
+"""Replicas on disk: their folders, whose they are, and which of them go. Blocking.
 
 Layout (log.md section 1): `<topic>-<partition>/` with partition.metadata naming the topic id. A
 directory whose id differs from the metadata's belongs to an older topic of that name and is
@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from broker.offset_checkpoints import OffsetCheckpoints
 from broker.replica import Replica, sync_identity
 from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.checkpoints import (
-    CLEANER_OFFSET,
-    HIGH_WATERMARK,
-    LOG_START_OFFSET,
     PARTITION_METADATA,
-    RECOVERY_POINT,
+    TopicPartition,
     is_torn_partition_metadata,
-    read_offsets,
     read_partition_metadata,
-    write_offsets,
 )
 from storage.log import Log, LogConfig
 from storage.names import replica_of
@@ -43,8 +38,6 @@ DAMAGED = "damaged"
 need not come upon that, for it does not read below the recovery point."""
 METADATA_TOPIC = "__cluster_metadata"
 """The metadata log lives in the same data directory and is the quorum's, not ours."""
-Offsets = dict[tuple[str, int], int]
-_CHECKPOINTS = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START_OFFSET, CLEANER_OFFSET)
 
 
 class OpenedLog(NamedTuple):
@@ -62,17 +55,8 @@ class ReplicaStore:
         self._rng = rng
         self._is_clean = False
         self._unclean: frozenset[str] = frozenset()
-        self._high_watermarks: Offsets = {}
-        self._recovery_points: Offsets = {}
-        self._log_starts: Offsets = {}
-        self._cleaner_offsets: Offsets = {}
-        self._durable_starts: Offsets = {}
-        """The log starts as the checkpoint on disk has them."""
-        self._on_disk: dict[str, frozenset[tuple[str, int]]] = {}
-        """Checkpoint -> partitions that it may name."""
+        self.checkpoints = OffsetCheckpoints(disk, data_directory, self._closed)
         self._to_remove: list[str] = []
-        # The checkpoint is written by the loop (truncation) and by a thread (the periodic one).
-        self._checkpoint_lock = threading.Lock()
         self.unclaimed: dict[str, bytes | None] = {}
         self._damaged: dict[str, CorruptData] = {}
         """Folders whose partition.metadata cannot be read: each costs the one replica."""
@@ -80,18 +64,22 @@ class ReplicaStore:
         """Folders that say nothing of whose they are, left alone until a replica of their name."""
         self._refused: set[str] = set()
         """Folders whose logs could not be opened."""
+        self._lost: set[str] = set()
+        """Folders that are not there, though a log of that name was flushed, and none was put aside
+        to be removed: somebody has taken them."""
 
     def load(self, is_clean: bool) -> None:
         """Read the checkpoints and find what is there."""
         self._is_clean = is_clean
         self._disk.make_dirs(self.directory)
-        self._high_watermarks = self._read(HIGH_WATERMARK)
-        self._recovery_points = self._read(RECOVERY_POINT)
-        self._cleaner_offsets = self._read(CLEANER_OFFSET)
+        self.checkpoints.load()
         self._unclean = self._read_unclean()
-        self._log_starts = self._read(LOG_START_OFFSET)
-        self._durable_starts = dict(self._log_starts)
-        for name in self._disk.list_dir(self.directory):
+        names = self._disk.list_dir(self.directory)
+        put_aside = {_name_before(name) for name in names if name.endswith(DELETE_SUFFIX)}
+        self.checkpoints.drop(_keys_of(put_aside.difference(names)))
+        flushed = {f"{t}-{p}" for (t, p), at in self.checkpoints.recovery_points.items() if at > 0}
+        self._lost = flushed.difference(names)
+        for name in names:
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
                 self._to_remove.append(path)
@@ -100,6 +88,21 @@ class ReplicaStore:
                     self.unclaimed[name] = self._read_topic_id(path)
                 except CorruptData as damage:
                     self.unclaimed[name], self._damaged[name] = None, damage
+
+    def was_flushed(self, name: str) -> bool:
+        """A log of that name had its records fsynced here, and no folder says that it was another
+        topic's."""
+        is_nameless = name in self._nameless or self.unclaimed.get(name, b"") is None
+        return name in self._lost or (is_nameless and self._recovery_point(name) > 0)
+
+    def refuse_lost(self, name: str) -> str | None:
+        """Why the replica of that name cannot be opened here: its folder is gone. None if it is not
+        so, or nothing was fsynced. What the checkpoints say of it stays until it is opened."""
+        if name not in self._lost:
+            return None
+        self._refused.add(name)
+        point = self._recovery_point(name)
+        return f"{self.directory}/{name} is gone, and was flushed up to offset {point}"
 
     def open(
         self, topic: str, topic_id: bytes, partition_id: int, config: LogConfig, *, now_ms: int
@@ -112,6 +115,7 @@ class ReplicaStore:
             self._refused.add(name)
             raise
         self._refused.discard(name)
+        self._lost.discard(name)
         return opened
 
     def _open(
@@ -137,14 +141,14 @@ class ReplicaStore:
             self._put_aside(path)
             is_known = False
         if not is_known:
-            point = self._recovery_points.get(key, 0)
-            if point > 0 and found_id is None:
+            if name in self._lost:
                 # Perhaps of a topic of that name that is gone: nothing here says which.
                 _log.warning(
-                    "%s is not there, though a log of that name was flushed up to %d; an empty one "
-                    "begins", path, point,
-                )  # fmt: skip
-            self._forget(key)
+                    "%s is gone, and was flushed up to offset %d; an empty log begins",
+                    path,
+                    self.checkpoints.recovery_point(key),
+                )
+            self.checkpoints.forget(key)
             # Thousands of replicas begin at once: no more than a look at each of them.
             if self._disk.exists(path):
                 raise CorruptData(path, 0, "something lies here that no topic claims; move it away")
@@ -158,9 +162,9 @@ class ReplicaStore:
             path,
             config,
             now_ms=now_ms,
-            recovery_point=self._recovery_points.get(key, 0),
+            recovery_point=self.checkpoints.recovery_point(key),
             is_clean=self._is_clean and name not in self._unclean,
-            log_start_offset=self._log_starts.get(key, 0),
+            log_start_offset=self.checkpoints.log_start(key),
         )
         if not (self._is_clean and name not in self._unclean):
             # Recovery has fsynced what it kept, and a process that was killed may never have come
@@ -171,8 +175,8 @@ class ReplicaStore:
         # 1. The power fails and takes a tail that was not fsynced, of records below the watermark,
         # 2. others come in their place, 3. the power fails again before the next checkpoint: those
         # would count as committed.
-        self.lower_checkpoints(*key, log.end_offset)
-        return OpenedLog(log, self._high_watermarks.get(key, 0), True)
+        self.checkpoints.lower(*key, log.end_offset)
+        return OpenedLog(log, self.checkpoints.high_watermark(key), True)
 
     def _check_nameless(self, key: tuple[str, int], path: str) -> None:
         """Raise CorruptData unless the folder may have lost its partition.metadata with the power:
@@ -180,7 +184,7 @@ class ReplicaStore:
         damage = self._damaged.get(path.rpartition("/")[2])
         if damage is not None:
             raise damage
-        if self._recovery_points.get(key, 0) > 0:
+        if self.checkpoints.recovery_point(key) > 0:
             raise CorruptData(
                 f"{path}/{PARTITION_METADATA}",
                 0,
@@ -195,15 +199,33 @@ class ReplicaStore:
 
     def delete(self, replica: Replica) -> None:
         """Take the replica's directory away under its feet; slices already handed out fail."""
-        key = (replica.core.topic, replica.core.partition_id)
-        self._cleaner_offsets.pop(key, None)
-        self._recovery_points.pop(key, None)
+        self.checkpoints.drop([(replica.core.topic, replica.core.partition_id)])
         self._put_aside(replica.log.directory)
         replica.log.delete()
+
+    def delete_refused(self, name: str, topic_id: bytes) -> None:
+        """The topic of a replica that could not be opened is gone, or the replica was moved away:
+        its folder goes, if it says that it is that topic's."""
+        path = f"{self.directory}/{name}"
+        try:
+            if self._disk.exists(path) and self._read_topic_id(path) != topic_id:
+                return
+        except CorruptData as damage:
+            _log.warning("left alone: %s", damage)
+            return
+        self._refused.discard(name)
+        self._lost.discard(name)
+        self.checkpoints.drop(_keys_of([name]))
+        self._put_aside(path)
 
     def drop_unclaimed(self) -> None:
         """Remove the directories that nobody claimed: their topics are gone, or were moved away
         from here while this broker slept."""
+        self.checkpoints.drop(
+            _keys_of(n for n, found in self.unclaimed.items() if found is not None)
+        )
+        # Nor does any topic ask for these.
+        self._lost &= self._refused
         for name, topic_id in self.unclaimed.items():
             if topic_id is None:
                 # Nothing says that it is ours.
@@ -223,116 +245,17 @@ class ReplicaStore:
         """Remove what was put aside. Blocks; raises OSError."""
         if directories:
             # Their new names first. Bad sequence: 1. some files are removed, 2. the power fails and
-            # the folder has its old name again, without partition.metadata perhaps, 3. with a
-            # recovery point it counts as damaged, and the next topic of that name is refused.
+            # the folder has its old name again, 3. the replica is moved back to this broker, and
+            # goes on with the files that are left.
             self._disk.sync_dir(self.directory)
+            # Then the recovery points. With one that outlives the folder put aside, the next topic
+            # of that name looks like one whose folder somebody has taken.
+            names = (_name_before(path).rpartition("/")[2] for path in directories)
+            self.checkpoints.write_dropped(_keys_of(names))
         for path in directories:
             self._disk.remove_tree(path)
         for path in files:
             self._disk.remove(path)
-
-    def _of_closed(self, known: Offsets) -> Offsets:
-        """What is known of logs that lie here and are not open: it stays.
-
-        Bad sequence: 1. a log that lost its end below the recovery point is refused, 2. the point
-        goes with the next checkpoint, 3. the next start takes the loss for a torn tail, and serves
-        the rest.
-        """
-        names = self._refused | self._nameless | self.unclaimed.keys()
-        return {key: known[key] for key in map(replica_of, names) if key in known}
-
-    def collect_high_watermarks(self, replicas: Iterable[Replica]) -> None:
-        """Take note of them, for write_high_watermarks."""
-        now = self._of_closed(self._high_watermarks)
-        for replica in replicas:
-            if replica.core.high_watermark > 0:
-                key = (replica.core.topic, replica.core.partition_id)
-                now[key] = replica.core.high_watermark
-        self._high_watermarks = now
-
-    def write_high_watermarks(self) -> None:
-        """Replace the checkpoint; durable on return."""
-        with self._checkpoint_lock:
-            self._write(HIGH_WATERMARK, self._high_watermarks)
-
-    def collect_log_offsets(self, replicas: Iterable[Replica]) -> None:
-        """Take note of the recovery points and log starts, for write_log_offsets.
-
-        A recovery point rests on its log's completed flush.
-        """
-        points = self._of_closed(self._recovery_points)
-        starts = self._of_closed(self._log_starts)
-        for replica in replicas:
-            key = (replica.core.topic, replica.core.partition_id)
-            if replica.log.durable_end_offset > 0:
-                points[key] = replica.log.durable_end_offset
-            if replica.log.start_offset > 0:
-                starts[key] = replica.log.start_offset
-        self._recovery_points = points
-        self._log_starts = starts
-
-    def write_log_offsets(self) -> None:
-        """Replace the recovery-point and log-start checkpoints; durable on return.
-
-        Writes them as they are now: while this waited for its thread a truncation may have lowered
-        a point, and DeleteRecords moved a start.
-        """
-        with self._checkpoint_lock:
-            self._write(RECOVERY_POINT, self._recovery_points)
-            self._write(LOG_START_OFFSET, self._log_starts)
-
-    def durable_start(self, topic: str, partition_id: int) -> int:
-        """The log start that the checkpoint on disk has, 0 without one."""
-        return self._durable_starts.get((topic, partition_id), 0)
-
-    def collect_log_starts(self, replicas: Iterable[Replica]) -> None:
-        """Take note of the starts of some, for write_log_starts."""
-        starts = {(r.core.topic, r.core.partition_id): r.log.start_offset for r in replicas}
-        self._log_starts = {**self._log_starts, **starts}
-
-    def write_log_starts(self) -> None:
-        """Replace the log-start checkpoint; durable on return."""
-        with self._checkpoint_lock:
-            self._write(LOG_START_OFFSET, self._log_starts)
-
-    def lower_checkpoints(self, topic: str, partition_id: int, offset: int) -> None:
-        """Before a truncation to `offset`: no checkpoint may speak of what lies above it any more.
-
-        A recovery point above the log's end would make a torn tail look like damage. Durable on
-        return.
-        """
-        key = (topic, partition_id)
-        if self._high_watermarks.get(key, 0) > offset:
-            # 1. The only replica in sync loses its power, and what it had told us of. 2. We are
-            # cut, 3. get other records in its place, 4. and end: the next process would take these
-            # for committed, and serve them, before they are.
-            self._high_watermarks = {**self._high_watermarks, key: offset}
-            self.write_high_watermarks()
-        if self._recovery_points.get(key, 0) > offset:
-            self._recovery_points = {**self._recovery_points, key: offset}
-            with self._checkpoint_lock:
-                self._write(RECOVERY_POINT, self._recovery_points)
-        if self._log_starts.get(key, 0) > offset:
-            # A leader that lost what others had begins below our start. Kept, the start would be
-            # above the end at the next start, and the log be thrown away.
-            self._log_starts = {**self._log_starts, key: offset}
-            self.write_log_starts()
-        if self._cleaner_offsets.get(key, 0) > offset:
-            # What comes in the place of the records cut off has not been compacted.
-            self.set_cleaner_offset(topic, partition_id, offset)
-            self.write_cleaner_offsets()
-
-    def cleaner_offset(self, topic: str, partition_id: int) -> int | None:
-        """Below it the log has been compacted; None if it never was."""
-        return self._cleaner_offsets.get((topic, partition_id))
-
-    def set_cleaner_offset(self, topic: str, partition_id: int, offset: int) -> None:
-        self._cleaner_offsets = {**self._cleaner_offsets, (topic, partition_id): offset}
-
-    def write_cleaner_offsets(self) -> None:
-        """Replace the checkpoint; durable on return."""
-        with self._checkpoint_lock:
-            self._write(CLEANER_OFFSET, self._cleaner_offsets)
 
     def close_all(self, replicas: list[Replica], broken: Iterable[str]) -> None:
         """Close every log, then write all checkpoints. Raises OSError.
@@ -350,49 +273,17 @@ class ReplicaStore:
         if unclean or self._unclean:
             names = "".join(f"{name}\n" for name in sorted(unclean))
             self._disk.write_atomic(self._path(UNCLEAN_LOGS), names.encode())
-        self.collect_high_watermarks(replicas)
-        self.write_high_watermarks()
-        self.collect_log_offsets(replicas)
-        self.write_log_offsets()
+        self.checkpoints.collect_high_watermarks(replicas)
+        self.checkpoints.write_high_watermarks()
+        self.checkpoints.collect_log_offsets(replicas)
+        self.checkpoints.write_log_offsets()
         self.remove(self.take_removals())
 
-    def _forget(self, key: tuple[str, int]) -> None:
-        """A new log begins: what the checkpoints say under its name is of one that is gone.
+    def _closed(self) -> list[TopicPartition]:
+        return _keys_of(self._refused | self._nameless | self._lost | self.unclaimed.keys())
 
-        Durable on return. Bad sequence: 1. a topic is deleted and made again under its name, 2. the
-        process ends, 3. the next one takes the old topic's watermark for the new log's, so that
-        what is not committed counts as such, and its start, so that the new log is thrown away.
-        """
-        known = (
-            self._high_watermarks, self._recovery_points, self._log_starts, self._cleaner_offsets,
-        )  # fmt: skip
-        for offsets in known:
-            offsets.pop(key, None)
-        for name, offsets in zip(_CHECKPOINTS, known, strict=True):
-            if key in self._on_disk.get(name, ()):
-                with self._checkpoint_lock:
-                    self._write(name, offsets)
-
-    def _read(self, name: str) -> Offsets:
-        try:
-            offsets = read_offsets(self._disk, self._path(name))
-        except CorruptData as damage:
-            if name not in (RECOVERY_POINT, CLEANER_OFFSET):
-                raise
-            # All is checked, or cleaned, from the start: that costs time and nothing else.
-            _log.warning("%s; it counts as empty", damage)
-            offsets = {}
-        self._on_disk[name] = frozenset(offsets)
-        return offsets
-
-    def _write(self, name: str, offsets: Offsets) -> None:
-        """Replace a checkpoint; the caller holds the lock."""
-        now = dict(offsets)
-        self._on_disk[name] = self._on_disk.get(name, frozenset()).union(now)
-        write_offsets(self._disk, self._path(name), now)
-        self._on_disk[name] = frozenset(now)
-        if name == LOG_START_OFFSET:
-            self._durable_starts = now
+    def _recovery_point(self, name: str) -> int:
+        return max(map(self.checkpoints.recovery_point, _keys_of([name])), default=0)
 
     def _read_unclean(self) -> frozenset[str]:
         path = self._path(UNCLEAN_LOGS)
@@ -419,6 +310,16 @@ class ReplicaStore:
             aside = f"{path}.{self._rng.randbytes(16).hex()}{DELETE_SUFFIX}"
             self._disk.rename(path, aside)
             self._to_remove.append(aside)
+
+
+def _name_before(put_aside: str) -> str:
+    """The name, or path, of a folder before it was put aside: <name>.<hex>-delete."""
+    return put_aside.rpartition(".")[0]
+
+
+def _keys_of(names: Iterable[str]) -> list[TopicPartition]:
+    """Topic and partition of each folder that is a replica's, by its name."""
+    return [key for key in map(replica_of, names) if key is not None]
 
 
 def _is_replica_name(name: str) -> bool:

@@ -25,6 +25,7 @@ from broker.log_directories import (
     Claim,
     LogDirectories,
     LogDirectory,
+    Unplaced,
     Wanted,
     is_disk_fault,
 )
@@ -321,7 +322,7 @@ class ReplicaManager:
     def _delete(self, key: Key) -> None:
         self.fetchers.unfollow(key)
         self.directory_link.forget(key)
-        self._broken.pop(key, None)
+        self.failures.delete_broken(key, self._broken.pop(key, None))
         replica = self._replicas.pop(key, None)
         self._with_files.pop(key, None)
         if replica is not None:
@@ -338,14 +339,14 @@ class ReplicaManager:
         """The replica, opened if it was not; None when its log cannot be opened."""
         replica = self._replicas.get(key)
         broken = self._broken.get(key)
-        if replica is not None or (broken is not None and broken.home is not None):
+        if replica is not None or (broken is not None and not broken.is_unplaced):
             return replica
         topic_id, partition_id = key
         home = self._place(key, topic, image)
-        if isinstance(home, str):
+        if isinstance(home, Unplaced):
             if broken is None:
-                _log.error("%s-%d stays offline: %s", topic, partition_id, home)
-                self._broken[key] = Broken(f"{topic}-{partition_id}", None)
+                _log.error("%s-%d stays offline: %s", topic, partition_id, home.reason)
+                self._broken[key] = Broken(f"{topic}-{partition_id}", home.home, is_unplaced=True)
             self.failures.settle_broken(key, image)
             return None
         self._broken.pop(key, None)
@@ -378,7 +379,7 @@ class ReplicaManager:
             disk=self._disk,
             turn=self.turn,
             has_identity=opened.has_identity,
-            lower_checkpoints=home.store.lower_checkpoints,
+            lower_checkpoints=home.store.checkpoints.lower,
             on_first_file=self._note_files,
             home=home,
             on_failed=self.failures.on_failed,
@@ -389,8 +390,8 @@ class ReplicaManager:
             self._note_files(replica)
         return replica
 
-    def _place(self, key: Key, topic: str, image: PartitionImage) -> LogDirectory | str:
-        """The directory of a replica, or why it has none that could be told."""
+    def _place(self, key: Key, topic: str, image: PartitionImage) -> LogDirectory | Unplaced:
+        """The directory of a replica, or why it has none."""
         before = self._known_before.partition(*key)
         was_ours = before is not None and self.broker_id in before.replicas
         return self.directories.place(
@@ -399,7 +400,7 @@ class ReplicaManager:
                 topic_id=key[0],
                 told=image.directory_of(self.broker_id),
                 is_new=not was_ours and self._known_before is not EMPTY_IMAGE,
-                is_in_sync=self.broker_id in image.isr,
+                is_in_sync=self.broker_id in (*image.isr, *image.elr),
             )
         )
 

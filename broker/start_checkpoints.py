@@ -49,7 +49,7 @@ class StartCheckpoints:
         if not start_offset:
             return 0
         core = replica.core
-        durable = replica.home.store.durable_start(core.topic, core.partition_id)
+        durable = replica.home.store.checkpoints.durable_start(core.topic, core.partition_id)
         if durable >= start_offset:
             return start_offset
         bases = log.segment_base_offsets
@@ -84,9 +84,9 @@ class StartCheckpoints:
             self._is_running = False
 
     async def _write(self, home: LogDirectory, replicas: list[Replica]) -> bool:
-        home.store.collect_log_starts(replicas)
+        home.store.checkpoints.collect_log_starts(replicas)
         try:
-            await in_thread(home.store.write_log_starts)
+            await in_thread(home.store.checkpoints.write_log_starts)
         except OSError as failure:
             self._on_error(home, failure, "checkpoint")
             return False

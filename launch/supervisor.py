@@ -111,7 +111,11 @@ class Supervisor:
         """Stop brokers, then controllers, each in good order; kill what takes too long."""
         for role in ("broker", "controller"):
             self._stop_group(self._of_role(role))
-        self._write_cluster_file(is_running=False)
+        try:
+            self._write_cluster_file(is_running=False)
+        except OSError as failure:
+            # All nodes have ended, and what is below ends the rest.
+            self._say(f"cannot write to {FILE_NAME} that the cluster has stopped: {failure}")
         signal.set_wakeup_fd(-1)
         for number, handler in self._had_handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]

@@ -16,8 +16,6 @@ All files of a segment between two others may go unseen: compaction leaves such 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
@@ -37,18 +35,18 @@ from storage.segment import Segment
 _RELATIVE_OFFSET_BYTES = 4
 
 
-def orphans(directory: str, names: Sequence[str]) -> list[str]:
+def orphans(directory: str, names: list[str]) -> list[str]:
     """Files of segments whose .log a crash kept from following to `.deleted`, or the reverse.
 
     names: all in the folder, no swap of a compaction being under way. Raises CorruptData for
     indexes of a .log that is gone altogether. A .recovery proves nothing: that of a segment which
     an orderly stop has sealed outlives it.
     """
-    logs = set(offsets_of(list(names), LOG_SUFFIX))
-    put_aside = set(offsets_of(list(names), LOG_SUFFIX + DELETED_SUFFIX))
+    logs = set(offsets_of(names, LOG_SUFFIX))
+    put_aside = set(offsets_of(names, LOG_SUFFIX + DELETED_SUFFIX))
     found: list[str] = []
     for suffix in (*INDEX_SUFFIXES, RECOVERY_SUFFIX):
-        for base_offset in offsets_of(list(names), suffix):
+        for base_offset in offsets_of(names, suffix):
             if base_offset in logs:
                 continue
             if base_offset in put_aside or suffix == RECOVERY_SUFFIX:
@@ -64,7 +62,7 @@ def orphans(directory: str, names: Sequence[str]) -> list[str]:
 
 
 def check_first_segment(
-    directory: str, names: Sequence[str], epochs: LeaderEpochCache | None, first_base_offset: int
+    directory: str, names: list[str], epochs: LeaderEpochCache | None, first_base_offset: int
 ) -> None:
     """Raise CorruptData if an epoch is known that begins below the first segment.
 
@@ -74,7 +72,7 @@ def check_first_segment(
     if epochs is None or not epochs.start_offsets:
         return
     known = epochs.start_offsets[0]
-    if known >= first_base_offset or offsets_of(list(names), LOG_SUFFIX + DELETED_SUFFIX):
+    if known >= first_base_offset or offsets_of(names, LOG_SUFFIX + DELETED_SUFFIX):
         return
     raise CorruptData(
         f"{directory}/{file_name(first_base_offset, LOG_SUFFIX)}",

@@ -22,6 +22,7 @@ from runtime.disk import OsDisk
 from runtime.errors import required
 from storage.checkpoints import RECOVERY_POINT, read_offsets
 from storage.headers import headers_between
+from storage.names import replica_of
 
 BROKER_ID = 101
 RECORD_BYTES = 1_000
@@ -61,7 +62,8 @@ QUICK = Load(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
     """began: when it was asked for, monotonic. ready_s: until the launcher was told so; read_mb:
-    read from files until then. past_mb: of records that lay past the recovery points."""
+    read from files until then. past_mb: of records that lay past the recovery points, if it was
+    killed."""
 
     began: float
     ready_s: float
@@ -145,7 +147,7 @@ class Round:
             timeout_s=_TIMEOUT_S,
             what=f"{process.name} has ended",
         )
-        past_mb = self._past_recovery_point_mb()
+        past_mb = self._past_recovery_point_mb() if number == signal.SIGKILL else 0.0
         began = time.monotonic()
         request_restart(str(self._data), [process.name])
         deadline_ms = int(began * 1000) + _RESTART_TIMEOUT_MS
@@ -202,8 +204,7 @@ class Round:
         points = read_offsets(OsDisk(), str(folder / RECOVERY_POINT))
         past_bytes = 0
         for path in (*folder.glob(f"{LARGE}-*"), *folder.glob(f"{TAIL}*-*")):
-            topic, _, partition = path.name.rpartition("-")
-            point = points.get((topic, int(partition)), 0)
+            point = points.get(required(replica_of(path.name), "the folder of a partition"), 0)
             for log in path.glob("*.log"):
                 past_bytes += _bytes_from(log, point)
         return past_bytes / 1e6

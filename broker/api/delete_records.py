@@ -50,9 +50,11 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     deadline_ms = now_ms + max(milliseconds(request.timeout), 0)
     await pending.wait(deadline_ms)
     for home, numbers in moved.items():
-        home.store.collect_log_offsets(r for r in replicas.with_files() if r.home is home)
+        home.store.checkpoints.collect_log_offsets(
+            r for r in replicas.with_files() if r.home is home
+        )
         try:
-            await in_thread(home.store.write_log_offsets)
+            await in_thread(home.store.checkpoints.write_log_offsets)
         except OSError as failure:
             replicas.on_directory_error(home, failure, "checkpoint")
             failed = Deleted(UNKNOWN_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -134,7 +134,7 @@ def test_kafkas_tool_reads_what_our_cleaner_left(harness: Harness) -> None:
     def is_clean() -> bool:
         log = harness.cluster.replica(1, "compacted").log
         store = harness.cluster.replica(1, "compacted").home.store
-        done = store.cleaner_offset("compacted", 0) or 0
+        done = store.checkpoints.cleaner_offset("compacted", 0) or 0
         return done >= log.segment_base_offsets[-1] > 0
 
     wait_until(lambda: harness.call(is_clean), "it is compacted")

@@ -21,7 +21,10 @@ SESSIONS = "broker/fetch_sessions.py"
 PLAN = "broker/plan.py"
 STARTS = "broker/start_checkpoints.py"
 STORE = "broker/replica_store.py"
+OFFSETS = "broker/offset_checkpoints.py"
 MANAGER = "broker/replicas.py"
+FAILURES = "broker/replica_failures.py"
+PLACES = "broker/log_directories.py"
 MAINTENANCE = "broker/maintenance.py"
 FETCHER = "broker/fetcher.py"
 LOG = "storage/log.py"
@@ -49,6 +52,7 @@ OF_HOST = ("tests/test_broker/test_coordinator_host.py",)
 OF_CHECKS = ("tests/test_broker/test_served_checks.py",)
 OF_DELETION = ("tests/test_broker/test_delete_records.py",)
 OF_STORE = ("tests/test_broker/test_replica_store.py",)
+OF_LOST_FOLDERS = ("tests/test_broker/test_lost_folders.py",)
 OF_SUSPECTS = ("tests/test_broker/test_suspects.py",)
 OF_LOST = ("tests/test_storage/test_lost_files.py",)
 OF_CLIENTS = ("tests/test_storage/test_client_batch.py",)
@@ -92,8 +96,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        return self._is_eligible(replica_id, remote) and self._is_in_sync(remote, now_ms)",
      "        return False", OF_CORE),
     # Produce.
-    ("watermark-of-a-cut-log-kept", "a cut takes the checkpoint of the high watermark down", STORE,
-     "            self.write_high_watermarks()\n        if self._recovery", "        if self._recovery",
+    ("watermark-of-a-cut-log-kept", "a cut takes the checkpoint of the high watermark down", OFFSETS,
+     "            self.write_high_watermarks()\n        if self.recovery", "        if self.recovery",
      OF_STORE),
     ("ack-before-replication", "acks=all waits for the high watermark", REPLICA,
      "        if terms.acks != -1 or self.core.high_watermark >= required_offset:\n",
@@ -162,12 +166,12 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("topics-told-apart-by-name", "a topic made again is another topic", STORE,
      "        if is_known and found_id != topic_id:", "        if False:", OF_STORE),
     ("checkpoints-of-a-dead-topic", "a new topic's log begins without the old one's checkpoints",
-     STORE, "            self._forget(key)\n", "", OF_STORE),
+     STORE, "            self.checkpoints.forget(key)\n", "", OF_STORE),
     ("deletions-forgotten", "a replica that was moved away goes", PLAN,
      "            elif old_topic is not None and old is not None and broker_id in old.replicas:",
      "            elif False:",
      ("tests/test_broker/test_plan.py",)),
-    ("start-above-the-end", "a log cut below its start begins there after a restart", STORE,
+    ("start-above-the-end", "a log cut below its start begins there after a restart", OFFSETS,
      "        if self._log_starts.get(key, 0) > offset:", "        if False:", OF_STORE),
     ("torn-identity-kills", "a torn partition.metadata is none", STORE,
      "        if is_torn_partition_metadata(self._disk.read_bytes(metadata)):",
@@ -175,8 +179,21 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("identity-never-fsynced", "a start fsyncs what tells whose a log is", STORE,
      "            sync_identity(self._disk, path)\n", "            pass\n", OF_STORE),
     ("removed-under-its-old-name", "what is removed has its new name on the disk first", STORE,
-     "            self._disk.sync_dir(self.directory)\n        for path in directories:",
-     "            pass\n        for path in directories:", OF_STORE),
+     "            self._disk.sync_dir(self.directory)\n            # Then",
+     "            # Then", OF_STORE),
+    ("recovery-point-outlives-its-folder", "a topic made again is not one whose folder was taken",
+     STORE, "            self.checkpoints.write_dropped(_keys_of(names))\n", "", OF_STORE),
+    ("put-aside-is-no-excuse", "a folder put aside explains the recovery point that is left", STORE,
+     "        self.checkpoints.drop(_keys_of(put_aside.difference(names)))\n", "", OF_STORE),
+    ("taken-folder-begins-anew", "a replica that the cluster counts on does not begin anew", PLACES,
+     "            if lost is not None:", "            if False:", OF_LOST_FOLDERS),
+    ("eligible-is-not-counted-on", "the cluster counts on eligible leaders, too", MANAGER,
+     "self.broker_id in (*image.isr, *image.elr)", "self.broker_id in image.isr", OF_LOST_FOLDERS),
+    ("taken-folder-is-not-told", "the controller hears of a replica whose folder is gone", FAILURES,
+     "or (own is not None and not own.is_offline)", "", OF_LOST_FOLDERS),
+    ("refused-folder-stays", "a topic's folder goes with it, readable or not", FAILURES,
+     "            broken.home.store.delete_refused(broken.name, key[0])\n", "            pass\n",
+     OF_LOST_FOLDERS),
     ("recovery-is-not-looked-for", "the periodic look reports a leader that has recovered", LINK,
      "                or core.propose_recovered()\n", "", ("tests/test_broker/test_isr_link.py",)),
     ("recovering-for-ever", "a leader that was elected uncleanly tells that it has recovered", CORE,
@@ -253,8 +270,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("start-comes-back", "a start that was raised stays raised", RECOVERY_EPOCHS,
      "    if not _has_batches_below(segments, epochs, start_offset):", "    if True:", OF_LOG),
     ("watermark-of-what-is-lost", "a checkpoint says nothing of records that a power cut took", STORE,
-     "        self.lower_checkpoints(*key, log.end_offset)\n", "", OF_STORE),
-    ("refused-and-forgotten", "what is known of a refused log stays", STORE,
+     "        self.checkpoints.lower(*key, log.end_offset)\n", "", OF_STORE),
+    ("refused-and-forgotten", "what is known of a refused log stays", OFFSETS,
      "if key in known}", "if False}", OF_STORE),
     ("lost-files-are-nothing", "a log ends at its recovery point or above", RECOVERY,
      "    if end_offset < recovery_point:", "    if False:", OF_LOST),

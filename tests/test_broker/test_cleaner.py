@@ -72,7 +72,7 @@ def read_all(
 
 def is_cleaned(harness: Harness, broker_id: int, topic: str, offset: int) -> bool:
     store = harness.cluster.replica(broker_id, topic).home.store
-    return (store.cleaner_offset(topic, 0) or 0) >= offset
+    return (store.checkpoints.cleaner_offset(topic, 0) or 0) >= offset
 
 
 def active_base(harness: Harness, broker_id: int, topic: str) -> int:
@@ -118,7 +118,7 @@ def test_the_cleaners_checkpoint_outlives_a_restart(harness: Harness, topic: str
         "broker 3 compacts",
     )
     store = harness.cluster.replica(3, topic).home.store
-    before = harness.call(lambda: store.cleaner_offset(topic, 0))
+    before = harness.call(lambda: store.checkpoints.cleaner_offset(topic, 0))
     path = Path(harness.cluster.directory) / "broker-3" / CLEANER_OFFSET
     wait_until(lambda: f"{topic} 0 {before}\n" in path.read_text(), "it is checkpointed")
     harness.run(harness.cluster.stop_broker(3))

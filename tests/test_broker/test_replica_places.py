@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.log_directories import Claim, LogDirectories, Wanted
+from broker.log_directories import Claim, LogDirectories, Unplaced, Wanted
 from chaos.sim.disk import MemoryDisk
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from runtime.ids import uuid_text
@@ -41,7 +41,7 @@ def place(made: LogDirectories, told: bytes = UNASSIGNED_DIRECTORY, **changes: A
     """The path where a replica is opened, or why it is not."""
     wanted = {"name": "t-0", "topic_id": TOPIC_ID, "told": told, "is_new": False}
     found = made.place(Wanted(**{**wanted, "is_in_sync": False, **changes}))
-    return found if isinstance(found, str) else found.path
+    return found.reason if isinstance(found, Unplaced) else found.path
 
 
 def test_a_new_replica_goes_where_the_fewest_are():

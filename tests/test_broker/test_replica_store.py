@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -191,8 +192,8 @@ def test_a_log_that_is_cut_takes_the_checkpoint_down(checkpoint: str) -> None:
     path = f"data/{checkpoint}"
     write_offsets(disk, path, {("t", 0): 22, ("u", 0): 5})
     store = made(disk)
-    store.lower_checkpoints("t", 0, 1)
-    store.lower_checkpoints("u", 0, 7)
+    store.checkpoints.lower("t", 0, 1)
+    store.checkpoints.lower("u", 0, 7)
     assert read_offsets(disk, path) == {("t", 0): 1, ("u", 0): 5}
     opened = made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
     assert opened.log.end_offset == 1
@@ -226,10 +227,11 @@ def test_a_log_that_was_refused_is_refused_at_every_start(is_orderly: bool) -> N
         store = made(disk)
         with pytest.raises(CorruptData, match="were flushed up to 2"):
             store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
-        store.collect_high_watermarks([])
-        store.write_high_watermarks()
-        store.collect_log_offsets([])
-        store.write_log_offsets()
+        store.drop_unclaimed()
+        store.checkpoints.collect_high_watermarks([])
+        store.checkpoints.write_high_watermarks()
+        store.checkpoints.collect_log_offsets([])
+        store.checkpoints.write_log_offsets()
         if is_orderly:
             store.close_all([], ["t-0"])
         for name, offset in known.items():
@@ -242,8 +244,8 @@ def test_what_is_known_of_a_log_that_nobody_has_asked_for_yet_stays() -> None:
     write_partition_metadata(disk, "data/t-0", TOPIC_ID)
     write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
     store = made(disk)
-    store.collect_log_offsets([])
-    store.write_log_offsets()
+    store.checkpoints.collect_log_offsets([])
+    store.checkpoints.write_log_offsets()
     assert read_offsets(disk, f"data/{RECOVERY_POINT}") == {("t", 0): 1}
 
 
@@ -252,14 +254,84 @@ def test_a_folder_that_is_gone_though_it_was_flushed_is_said_to_be(
 ) -> None:
     disk = MemoryDisk(random.Random(1))
     with_log(disk)
-    write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
+    write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1, ("never", 0): 0})
     disk.remove_tree("data/t-0")
     store = made(disk)
+    assert store.refuse_lost("never-0") is None
+    said = "data/t-0 is gone, and was flushed up to offset 1"
+    assert store.refuse_lost("t-0") == said
+    store.drop_unclaimed()
+    store.checkpoints.collect_log_offsets([])
+    store.checkpoints.write_log_offsets()
+    assert made(disk).refuse_lost("t-0") == said
     for _ in range(2):
         store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
-    assert [record.getMessage() for record in caplog.records] == [
-        "data/t-0 is not there, though a log of that name was flushed up to 1; an empty one begins"
-    ]
+    assert [record.getMessage() for record in caplog.records] == [f"{said}; an empty log begins"]
+    assert store.refuse_lost("t-0") is None and made(disk).refuse_lost("t-0") is None
+
+
+def test_a_folder_that_no_topic_asks_for_is_not_missed() -> None:
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("data")
+    write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
+    store = made(disk)
+    store.drop_unclaimed()
+    assert store.refuse_lost("t-0") is None
+    store.checkpoints.collect_log_offsets([])
+    store.checkpoints.write_log_offsets()
+    assert made(disk).refuse_lost("t-0") is None
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_no_crash_in_a_removal_looks_like_a_folder_that_was_taken(is_dropped: bool) -> None:
+    """The topic is deleted while the broker runs, or while it sleeps."""
+    for operations in range(12):
+        for seed in range(8):
+            disk = MemoryDisk(random.Random(seed))
+            with_log(disk)
+            made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+            write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1, ("u", 0): 5})
+            store = made(disk)
+            log = None if is_dropped else store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log
+            disk.cut_power_after(operations)
+            with suppress(PowerCut):
+                if log is None:
+                    store.drop_unclaimed()
+                else:
+                    store.delete(replica_with(log))
+                store.remove(store.take_removals())
+            disk.crash()
+            for _ in range(2):
+                after = made(disk)
+                assert after.refuse_lost("t-0") is None
+                assert after.refuse_lost("u-0") is not None
+                after.remove(after.take_removals())
+
+
+def test_a_power_cut_in_a_removal_leaves_no_part_of_a_log_that_comes_back() -> None:
+    """The replica is moved away, and back after the power cut: its topic id is the same."""
+    for operations in range(12):
+        for seed in range(8):
+            disk = MemoryDisk(random.Random(seed))
+            with_log(disk)
+            store = made(disk)
+            log = store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log
+            log.roll(now_ms=0)
+            log.append_as_leader(
+                build_batch([(None, b"y")], timestamp_ms=1), leader_epoch=1, now_ms=1
+            )
+            log.flush()
+            disk.cut_power_after(operations)
+            with suppress(PowerCut):
+                store.delete(replica_with(log))
+                store.remove(store.take_removals())
+            disk.crash()
+            again = made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log
+            assert (again.start_offset, again.end_offset) in ((0, 0), (0, 2))
+
+
+def replica_with(log: Log) -> Any:
+    return SimpleNamespace(core=SimpleNamespace(topic="t", partition_id=0), log=log)
 
 
 def test_a_topic_that_was_deleted_here_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
@@ -268,7 +340,7 @@ def test_a_topic_that_was_deleted_here_is_not_missed(caplog: pytest.LogCaptureFi
     write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1})
     store = made(disk)
     log = store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log
-    store.delete(SimpleNamespace(core=SimpleNamespace(topic="t", partition_id=0), log=log))
+    store.delete(replica_with(log))
     caplog.clear()
     store.open("t", OTHER_ID, 0, LogConfig(), now_ms=0)
     assert caplog.records == []

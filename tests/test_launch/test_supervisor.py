@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,23 @@ class Sleepers:
                 process.wait()
 
 
+@contextlib.contextmanager
+def supervising(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, *, brokers: int, port: int
+) -> Iterator[tuple[Supervisor, Sleepers, list[str]]]:
+    """A supervisor of one controller and some brokers, all of them sleepers, and what it says."""
+    sleepers = Sleepers()
+    monkeypatch.setattr(launch.supervisor, "spawn", sleepers.spawn)
+    plan = plan_cluster(controllers=1, brokers=brokers, data_dir=str(directory), port=port)
+    said: list[str] = []
+    supervisor = Supervisor(plan, say=said.append)
+    try:
+        yield supervisor, sleepers, said
+    finally:
+        sleepers.close()
+        supervisor._selector.close()
+
+
 def turn_until(supervisor: Supervisor, condition: Callable[[], bool], what: str) -> None:
     def is_so() -> bool:
         supervisor._turn(0.01)
@@ -59,12 +77,8 @@ def test_the_death_of_a_node_leaves_the_start_of_another_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pipe of a node that is ready is closed, and its number goes to the next node's pipe."""
-    sleepers = Sleepers()
-    monkeypatch.setattr(launch.supervisor, "spawn", sleepers.spawn)
-    plan = plan_cluster(controllers=1, brokers=2, data_dir=str(tmp_path), port=31_100)
-    supervisor = Supervisor(plan, say=lambda _: None)
-    first, second = (supervisor._processes[f"broker-{i}"] for i in (101, 102))
-    try:
+    with supervising(tmp_path, monkeypatch, brokers=2, port=31_100) as (supervisor, sleepers, _):
+        first, second = (supervisor._processes[f"broker-{i}"] for i in (101, 102))
         supervisor._spawn(first)
         os.write(sleepers.writers["broker-101"], READY)
         turn_until(supervisor, lambda: first.is_ready, "the first is ready")
@@ -74,39 +88,34 @@ def test_the_death_of_a_node_leaves_the_start_of_another_alone(
         turn_until(supervisor, lambda: first.child is None, "the first is dead")
         os.write(sleepers.writers["broker-102"], READY)
         turn_until(supervisor, lambda: second.is_ready, "the second is ready")
-    finally:
-        sleepers.close()
-        supervisor._selector.close()
 
 
 def test_a_restart_ends_when_the_node_is_ready_or_has_died_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sleepers = Sleepers()
-    monkeypatch.setattr(launch.supervisor, "spawn", sleepers.spawn)
-    plan = plan_cluster(controllers=1, brokers=3, data_dir=str(tmp_path), port=31_200)
-    supervisor = Supervisor(plan, say=lambda _: None)
-    requests = tmp_path / "requests"
-    requests.mkdir()
-    names = [f"broker-{i}" for i in (101, 102, 103)]
-    for name in names:
-        (requests / f"restart-{name}").touch()
-    for name, words in (
-        ("broker-101", "09:00:00.000 CRITICAL kvorum.broker the node exits: no\nkvorum: no disk\n"),
-        ("broker-102", "09:00:00.000 CRITICAL kvorum.broker the node failed and exits\nTrace\n"),
-    ):
-        log_file = Path(supervisor._processes[name].node.log_file)
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        log_file.write_text("kvorum: of the run before\n")
-        sleepers.last_words[name] = (str(log_file), words)
-
     def entry(name: str) -> NodeEntry:
         cluster = read_cluster_file(str(tmp_path))
         found = cluster and cluster.node(name)
         assert found is not None
         return found
 
-    try:
+    names = [f"broker-{i}" for i in (101, 102, 103)]
+    with supervising(tmp_path, monkeypatch, brokers=3, port=31_200) as (supervisor, sleepers, _):
+        requests = asked_to_restart(tmp_path, *names)
+        for name, words in (
+            (
+                "broker-101",
+                "09:00:00.000 CRITICAL kvorum.broker the node exits: no\nkvorum: no disk\n",
+            ),
+            (
+                "broker-102",
+                "09:00:00.000 CRITICAL kvorum.broker the node failed and exits\nTrace\n",
+            ),
+        ):
+            log_file = Path(supervisor._processes[name].node.log_file)
+            log_file.parent.mkdir(parents=True, exist_ok=True)
+            log_file.write_text("kvorum: of the run before\n")
+            sleepers.last_words[name] = (str(log_file), f"09:00:00.000 {words}")
         turn_until(supervisor, lambda: len(sleepers.processes) == 3, "all are started")
         assert not entry("broker-101").is_ready
         with pytest.raises(NotReady, match=r"broker-103 runs \(pid \d+\) and is not ready yet"):
@@ -122,27 +131,27 @@ def test_a_restart_ends_when_the_node_is_ready_or_has_died_again(
         ):
             with pytest.raises(NotReady, match=why):
                 wait_restarted(str(tmp_path), name, deadline_ms=0)
-    finally:
-        sleepers.close()
-        supervisor._selector.close()
+
+
+def asked_to_restart(directory: Path, *names: str) -> Path:
+    """The folder of requests, with one for each of these."""
+    requests = directory / "requests"
+    requests.mkdir()
+    for name in names:
+        (requests / f"restart-{name}").touch()
+    return requests
+
+
+def is_full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_full_disk_does_not_end_the_launcher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sleepers = Sleepers()
-    monkeypatch.setattr(launch.supervisor, "spawn", sleepers.spawn)
-    plan = plan_cluster(controllers=1, brokers=1, data_dir=str(tmp_path), port=31_300)
-    said: list[str] = []
-    supervisor = Supervisor(plan, say=said.append)
-    (tmp_path / "requests").mkdir()
-    (tmp_path / "requests" / "restart-broker-101").touch()
     write = launch.supervisor.write_cluster_file
-
-    def is_full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    try:
+    with supervising(tmp_path, monkeypatch, brokers=1, port=31_300) as (supervisor, sleepers, said):
+        asked_to_restart(tmp_path, "broker-101")
         turn_until(supervisor, lambda: bool(sleepers.processes), "it is started")
         monkeypatch.setattr(launch.supervisor, "write_cluster_file", is_full)
         sleepers.processes["broker-101"].kill()
@@ -154,6 +163,14 @@ def test_a_full_disk_does_not_end_the_launcher(
         cluster = read_cluster_file(str(tmp_path))
         entry = cluster and cluster.node("broker-101")
         assert entry is not None and entry.state == "dead"
-    finally:
-        sleepers.close()
-        supervisor._selector.close()
+
+
+def test_a_launcher_stops_all_nodes_though_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with supervising(tmp_path, monkeypatch, brokers=1, port=31_400) as (supervisor, sleepers, said):
+        supervisor.start()
+        monkeypatch.setattr(launch.supervisor, "write_cluster_file", is_full)
+        supervisor.stop()
+        assert all(process.poll() is not None for process in sleepers.processes.values())
+        assert "cannot write to cluster.json that the cluster has stopped" in said[-1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -144,56 +146,51 @@ def test_retired_files_wait_until_the_checkpoint_of_epochs_says_where_the_log_be
     assert path_of(0, ".log.deleted") in log.take_deleted(0)
 
 
-def test_no_crash_during_retention_looks_like_files_that_were_taken() -> None:
-    for operations in range(40):
+def crashed(work: Callable[[MemoryDisk], None], *, operations_max: int) -> Iterator[MemoryDisk]:
+    """The disk of `closed` after power cuts at every operation of `work`."""
+    for operations in range(operations_max):
         for seed in range(4):
             disk = closed()
             disk.rng = random.Random(seed)
             disk.cut_power_after(operations)
-            try:
-                log = retired(disk)
-                log.flush()
-                log.remove_deleted(0)
-                log.append_as_leader(
-                    build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=2, now_ms=0
-                )
-                log.close()
-            except PowerCut:
-                pass
+            with contextlib.suppress(PowerCut):
+                work(disk)
             disk.crash()
-            for _ in range(2):
-                log = opened(disk, BROKERS, recovery_point=10)
-                assert log.start_offset in (0, 3, 6, 7)
-                log.abandon()
+            yield disk
+
+
+def test_no_crash_during_retention_looks_like_files_that_were_taken() -> None:
+    def work(disk: MemoryDisk) -> None:
+        log = retired(disk)
+        log.flush()
+        log.remove_deleted(0)
+        append(log, 2)
+        log.close()
+
+    for disk in crashed(work, operations_max=40):
+        for _ in range(2):
+            log = opened(disk, BROKERS, recovery_point=10)
+            assert log.start_offset in (0, 3, 6, 7)
+            log.abandon()
 
 
 @pytest.mark.parametrize("offset", [0, 4, 20])
 def test_no_crash_during_a_cut_looks_like_files_that_were_taken(offset: int) -> None:
-    for operations in range(60):
-        for seed in range(4):
-            disk = closed()
-            disk.rng = random.Random(seed)
-            log = opened(disk, BROKERS, recovery_point=10, is_clean=True)
-            disk.cut_power_after(operations)
-            try:
-                if offset < 10:
-                    log.truncate_to(offset)
-                else:
-                    log.truncate_fully_and_start_at(offset)
-                log.append_as_leader(
-                    build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=2, now_ms=0
-                )
-                log.flush()
-            except PowerCut:
-                pass
-            disk.crash()
-            for start in (0, 20):
-                # The second start finds the log below the start that the leader told: it is empty.
-                log = opened(disk, BROKERS, log_start_offset=start)
-                log.append_as_leader(
-                    build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=3, now_ms=0
-                )
-                log.abandon()
+    def work(disk: MemoryDisk) -> None:
+        log = opened(disk, BROKERS, recovery_point=10, is_clean=True)
+        if offset < 10:
+            log.truncate_to(offset)
+        else:
+            log.truncate_fully_and_start_at(offset)
+        append(log, 2)
+        log.flush()
+
+    for disk in crashed(work, operations_max=60):
+        for start in (0, 20):
+            # The second start finds the log below the start that the leader told: it is empty.
+            log = opened(disk, BROKERS, log_start_offset=start)
+            append(log, 3)
+            log.abandon()
 
 
 def test_a_log_that_begins_anew_above_its_epochs_has_lost_nothing() -> None:

@@ -1,0 +1,243 @@
+"""The offset checkpoints of one data directory: what is known of each log apart from its files.
+
+High watermarks, recovery points, log starts and how far the cleaner came, in Kafka's files. The
+loop takes note of them and threads write them: a map is replaced, never changed. Blocking.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable
+
+from broker.replica import Replica
+from runtime.disk import Disk
+from runtime.errors import CorruptData
+from storage.checkpoints import (
+    CLEANER_OFFSET,
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    TopicPartition,
+    read_offsets,
+    write_offsets,
+)
+
+_log = logging.getLogger(__name__)
+
+Offsets = dict[TopicPartition, int]
+
+
+class OffsetCheckpoints:
+    """recovery_points: below it a log has been fsynced, by topic and partition."""
+
+    def __init__(
+        self, disk: Disk, directory: str, closed: Callable[[], Iterable[TopicPartition]]
+    ) -> None:
+        """closed: the logs that lie here and are not open."""
+        self._disk = disk
+        self._directory = directory
+        self._closed = closed
+        self.recovery_points: Offsets = {}
+        self._high_watermarks: Offsets = {}
+        self._log_starts: Offsets = {}
+        self._cleaner_offsets: Offsets = {}
+        self._durable_starts: Offsets = {}
+        """The log starts as the checkpoint on disk has them."""
+        self._on_disk: dict[str, frozenset[TopicPartition]] = {}
+        """Checkpoint -> partitions that it may name."""
+        # A checkpoint is written by the loop (truncation) and by a thread (the periodic one).
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Read all of them. Raises CorruptData if one is damaged that nothing else says."""
+        self._high_watermarks = self._read(HIGH_WATERMARK)
+        self.recovery_points = self._read(RECOVERY_POINT)
+        self._cleaner_offsets = self._read(CLEANER_OFFSET)
+        self._log_starts = self._read(LOG_START_OFFSET)
+        self._durable_starts = dict(self._log_starts)
+
+    # --- one log -----------------------------------------------------------------------------
+
+    def high_watermark(self, key: TopicPartition) -> int:
+        """0 if none is known."""
+        return self._high_watermarks.get(key, 0)
+
+    def recovery_point(self, key: TopicPartition) -> int:
+        """0 if nothing was fsynced."""
+        return self.recovery_points.get(key, 0)
+
+    def log_start(self, key: TopicPartition) -> int:
+        """0 if none is known."""
+        return self._log_starts.get(key, 0)
+
+    def durable_start(self, topic: str, partition_id: int) -> int:
+        """The log start that the checkpoint on disk has, 0 without one."""
+        return self._durable_starts.get((topic, partition_id), 0)
+
+    def cleaner_offset(self, topic: str, partition_id: int) -> int | None:
+        """Below it the log has been compacted; None if it never was."""
+        return self._cleaner_offsets.get((topic, partition_id))
+
+    def set_cleaner_offset(self, topic: str, partition_id: int, offset: int) -> None:
+        self._cleaner_offsets = {**self._cleaner_offsets, (topic, partition_id): offset}
+
+    def lower(self, topic: str, partition_id: int, offset: int) -> None:
+        """Before a truncation to `offset`: no checkpoint may speak of what lies above it any more.
+
+        A recovery point above the log's end would make a torn tail look like damage. Durable on
+        return.
+        """
+        key = (topic, partition_id)
+        if self._high_watermarks.get(key, 0) > offset:
+            # 1. The only replica in sync loses its power, and what it had told us of. 2. We are
+            # cut, 3. get other records in its place, 4. and end: the next process would take these
+            # for committed, and serve them, before they are.
+            self._high_watermarks = {**self._high_watermarks, key: offset}
+            self.write_high_watermarks()
+        if self.recovery_points.get(key, 0) > offset:
+            self.recovery_points = {**self.recovery_points, key: offset}
+            with self._lock:
+                self._write(RECOVERY_POINT, self.recovery_points)
+        if self._log_starts.get(key, 0) > offset:
+            # A leader that lost what others had begins below our start. Kept, the start would be
+            # above the end at the next start, and the log be thrown away.
+            self._log_starts = {**self._log_starts, key: offset}
+            self.write_log_starts()
+        if self._cleaner_offsets.get(key, 0) > offset:
+            # What comes in the place of the records cut off has not been compacted.
+            self.set_cleaner_offset(topic, partition_id, offset)
+            self.write_cleaner_offsets()
+
+    def forget(self, key: TopicPartition) -> None:
+        """A new log begins: what the checkpoints say under its name is of one that is gone.
+
+        Durable on return. Bad sequence: 1. a topic is deleted and made again under its name, 2. the
+        process ends, 3. the next one takes the old topic's watermark for the new log's, so that
+        what is not committed counts as such, and its start, so that the new log is thrown away.
+        """
+        self._high_watermarks = _without(self._high_watermarks, (key,))
+        self._log_starts = _without(self._log_starts, (key,))
+        self.drop((key,))
+        known = {
+            HIGH_WATERMARK: self._high_watermarks,
+            RECOVERY_POINT: self.recovery_points,
+            LOG_START_OFFSET: self._log_starts,
+            CLEANER_OFFSET: self._cleaner_offsets,
+        }
+        for name, offsets in known.items():
+            if key in self._on_disk.get(name, ()):
+                with self._lock:
+                    self._write(name, offsets)
+
+    # --- logs that go ------------------------------------------------------------------------
+
+    def drop(self, keys: Iterable[TopicPartition]) -> None:
+        """These logs go: no recovery point and no cleaner offset of theirs is written any more."""
+        keys = tuple(keys)
+        self.recovery_points = _without(self.recovery_points, keys)
+        self._cleaner_offsets = _without(self._cleaner_offsets, keys)
+
+    def write_dropped(self, keys: Iterable[TopicPartition]) -> None:
+        """Replace the checkpoint of the recovery points if it names one of these; durable on
+        return."""
+        with self._lock:
+            if not self._on_disk.get(RECOVERY_POINT, frozenset()).isdisjoint(keys):
+                self._write(RECOVERY_POINT, self.recovery_points)
+
+    # --- all logs ----------------------------------------------------------------------------
+
+    def collect_high_watermarks(self, replicas: Iterable[Replica]) -> None:
+        """Take note of them, for write_high_watermarks."""
+        now = self._of_closed(self._high_watermarks)
+        for replica in replicas:
+            if replica.core.high_watermark > 0:
+                key = (replica.core.topic, replica.core.partition_id)
+                now[key] = replica.core.high_watermark
+        self._high_watermarks = now
+
+    def write_high_watermarks(self) -> None:
+        """Replace the checkpoint; durable on return."""
+        with self._lock:
+            self._write(HIGH_WATERMARK, self._high_watermarks)
+
+    def collect_log_offsets(self, replicas: Iterable[Replica]) -> None:
+        """Take note of the recovery points and log starts, for write_log_offsets.
+
+        A recovery point rests on its log's completed flush.
+        """
+        points = self._of_closed(self.recovery_points)
+        starts = self._of_closed(self._log_starts)
+        for replica in replicas:
+            key = (replica.core.topic, replica.core.partition_id)
+            if replica.log.durable_end_offset > 0:
+                points[key] = replica.log.durable_end_offset
+            if replica.log.start_offset > 0:
+                starts[key] = replica.log.start_offset
+        self.recovery_points = points
+        self._log_starts = starts
+
+    def write_log_offsets(self) -> None:
+        """Replace the recovery-point and log-start checkpoints; durable on return.
+
+        Writes them as they are now: while this waited for its thread a truncation may have lowered
+        a point, and DeleteRecords moved a start.
+        """
+        with self._lock:
+            self._write(RECOVERY_POINT, self.recovery_points)
+            self._write(LOG_START_OFFSET, self._log_starts)
+
+    def collect_log_starts(self, replicas: Iterable[Replica]) -> None:
+        """Take note of the starts of some, for write_log_starts."""
+        starts = {(r.core.topic, r.core.partition_id): r.log.start_offset for r in replicas}
+        self._log_starts = {**self._log_starts, **starts}
+
+    def write_log_starts(self) -> None:
+        """Replace the log-start checkpoint; durable on return."""
+        with self._lock:
+            self._write(LOG_START_OFFSET, self._log_starts)
+
+    def write_cleaner_offsets(self) -> None:
+        """Replace the checkpoint; durable on return."""
+        with self._lock:
+            self._write(CLEANER_OFFSET, self._cleaner_offsets)
+
+    # --- files -------------------------------------------------------------------------------
+
+    def _of_closed(self, known: Offsets) -> Offsets:
+        """What is known of logs that lie here and are not open: it stays.
+
+        Bad sequence: 1. a log that lost its end below the recovery point is refused, 2. the point
+        goes with the next checkpoint, 3. the next start takes the loss for a torn tail, and serves
+        the rest.
+        """
+        return {key: known[key] for key in self._closed() if key in known}
+
+    def _read(self, name: str) -> Offsets:
+        try:
+            offsets = read_offsets(self._disk, self._path(name))
+        except CorruptData as damage:
+            if name not in (RECOVERY_POINT, CLEANER_OFFSET):
+                raise
+            # All is checked, or cleaned, from the start: that costs time and nothing else.
+            _log.warning("%s; it counts as empty", damage)
+            offsets = {}
+        self._on_disk[name] = frozenset(offsets)
+        return offsets
+
+    def _write(self, name: str, offsets: Offsets) -> None:
+        """Replace a checkpoint; the caller holds the lock."""
+        now = dict(offsets)
+        self._on_disk[name] = self._on_disk.get(name, frozenset()).union(now)
+        write_offsets(self._disk, self._path(name), now)
+        self._on_disk[name] = frozenset(now)
+        if name == LOG_START_OFFSET:
+            self._durable_starts = now
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+
+def _without(offsets: Offsets, keys: Collection[TopicPartition]) -> Offsets:
+    """A copy: a thread may be writing the one there is."""
+    return {key: offset for key, offset in offsets.items() if key not in keys}
