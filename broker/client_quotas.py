@@ -104,6 +104,7 @@ class ClientQuotas:
         self._windows: dict[tuple[QuotaKind, str | None, str | None], RateWindow] = {}
         self.is_active = False
         self.binds_requests = False
+        self.binds_mutations = False
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """The metadata's quotas are now these. What was used goes on to count."""
@@ -114,6 +115,7 @@ class ClientQuotas:
         bound = {key for of_entity in quotas.values() for key in of_entity}
         self.is_active = any(kind.value in bound for kind in QuotaKind)
         self.binds_requests = QuotaKind.REQUEST.value in bound
+        self.binds_mutations = QuotaKind.MUTATION.value in bound
         if not self.is_active:
             self._windows.clear()
 

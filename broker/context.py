@@ -114,11 +114,17 @@ class Services:
         return found
 
     def controller_id(self) -> int:
-        """The broker that clients take for the controller: the lowest active one, -1 for none.
+        """The broker that clients take for the controller, -1 for none: this one, for any passes
+        their requests on, or the lowest active one while a quota needs them all in one place.
 
-        Any broker forwards controller requests, so all it must be is stable and alive.
+        Bad sequence: 1. an AdminClient of librdkafka is connected to us and to the broker that we
+        name, 2. that one dies, 3. the client connects to it again and again, and asks nobody for
+        another one: creating a topic takes until its metadata is refreshed, minutes later. Of our
+        own death it hears at once, has no connection left, and asks the next.
         """
         ids = self.image().active_broker_ids()
+        if self.broker_id in ids and not self.quotas.binds_mutations:
+            return self.broker_id
         return ids[0] if ids else -1
 
 

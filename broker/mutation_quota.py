@@ -6,9 +6,9 @@ Whoever comes while that is owed is refused with THROTTLING_QUOTA_EXCEEDED, and 
 pause; in versions of the APIs that are older than that code everything is served, and whatever is
 owed then is the pause. A connection with a pause is not read from for so long.
 
-The broker that a client asks counts; in Apache Kafka it is the active controller. All clients of a
-cluster take the same broker for the controller (`Services.controller_id`) and send these requests
-there, which comes to the same. Pure.
+The broker that a client asks counts; in Apache Kafka it is the active controller. While there is
+such a quota, all clients of a cluster take the same broker for the controller
+(`Services.controller_id`) and send these requests there, which comes to the same. Pure.
 """
 
 from __future__ import annotations

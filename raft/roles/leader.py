@@ -270,9 +270,7 @@ def _update_high_watermark(core: RaftCore, role: Leader, now_ms: int) -> None:
     offset = min(offset, core.log.end_offset)
     if offset <= role.epoch_start_offset or not core.advance_high_watermark(offset):
         return
-    # Lowest id first: to the lowest broker clients send what changes the cluster, and it answers
-    # them once it has heard of this.
-    for parked in [role.parked[replica] for replica in sorted(role.parked)]:
+    for parked in list(role.parked.values()):
         # A voter learns the high watermark with its next records or when its wait is over: it
         # needs it only to keep its image warm. An observer waits for exactly this.
         if not core.voter_set.has(*parked.replica) and offset > parked.fetch_offset:

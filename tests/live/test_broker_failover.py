@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kvorum.cli.controller_client import ControllerClient
 from metadata.snapshot_view import image_of
@@ -17,6 +18,7 @@ from tests.live.cluster import Cluster, broker_name, eventually, is_alive
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 ALL = {101, 102, 103}
+ANSWER_TIMEOUT_S = 20
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,24 @@ def test_killed_leader_loses_nothing_and_rejoins_the_isr(cluster: Cluster) -> No
     load.wait_more()
     load.finish()
     assert_nothing_lost(load, cluster.bootstrap)
+
+
+def test_an_admin_client_outlives_the_broker_that_it_asks(cluster: Cluster) -> None:
+    """librdkafka's goes on connecting to the broker that it was told is the controller."""
+    topics = Topics(cluster.bootstrap)
+    for broker_id, address in zip(sorted(ALL), cluster.bootstrap.split(","), strict=True):
+        admin = AdminClient(settings(address))
+        create(admin, f"before-{broker_id}")
+        cluster.kill(broker_name(broker_id))
+        create(admin, f"after-{broker_id}")
+        cluster.restart(broker_name(broker_id))
+        topics.create(f"again-{broker_id}")
+        topics.wait_isr(f"again-{broker_id}", ALL)
+
+
+def create(admin: AdminClient, name: str) -> None:
+    made = admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=2)])
+    made[name].result(ANSWER_TIMEOUT_S)
 
 
 def test_clean_stop_moves_leadership_before_the_process_ends(cluster: Cluster) -> None:

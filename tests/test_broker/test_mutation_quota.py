@@ -160,3 +160,28 @@ def test_partitions_that_are_added_and_deleted_count_too(
     )
     again.close()
     assert int(gone.responses[0].error_code) == ErrorCode.NONE
+
+
+def named_controllers(harness: Harness) -> list[int]:
+    """Whom each of the brokers names as the controller."""
+    named = []
+    for broker in harness.cluster.brokers.values():
+        client = RawClient(broker.port)
+        named.append(client.call("metadata", 12, {"topics": []}).controller_id)
+        assert client.call("describe_cluster", 0, {}).controller_id == named[-1]
+        assert client.call("metadata", 12, {"topics": None}).controller_id == named[-1]
+        client.close()
+    return named
+
+
+def test_who_is_asked_is_the_controller_unless_all_must_ask_the_same(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, count=3)
+    try:
+        assert named_controllers(harness) == [1, 2, 3]
+        with bound(harness):
+            assert named_controllers(harness) == [1, 1, 1]
+            harness.call(lambda: harness.cluster.fence(1))
+            assert named_controllers(harness) == [2, 2, 2]
+        assert named_controllers(harness) == [2, 2, 3]
+    finally:
+        harness.close()
