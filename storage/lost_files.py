@@ -85,15 +85,14 @@ def check_first_segment(
 def check_sealed(disk: Disk, segment: Segment, following: int) -> None:
     """Raise CorruptData if the .log of a sealed segment is shorter than its indexes say.
 
-    following: base offset of the next segment. Reads the last entry of the offset index; batches
-    only if that does not fit, to see which of the two is wrong, or if there is none, as of a
-    segment of a few kilobytes. A .log that was cut behind the last entry is met when it is read.
+    following: base offset of the next segment. Reads the last entries of the indexes and the
+    headers behind the last one of the offset index; all headers only if that does not fit, to see
+    which of the two is wrong, or if there is none, as of a segment of a few kilobytes. A .log cut
+    behind the record with the largest timestamp is met when it is read.
     """
     log_bytes, _ = _tail(disk, segment.path(LOG_SUFFIX), 0)
     index_bytes, entry = _tail(disk, segment.path(INDEX_SUFFIX), OFFSET_ENTRY_BYTES)
     position = int.from_bytes(entry[OFFSET_ENTRY_BYTES // 2 :], "big")
-    if entry and position < log_bytes:
-        return
     time_index_bytes, time_entry = _tail(disk, segment.path(TIME_INDEX_SUFFIX), TIME_ENTRY_BYTES)
     if log_bytes == 0:
         # Of a segment that compaction has left empty they are empty as well.
@@ -102,18 +101,33 @@ def check_sealed(disk: Disk, segment: Segment, following: int) -> None:
                 segment.path(LOG_SUFFIX), 0, "it is empty, though its indexes are not"
             )
         return
+    is_indexed = position < log_bytes
     known = segment.base_offset + int.from_bytes(time_entry[-_RELATIVE_OFFSET_BYTES:], "big")
-    end_offset = segment.base_offset
-    for _, header in segment.headers(0):
-        end_offset = header.end_offset
-    if end_offset < following and (entry or (time_entry and end_offset <= known)):
-        what = f"byte {position}" if entry else f"offset {known}"
+    end_offset = _end_offset(segment, position if is_indexed else 0)
+    if end_offset >= following:
+        return
+    if not is_indexed or (time_entry and end_offset <= known):
+        what = f"offset {known}" if is_indexed else f"byte {position}"
         raise CorruptData(
             segment.path(LOG_SUFFIX),
             log_bytes,
             f"it ends at offset {end_offset}, the next segment begins at {following}, and its "
             f"indexes know of {what}",
         )
+
+
+def _end_offset(segment: Segment, position: int) -> int:
+    """Where its batches end. position: of one of them, as the offset index has it."""
+    end_offset = segment.base_offset
+    try:
+        for _, header in segment.headers(position):
+            end_offset = header.end_offset
+    except CorruptData:
+        if position == 0:
+            raise
+        # Perhaps it is the index that is wrong.
+        return _end_offset(segment, 0)
+    return end_offset
 
 
 def _tail(disk: Disk, path: str, length: int) -> tuple[int, bytes]:

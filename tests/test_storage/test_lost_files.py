@@ -116,6 +116,32 @@ def test_a_sealed_segment_cut_between_two_batches_was_cut() -> None:
         opened(disk, BROKERS, recovery_point=10, is_clean=True)
 
 
+LARGER = replace(BROKERS, segment_bytes=1_000, index_interval_bytes=400)
+"""Segments of several batches: the last ones are in no entry of the offset index."""
+
+
+def test_a_sealed_segment_cut_behind_its_last_index_entry_was_cut() -> None:
+    disk = new_disk()
+    log = filled(disk, 40, LARGER)
+    second = log.segment_base_offsets[1]
+    log.close()
+    size = disk.open(path_of(0, ".log")).size()
+    for left in range(1, second):
+        disk = new_disk()
+        filled(disk, 40, LARGER).close()
+        empty(disk, path_of(0, ".log"), size // second * left)
+        with pytest.raises(CorruptData, match=f"ends at offset {left}, the next .* at {second}"):
+            opened(disk, LARGER, recovery_point=40, is_clean=True)
+
+
+def test_an_index_entry_between_two_batches_is_not_held_against_the_log() -> None:
+    disk = new_disk()
+    filled(disk, 40, LARGER).close()
+    file = disk.open(path_of(0, ".index"))
+    file.pwrite((500).to_bytes(4, "big"), file.size() - 4)
+    opened(disk, LARGER, recovery_point=40, is_clean=True)
+
+
 def test_an_index_that_knows_of_too_much_is_made_anew_if_the_batches_are_all_there() -> None:
     disk = closed()
     file = disk.open(path_of(3, ".index"))
