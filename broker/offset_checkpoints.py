@@ -1,14 +1,14 @@
 """The offset checkpoints of one data directory: what is known of each log apart from its files.
 
 High watermarks, recovery points, log starts and how far the cleaner came, in Kafka's files. The
-loop takes note of them and threads write them: a map is replaced, never changed. Blocking.
+loop takes note of them; threads write what they copy in one step of the interpreter. Blocking.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from broker.replica import Replica
 from runtime.disk import Disk
@@ -116,8 +116,9 @@ class OffsetCheckpoints:
         process ends, 3. the next one takes the old topic's watermark for the new log's, so that
         what is not committed counts as such, and its start, so that the new log is thrown away.
         """
-        self._high_watermarks = _without(self._high_watermarks, (key,))
-        self._log_starts = _without(self._log_starts, (key,))
+        # Thousands of logs begin at once: no copy of a map for each.
+        self._high_watermarks.pop(key, None)
+        self._log_starts.pop(key, None)
         self.drop((key,))
         known = {
             HIGH_WATERMARK: self._high_watermarks,
@@ -134,9 +135,9 @@ class OffsetCheckpoints:
 
     def drop(self, keys: Iterable[TopicPartition]) -> None:
         """These logs go: no recovery point and no cleaner offset of theirs is written any more."""
-        keys = tuple(keys)
-        self.recovery_points = _without(self.recovery_points, keys)
-        self._cleaner_offsets = _without(self._cleaner_offsets, keys)
+        for key in keys:
+            self.recovery_points.pop(key, None)
+            self._cleaner_offsets.pop(key, None)
 
     def write_dropped(self, keys: Iterable[TopicPartition]) -> None:
         """Replace the checkpoint of the recovery points if it names one of these; durable on
@@ -227,7 +228,7 @@ class OffsetCheckpoints:
 
     def _write(self, name: str, offsets: Offsets) -> None:
         """Replace a checkpoint; the caller holds the lock."""
-        now = dict(offsets)
+        now = offsets.copy()  # one step: the loop may be changing it
         self._on_disk[name] = self._on_disk.get(name, frozenset()).union(now)
         write_offsets(self._disk, self._path(name), now)
         self._on_disk[name] = frozenset(now)
@@ -236,8 +237,3 @@ class OffsetCheckpoints:
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
-
-
-def _without(offsets: Offsets, keys: Collection[TopicPartition]) -> Offsets:
-    """A copy: a thread may be writing the one there is."""
-    return {key: offset for key, offset in offsets.items() if key not in keys}

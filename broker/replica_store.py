@@ -89,6 +89,11 @@ class ReplicaStore:
                 except CorruptData as damage:
                     self.unclaimed[name], self._damaged[name] = None, damage
 
+    @property
+    def has_strays(self) -> bool:
+        """There is something for `drop_unclaimed` to do."""
+        return bool(self.unclaimed) or not self._lost <= self._refused
+
     def was_flushed(self, name: str) -> bool:
         """A log of that name had its records fsynced here, and no folder says that it was another
         topic's."""

@@ -482,7 +482,7 @@ class ReplicaManager:
         process of this broker can have seen; a directory of a topic not in it was deleted, one
         of a partition that names other replicas was moved away.
         """
-        stores = [item.store for item in self.directories.online if item.store.unclaimed]
+        stores = [item.store for item in self.directories.online if item.store.has_strays]
         if not stores:
             return
         own = self.image.brokers.get(self.broker_id)

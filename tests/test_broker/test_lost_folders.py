@@ -130,6 +130,19 @@ def test_a_topic_made_anew_is_not_the_one_whose_folder_was_taken(harness: Harnes
     wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync")
 
 
+def test_a_later_topic_is_not_the_one_whose_folder_was_taken(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = folder_of(harness)
+    stop(harness)
+    shutil.rmtree(folder)
+    delete(harness)
+    start(harness)
+    create_plain(harness)
+    wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync")
+    assert "is gone" not in caplog.text
+
+
 def test_a_topic_deleted_before_a_crash_is_not_missed(harness: Harness) -> None:
     harness.run(harness.cluster.brokers[1].manager._maintenance._flush_all())
     delete(harness)
