@@ -142,9 +142,11 @@ def _load_segments(
     epochs.truncate_from_end(end_offset)
     start_offset = start_of_epochs(directory, segments, epochs, start_offset, end_offset)
     epochs.truncate_from_start(start_offset)
-    if epochs.is_dirty:
+    if epochs.is_dirty or (checkpoint is not None and checkpoint.entries != epochs.entries):
         # What lies below the end counts as durable from now on, so its epochs must be as well: the
-        # next start may scan less.
+        # next start may scan less. And of a log that retention has left without a batch the
+        # checkpoint may tell of epochs below its start, which the files put aside explain: those go
+        # now, and the next start would miss records.
         disk.write_atomic(f"{directory}/{CHECKPOINT_NAME}", epochs.to_bytes())
         epochs.is_dirty = False
     return Loaded(

@@ -200,6 +200,20 @@ def test_no_crash_during_retention_looks_like_files_that_were_taken() -> None:
             log.abandon()
 
 
+def test_two_kills_after_retention_left_nothing_do_not_look_like_files_that_were_taken() -> None:
+    """The first start finds no batch that tells of an epoch; the second found the old checkpoint,
+    and no put-aside file that would explain it."""
+    disk = closed()
+    log = opened(disk, replace(BROKERS, retention_ms=1), recovery_point=10, is_clean=True)
+    assert log.apply_retention(now_ms=100_000, high_watermark=10) == [0, 3, 6, 9]
+    log.abandon()
+    for end_offset in (10, 11, 12):
+        log = opened(disk, BROKERS, recovery_point=10)
+        assert (log.start_offset, log.end_offset) == (10, end_offset)
+        append(log, 2)
+        log.abandon()
+
+
 @pytest.mark.parametrize("offset", [0, 4, 20])
 def test_no_crash_during_a_cut_looks_like_files_that_were_taken(offset: int) -> None:
     def work(disk: MemoryDisk) -> None:
