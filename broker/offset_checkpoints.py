@@ -139,11 +139,11 @@ class OffsetCheckpoints:
             self.recovery_points.pop(key, None)
             self._cleaner_offsets.pop(key, None)
 
-    def write_dropped(self, keys: Iterable[TopicPartition]) -> None:
-        """Replace the checkpoint of the recovery points if it names one of these; durable on
+    def write_dropped(self, is_going: Callable[[TopicPartition], bool]) -> None:
+        """Replace the checkpoint of the recovery points if it names a log that goes; durable on
         return."""
         with self._lock:
-            if not self._on_disk.get(RECOVERY_POINT, frozenset()).isdisjoint(keys):
+            if any(map(is_going, self._on_disk.get(RECOVERY_POINT, ()))):
                 self._write(RECOVERY_POINT, self.recovery_points)
 
     # --- all logs ----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from storage.checkpoints import (
     read_partition_metadata,
 )
 from storage.log import Log, LogConfig
-from storage.names import replica_of
+from storage.names import aside_name, replica_of
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ log must be checked at the next start although the others need not.
 DAMAGED = "damaged"
 """In a replica's folder: its batches were found damaged while it was in use, and where. A start
 need not come upon that, for it does not read below the recovery point."""
+_NOBODY = bytes(16)
 METADATA_TOPIC = "__cluster_metadata"
 """The metadata log lives in the same data directory and is the quorum's, not ours."""
 
@@ -75,10 +76,12 @@ class ReplicaStore:
         self.checkpoints.load()
         self._unclean = self._read_unclean()
         names = self._disk.list_dir(self.directory)
-        put_aside = {_name_before(name) for name in names if name.endswith(DELETE_SUFFIX)}
-        self.checkpoints.drop(_keys_of(put_aside.difference(names)))
+        put_aside = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
         flushed = {f"{t}-{p}" for (t, p), at in self.checkpoints.recovery_points.items() if at > 0}
-        self._lost = flushed.difference(names)
+        lost = flushed.difference(names)
+        going = {name for name in lost if _stem(_aside(name, _NOBODY)) in put_aside}
+        self.checkpoints.drop(_keys_of(going))
+        self._lost = lost - going
         for name in names:
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -255,8 +258,10 @@ class ReplicaStore:
             self._disk.sync_dir(self.directory)
             # Then the recovery points. With one that outlives the folder put aside, the next topic
             # of that name looks like one whose folder somebody has taken.
-            names = (_name_before(path).rpartition("/")[2] for path in directories)
-            self.checkpoints.write_dropped(_keys_of(names))
+            going = {_stem(path.rpartition("/")[2]) for path in directories}
+            self.checkpoints.write_dropped(
+                lambda key: _stem(_aside(f"{key[0]}-{key[1]}", _NOBODY)) in going
+            )
         for path in directories:
             self._disk.remove_tree(path)
         for path in files:
@@ -312,14 +317,19 @@ class ReplicaStore:
 
     def _put_aside(self, path: str) -> None:
         if self._disk.exists(path):
-            aside = f"{path}.{self._rng.randbytes(16).hex()}{DELETE_SUFFIX}"
+            name = path.rpartition("/")[2]
+            aside = f"{self.directory}/{_aside(name, self._rng.randbytes(16))}"
             self._disk.rename(path, aside)
             self._to_remove.append(aside)
 
 
-def _name_before(put_aside: str) -> str:
-    """The name, or path, of a folder before it was put aside: <name>.<hex>-delete."""
-    return put_aside.rpartition(".")[0]
+def _aside(name: str, unique: bytes) -> str:
+    return aside_name(name, unique.hex(), DELETE_SUFFIX)
+
+
+def _stem(aside: str) -> str:
+    """What a folder put aside still has of its name: all of it, but of a very long one."""
+    return aside.rpartition(".")[0]
 
 
 def _keys_of(names: Iterable[str]) -> list[TopicPartition]:

@@ -29,6 +29,7 @@ from storage.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
+from storage.names import aside_name
 
 ASIDE_SUFFIX = "-damaged"
 """No broker takes a folder of such a name for a replica's, and none removes it."""
@@ -70,7 +71,7 @@ def restore(
             _check_topic(disk, f"{path}/{name}", topic_id)
         home = (holding or readable)[0]
         asides = tuple(
-            (f"{path}/{name}", f"{path}/{name}.{secrets.token_hex(4)}{ASIDE_SUFFIX}")
+            (f"{path}/{name}", f"{path}/{aside_name(name, secrets.token_hex(4), ASIDE_SUFFIX)}")
             for path in holding
         )
         if not is_dry_run:

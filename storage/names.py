@@ -13,6 +13,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 RECOVERY_SUFFIX = ".recovery"
 DELETED_SUFFIX = ".deleted"
 NAME_DIGITS = 20
+FILE_NAME_BYTES_MAX = 255
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -47,3 +48,11 @@ def replica_of(name: str) -> tuple[str, int] | None:
     topic, _, partition = name.rpartition("-")
     is_number = partition.isascii() and partition.isdigit()
     return (topic, int(partition)) if topic and is_number else None
+
+
+def aside_name(name: str, unique: str, suffix: str) -> str:
+    """`<topic>-<partition>.<unique><suffix>` for a replica's folder `name` that is put aside; of a
+    long topic as much as file systems take, as in Kafka."""
+    topic, _, partition = name.rpartition("-")
+    tail = f"-{partition}.{unique}{suffix}"
+    return topic[: FILE_NAME_BYTES_MAX - len(tail)] + tail

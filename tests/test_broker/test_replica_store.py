@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from broker.replica_store import ReplicaStore
 from chaos.sim.disk import MemoryDisk, PowerCut
+from runtime.disk import OsDisk
 from runtime.errors import CorruptData
 from storage.batch import build_batch
 from storage.checkpoints import (
@@ -283,6 +285,27 @@ def test_a_folder_that_no_topic_asks_for_is_not_missed() -> None:
     assert made(disk).refuse_lost("t-0") is None
 
 
+LONG = "t" * 249
+"""As long as a topic's name may be. With what is put behind it, it is too long for a file's."""
+
+
+def test_a_topic_with_the_longest_name_goes_and_another_of_its_name_comes(tmp_path: Path) -> None:
+    disk = OsDisk()
+    store = ReplicaStore(disk=disk, data_directory=str(tmp_path), rng=random.Random(1))
+    store.load(is_clean=False)
+    log = store.open(LONG, TOPIC_ID, 12, LogConfig(), now_ms=0).log
+    log.append_as_leader(build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=1, now_ms=1)
+    log.flush()
+    write_offsets(disk, f"{tmp_path}/{RECOVERY_POINT}", {(LONG, 12): 1, (LONG, 1): 1})
+    store.delete(replica_with(log, LONG, 12))
+    after = ReplicaStore(disk=disk, data_directory=str(tmp_path), rng=random.Random(1))
+    after.load(is_clean=False)
+    assert after.refuse_lost(f"{LONG}-12") is None
+    assert after.refuse_lost(f"{LONG}-1") is not None
+    store.remove(store.take_removals())
+    assert sorted(disk.list_dir(str(tmp_path))) == [RECOVERY_POINT]
+
+
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_no_crash_in_a_removal_looks_like_a_folder_that_was_taken(is_dropped: bool) -> None:
     """The topic is deleted while the broker runs, or while it sleeps."""
@@ -331,8 +354,8 @@ def test_a_power_cut_in_a_removal_leaves_no_part_of_a_log_that_comes_back() -> N
             assert (again.start_offset, again.end_offset) in ((0, 0), (0, 2))
 
 
-def replica_with(log: Log) -> Any:
-    return SimpleNamespace(core=SimpleNamespace(topic="t", partition_id=0), log=log)
+def replica_with(log: Log, topic: str = "t", partition_id: int = 0) -> Any:
+    return SimpleNamespace(core=SimpleNamespace(topic=topic, partition_id=partition_id), log=log)
 
 
 def test_a_topic_that_was_deleted_here_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
