@@ -27,6 +27,10 @@ _log = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, int]
 
+BOOT_ID = "boot-id"
+"""Of the machine when the high watermarks were written. As long as it runs, nothing below them can
+be missing that nobody has taken: what was not fsynced is in the page cache."""
+
 
 class OffsetCheckpoints:
     """recovery_points: below it a log has been fsynced, by topic and partition."""
@@ -44,6 +48,9 @@ class OffsetCheckpoints:
         self._cleaner_offsets: Offsets = {}
         self._durable_starts: Offsets = {}
         """The log starts as the checkpoint on disk has them."""
+        self._is_same_boot = False
+        self._is_boot_noted = False
+        self._is_collected = False
         self._on_disk: dict[str, frozenset[TopicPartition]] = {}
         """Checkpoint -> partitions that it may name."""
         # A checkpoint is written by the loop (truncation) and by a thread (the periodic one).
@@ -56,6 +63,26 @@ class OffsetCheckpoints:
         self._cleaner_offsets = self._read(CLEANER_OFFSET)
         self._log_starts = self._read(LOG_START_OFFSET)
         self._durable_starts = dict(self._log_starts)
+        path = self._path(BOOT_ID)
+        if self._disk.exists(path):
+            noted = self._disk.read_bytes(path).decode("ascii", "replace")
+            self._is_same_boot = noted == self._disk.boot_id() != ""
+            self._is_boot_noted = self._is_same_boot
+
+    def held(self, key: TopicPartition) -> int:
+        """What is below it must be there: it was fsynced, or written and committed since the
+        machine was started. 0 if nothing is known."""
+        watermark = self._high_watermarks.get(key, 0) if self._is_same_boot else 0
+        return max(self.recovery_points.get(key, 0), watermark)
+
+    def all_held(self) -> Offsets:
+        """See `held`; without those of 0."""
+        keys = {*self.recovery_points, *self._high_watermarks}
+        return {key: offset for key in keys if (offset := self.held(key)) > 0}
+
+    def keep_held(self, key: TopicPartition) -> None:
+        """`held` stays what it is, also when the machine is started anew."""
+        self.recovery_points[key] = self.held(key)
 
     # --- one log -----------------------------------------------------------------------------
 
@@ -117,7 +144,6 @@ class OffsetCheckpoints:
         what is not committed counts as such, and its start, so that the new log is thrown away.
         """
         # Thousands of logs begin at once: no copy of a map for each.
-        self._high_watermarks.pop(key, None)
         self._log_starts.pop(key, None)
         self.drop((key,))
         known = {
@@ -134,17 +160,20 @@ class OffsetCheckpoints:
     # --- logs that go ------------------------------------------------------------------------
 
     def drop(self, keys: Iterable[TopicPartition]) -> None:
-        """These logs go: no recovery point and no cleaner offset of theirs is written any more."""
+        """These logs go: nothing of theirs is written any more that would make them missed."""
         for key in keys:
+            self._high_watermarks.pop(key, None)
             self.recovery_points.pop(key, None)
             self._cleaner_offsets.pop(key, None)
 
     def write_dropped(self, is_going: Callable[[TopicPartition], bool]) -> None:
-        """Replace the checkpoint of the recovery points if it names a log that goes; durable on
+        """Replace the checkpoints that make a log missed if they name one that goes; durable on
         return."""
         with self._lock:
             if any(map(is_going, self._on_disk.get(RECOVERY_POINT, ()))):
                 self._write(RECOVERY_POINT, self.recovery_points)
+            if any(map(is_going, self._on_disk.get(HIGH_WATERMARK, ()))):
+                self._write(HIGH_WATERMARK, self._high_watermarks)
 
     # --- all logs ----------------------------------------------------------------------------
 
@@ -156,11 +185,17 @@ class OffsetCheckpoints:
                 key = (replica.core.topic, replica.core.partition_id)
                 now[key] = replica.core.high_watermark
         self._high_watermarks = now
+        self._is_collected = True
 
     def write_high_watermarks(self) -> None:
         """Replace the checkpoint; durable on return."""
         with self._lock:
             self._write(HIGH_WATERMARK, self._high_watermarks)
+            # Before they were collected, watermarks of logs may be among them that a power cut has
+            # taken.
+            if self._is_collected and not self._is_boot_noted:
+                self._disk.write_atomic(self._path(BOOT_ID), self._disk.boot_id().encode())
+                self._is_boot_noted = True
 
     def collect_log_offsets(self, replicas: Iterable[Replica]) -> None:
         """Take note of the recovery points and log starts, for write_log_offsets.

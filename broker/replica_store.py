@@ -66,8 +66,8 @@ class ReplicaStore:
         self._refused: set[str] = set()
         """Folders whose logs could not be opened."""
         self._lost: set[str] = set()
-        """Folders that are not there, though a log of that name was flushed, and none was put aside
-        to be removed: somebody has taken them."""
+        """Folders that are not there, though a log of that name held records, and none was put
+        aside to be removed: somebody has taken them."""
 
     def load(self, is_clean: bool) -> None:
         """Read the checkpoints and find what is there."""
@@ -77,11 +77,13 @@ class ReplicaStore:
         self._unclean = self._read_unclean()
         names = self._disk.list_dir(self.directory)
         put_aside = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
-        flushed = {f"{t}-{p}" for (t, p), at in self.checkpoints.recovery_points.items() if at > 0}
-        lost = flushed.difference(names)
+        held = {f"{topic}-{partition}" for topic, partition in self.checkpoints.all_held()}
+        lost = held.difference(names)
         going = {name for name in lost if _stem(_aside(name, _NOBODY)) in put_aside}
         self.checkpoints.drop(_keys_of(going))
         self._lost = lost - going
+        for key in _keys_of(self._lost):
+            self.checkpoints.keep_held(key)
         for name in names:
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -105,12 +107,12 @@ class ReplicaStore:
 
     def refuse_lost(self, name: str) -> str | None:
         """Why the replica of that name cannot be opened here: its folder is gone. None if it is not
-        so, or nothing was fsynced. What the checkpoints say of it stays until it is opened."""
+        so, or it held nothing. What the checkpoints say of it stays until it is opened."""
         if name not in self._lost:
             return None
         self._refused.add(name)
-        point = self._recovery_point(name)
-        return f"{self.directory}/{name} is gone, and was flushed up to offset {point}"
+        held = self._recovery_point(name)
+        return f"{self.directory}/{name} is gone, and held what is below offset {held}"
 
     def open(
         self, topic: str, topic_id: bytes, partition_id: int, config: LogConfig, *, now_ms: int
@@ -152,7 +154,7 @@ class ReplicaStore:
             if name in self._lost:
                 # Perhaps of a topic of that name that is gone: nothing here says which.
                 _log.warning(
-                    "%s is gone, and was flushed up to offset %d; an empty log begins",
+                    "%s is gone, and held what is below offset %d; an empty log begins",
                     path,
                     self.checkpoints.recovery_point(key),
                 )
@@ -180,6 +182,16 @@ class ReplicaStore:
             sync_identity(self._disk, path)
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
+        held = self.checkpoints.held(key)
+        if log.end_offset < held:
+            self.checkpoints.keep_held(key)
+            log.abandon()
+            raise CorruptData(
+                path,
+                0,
+                f"its .log files end at {log.end_offset}, and held what is below {held}: one or "
+                "more of them are gone, or the end of the last is",
+            )
         # 1. The power fails and takes a tail that was not fsynced, of records below the watermark,
         # 2. others come in their place, 3. the power fails again before the next checkpoint: those
         # would count as committed.

@@ -79,12 +79,20 @@ class Disk(Protocol):
 
     def read_bytes(self, path: str) -> bytes: ...
 
+    def boot_id(self) -> str:
+        """The same for as long as the machine runs: what was written since is there, fsynced or
+        not. "" if nobody knows."""
+        ...
+
     def write_atomic(self, path: str, data: bytes) -> None:
         """Replace the file's content so that a crash leaves the old or the new, whole.
 
         Writes `path.tmp`, fsyncs it, renames it, fsyncs the folder.
         """
         ...
+
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def overwrite(disk: Disk, path: str, data: bytes) -> None:
@@ -213,6 +221,12 @@ class OsDisk:
     def read_bytes(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
+
+    def boot_id(self) -> str:
+        try:
+            return self.read_bytes(_BOOT_ID).decode("ascii").strip()
+        except OSError:
+            return ""  # not Linux
 
     def write_atomic(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"

@@ -108,6 +108,7 @@ class MemoryDisk:
         self.rng = rng
         self.capacity_bytes = capacity_bytes
         self.crash_count = 0
+        self._boots = 0
         self.operation_count = 0
         self.has_lost_power = False
         self.is_withdrawn = False
@@ -124,6 +125,7 @@ class MemoryDisk:
         Every open file becomes unusable; injected faults and a set power cut are forgotten.
         """
         self.crash_count += 1
+        self._boots += 1
         self.has_lost_power = False
         self._faults.clear()
         self._operations_left = None
@@ -146,6 +148,7 @@ class MemoryDisk:
     def restore(self, saved: Saved) -> None:
         """Put back what `save` gave; open files become unusable."""
         self.crash_count += 1
+        self._boots += 1
         self._root = restored_folder(saved)
 
     def cut_power_after(self, operations: int) -> None:
@@ -268,6 +271,9 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, "no such folder", path)
         self.before("sync_dir", path)
         node.sync()
+
+    def boot_id(self) -> str:
+        return f"boot-{self._boots}"
 
     def read_bytes(self, path: str) -> bytes:
         self.before("read", path)

@@ -71,7 +71,7 @@ def test_the_only_one_in_sync_stays_offline_until_its_folder_is_back(
         caplog.clear()
         with caplog.at_level(logging.ERROR):
             start(harness, is_clean=is_clean)
-        assert f"{folder} is gone, and was flushed up to offset 3" in caplog.text
+        assert f"{folder} is gone, and held what is below offset 3" in caplog.text
         assert produce(harness) is KioError.kafka_storage_error
         wait_until(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "the controller knows")
         (broken,) = harness.cluster.brokers[1].manager.broken
@@ -90,7 +90,7 @@ def test_who_is_not_counted_on_begins_anew_and_fetches(
     assert isr(harness, 0) == (2,)
     shutil.rmtree(folder)
     start(harness)
-    assert "t-0 is gone, and was flushed up to offset 3; an empty log begins" in caplog.text
+    assert "t-0 is gone, and held what is below offset 3; an empty log begins" in caplog.text
     wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
     assert harness.cluster.replica(1, "t", 0).log.end_offset == 3
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.offset_checkpoints import BOOT_ID
 from broker.replica_store import ReplicaStore
 from chaos.sim.disk import MemoryDisk, PowerCut
 from runtime.disk import OsDisk
@@ -260,7 +261,7 @@ def test_a_folder_that_is_gone_though_it_was_flushed_is_said_to_be(
     disk.remove_tree("data/t-0")
     store = made(disk)
     assert store.refuse_lost("never-0") is None
-    said = "data/t-0 is gone, and was flushed up to offset 1"
+    said = "data/t-0 is gone, and held what is below offset 1"
     assert store.refuse_lost("t-0") == said
     store.drop_unclaimed()
     store.checkpoints.collect_log_offsets([])
@@ -270,6 +271,73 @@ def test_a_folder_that_is_gone_though_it_was_flushed_is_said_to_be(
         store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
     assert [record.getMessage() for record in caplog.records] == [f"{said}; an empty log begins"]
     assert store.refuse_lost("t-0") is None and made(disk).refuse_lost("t-0") is None
+
+
+def with_watermark(disk: MemoryDisk) -> None:
+    """A replica of t-0 with one record, committed and never fsynced, of a process that was killed
+    after its first checkpoint of high watermarks."""
+    with_log(disk)
+    disk.open(f"data/t-0/{PARTITION_METADATA}").sync()
+    store = made(disk)
+    store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+    core = SimpleNamespace(topic="t", partition_id=0, high_watermark=1)
+    store.checkpoints.collect_high_watermarks([SimpleNamespace(core=core)])  # type: ignore[list-item]
+    store.checkpoints.write_high_watermarks()
+    disk.kill_process()
+
+
+def test_what_was_committed_is_there_for_as_long_as_the_machine_runs() -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_watermark(disk)
+    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
+    disk.remove_tree("data/t-0")
+    store = made(disk)
+    assert store.refuse_lost("t-0") == "data/t-0 is gone, and held what is below offset 1"
+    store.checkpoints.collect_log_offsets([])
+    store.checkpoints.write_log_offsets()
+    disk.crash()
+    assert made(disk).refuse_lost("t-0") is not None, "it was known before the power failed"
+
+
+def test_a_log_whose_files_are_gone_is_missed_though_it_was_never_fsynced() -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_watermark(disk)
+    for name in disk.list_dir("data/t-0"):
+        if name != PARTITION_METADATA:
+            disk.remove(f"data/t-0/{name}")
+    for _ in range(2):
+        store = made(disk)
+        with pytest.raises(
+            CorruptData, match="files end at 0, and (held what is below|were flushed up to) 1"
+        ):
+            store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+        store.checkpoints.collect_log_offsets([])
+        store.checkpoints.write_log_offsets()
+    disk.crash()
+    with pytest.raises(CorruptData, match="end at 0, and were flushed up to 1"):
+        made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+
+
+def test_what_was_committed_and_not_fsynced_may_go_with_the_power() -> None:
+    for seed in range(20):
+        disk = MemoryDisk(random.Random(seed))
+        with_watermark(disk)
+        disk.crash()
+        if not disk.exists("data/t-0"):
+            assert made(disk).refuse_lost("t-0") is None
+        assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset in (0, 1)
+
+
+def test_watermarks_of_what_the_power_took_are_not_taken_for_those_of_this_boot() -> None:
+    """The process ends before it has collected any: what it wrote may be of logs that are gone."""
+    disk = MemoryDisk(random.Random(1))
+    with_watermark(disk)
+    write_offsets(disk, f"data/{HIGH_WATERMARK}", {("t", 0): 1, ("gone", 0): 5})
+    disk.crash()
+    store = made(disk)
+    store.checkpoints.lower("t", 0, 0)
+    disk.kill_process()
+    assert made(disk).refuse_lost("gone-0") is None
 
 
 def test_a_folder_that_no_topic_asks_for_is_not_missed() -> None:
@@ -315,6 +383,8 @@ def test_no_crash_in_a_removal_looks_like_a_folder_that_was_taken(is_dropped: bo
             with_log(disk)
             made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
             write_offsets(disk, f"data/{RECOVERY_POINT}", {("t", 0): 1, ("u", 0): 5})
+            write_offsets(disk, f"data/{HIGH_WATERMARK}", {("t", 0): 1})
+            disk.write_atomic(f"data/{BOOT_ID}", disk.boot_id().encode())
             store = made(disk)
             log = None if is_dropped else store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log
             disk.cut_power_after(operations)
@@ -324,7 +394,12 @@ def test_no_crash_in_a_removal_looks_like_a_folder_that_was_taken(is_dropped: bo
                 else:
                     store.delete(replica_with(log))
                 store.remove(store.take_removals())
-            disk.crash()
+            if seed % 2:
+                disk.crash()
+            else:
+                disk.has_lost_power = False  # only the process ended
+                disk.calm()
+                disk.kill_process()
             for _ in range(2):
                 after = made(disk)
                 assert after.refuse_lost("t-0") is None
