@@ -182,8 +182,8 @@ class LogDirectories:
             lost = known.store.refuse_lost(wanted.name)
             if lost is not None:
                 return Unplaced(
-                    f"{lost}, and the cluster counts on what it held; put the folder back, or see "
-                    "`kvorum partitions restore`",
+                    f"{lost}, and the cluster counts on what it held; put the folder back, or go "
+                    "on with what another replica holds: `kvorum partitions elect --unclean`",
                     known,
                 )
         if own is not None:

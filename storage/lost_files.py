@@ -10,7 +10,8 @@ refuses; `kvorum partitions restore` fetches the replica anew. Three proofs, all
    checkpoint of the epochs before the .log.deleted goes (`LogBase.take_deleted`).
 3. A sealed .log that ends before what its indexes know of. They were written when it was whole.
 
-All files of a segment between two others may go unseen: compaction leaves such gaps as well.
+All files of a segment between two others may go unseen, and a sealed .log cut behind what its
+indexes know: compaction leaves such gaps as well.
 `kvorum log verify` and a warning of the first read that passes over one tell of them.
 """
 
@@ -88,7 +89,7 @@ def check_sealed(disk: Disk, segment: Segment, following: int) -> None:
     following: base offset of the next segment. Reads the last entries of the indexes and the
     headers behind the last one of the offset index; all headers only if that does not fit, to see
     which of the two is wrong, or if there is none, as of a segment of a few kilobytes. A .log cut
-    behind the record with the largest timestamp is met when it is read.
+    behind the first record with the largest timestamp looks as if it had been compacted.
     """
     log_bytes, _ = _tail(disk, segment.path(LOG_SUFFIX), 0)
     index_bytes, entry = _tail(disk, segment.path(INDEX_SUFFIX), OFFSET_ENTRY_BYTES)

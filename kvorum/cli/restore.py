@@ -22,7 +22,10 @@ _NO_LEADER = -1
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and whether it may be.")
 @click.option(
-    "--unsafe", is_flag=True, help="Also if no other replica is in sync: what it held is given up."
+    "--unsafe",
+    is_flag=True,
+    help="Also if no other replica is in sync: what it held is given up, and what others hold goes "
+    "too, for it leads with nothing. `partitions elect --unclean` keeps what another one holds.",
 )
 @cluster_options
 def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any) -> None:
@@ -81,6 +84,13 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
     for folder, aside in done.asides:
         click.echo(f"{folder} {word} put aside as {aside}")
     click.echo(f"{done.folder} {word} begun anew; start broker {config.node_id}")
+    if not others:
+        click.echo(
+            "no other replica is in sync: as long as the metadata says so this one leads, with "
+            f"nothing, and the others cut what they hold. To keep that, before the start: `kvorum "
+            f"partitions elect --unclean {target}`",
+            err=True,
+        )
 
 
 def _others_in_sync(
@@ -101,8 +111,10 @@ def _others_in_sync(
             f"{partition['isr']} are there"
         )
         raise CommandFailed(
-            f"{what}: what is acknowledged would be lost with it. Bring another "
-            "replica back, save what `kvorum log dump` can read, or say --unsafe"
+            f"{what}: what is acknowledged would be lost with it. Bring another replica back, save "
+            "what `kvorum log dump` can read, or have another one elected: `kvorum partitions "
+            f"elect --unclean {target}` keeps what that one holds. With --unsafe this one begins "
+            "empty and leads, and the others cut all that they hold"
         )
     return others
 

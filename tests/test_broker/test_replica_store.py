@@ -308,7 +308,7 @@ def test_a_log_whose_files_are_gone_is_missed_though_it_was_never_fsynced() -> N
     for _ in range(2):
         store = made(disk)
         with pytest.raises(
-            CorruptData, match="files end at 0, and (held what is below|were flushed up to) 1"
+            CorruptData, match=r"files end at 0, and (held what is below|were flushed up to) 1"
         ):
             store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
         store.checkpoints.collect_log_offsets([])
