@@ -187,6 +187,22 @@ def test_a_follower_whose_watermark_is_from_before_an_unclean_election():
         made.look(view(2, log_of(1, 1, 3), epoch=3, hw=3), 8)
 
 
+def test_an_unclean_leader_that_has_not_begun_yet_is_not_held_against_the_old_truth():
+    # Seed 103107: it ended before it led, and came back as a follower of nobody.
+    made = history()
+    committed(made, log_of(1, 1))
+    made.look(view(2, log_of(1, 1), epoch=1, hw=2), 4)
+    note(made, isr=(3,), epoch=2, is_unclean=True)
+    made.look(view(3, log_of(1, 2), epoch=2, is_leader=True, hw=2), 5)
+    note(made, isr=(2,), epoch=3, is_unclean=True)
+    made.look(view(2, log_of(1, 1), epoch=3, hw=2, process=2), 6)
+    made.look(view(2, log_of(1, 1), epoch=4, is_leader=True, hw=2, process=2), 7)
+    assert made.end_offset == 2 and made.losses == 2
+    note(made, isr=(2, 3), epoch=4)
+    with fails("ReplicasIdenticalBelowHighWatermark"):
+        made.look(view(3, log_of(1, 2), epoch=4, hw=2), 8)
+
+
 def test_a_high_watermark_that_falls():
     made = history()
     committed(made, log_of(1, 1))

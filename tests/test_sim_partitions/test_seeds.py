@@ -55,7 +55,7 @@ def test_runs_see_what_they_are_for():
 
 
 def test_a_broker_with_two_directories_goes_on_with_one():
-    outcome = run_seed(46, "partitions")
+    outcome = run_seed(26, "partitions")
     assert outcome.tally["data directories lost"] > 0
 
 

@@ -343,7 +343,9 @@ class PartitionHistory:
             f"{self.name} on {view.broker_id}: high watermark {view.high_watermark}, no leader "
             f"had more than {self.end_offset}",
         )
-        limit = min(view.high_watermark, self.end_offset)
+        # Seed 103107: who was put into the ISR to lead, uncleanly, ends before it does. What may be
+        # lost with its election is not held against it until that is judged.
+        limit = min(view.high_watermark, self.end_offset, self.may_lose_from)
         begin = max(known.checked, view.start_offset)
         if begin >= limit:
             return
