@@ -28,8 +28,9 @@ _log = logging.getLogger(__name__)
 Offsets = dict[TopicPartition, int]
 
 BOOT_ID = "boot-id"
-"""Of the machine when the high watermarks were written. As long as it runs, nothing below them can
-be missing that nobody has taken: what was not fsynced is in the page cache."""
+"""Of the machine when the high watermarks were written. As long as it runs, no folder of a log that
+has one can be missing that nobody has taken: what was not fsynced is in the page cache. A log may
+end below one: what is kept of a log that could not be opened is of an earlier boot, perhaps."""
 
 
 class OffsetCheckpoints:
@@ -70,8 +71,8 @@ class OffsetCheckpoints:
             self._is_boot_noted = self._is_same_boot
 
     def held(self, key: TopicPartition) -> int:
-        """What is below it must be there: it was fsynced, or written and committed since the
-        machine was started. 0 if nothing is known."""
+        """Above 0 if there must be a folder: what it held below was fsynced, or written and
+        committed since the machine was started."""
         watermark = self._high_watermarks.get(key, 0) if self._is_same_boot else 0
         return max(self.recovery_points.get(key, 0), watermark)
 

@@ -182,16 +182,6 @@ class ReplicaStore:
             sync_identity(self._disk, path)
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
-        held = self.checkpoints.held(key)
-        if log.end_offset < held:
-            self.checkpoints.keep_held(key)
-            log.abandon()
-            raise CorruptData(
-                path,
-                0,
-                f"its .log files end at {log.end_offset}, and held what is below {held}: one or "
-                "more of them are gone, or the end of the last is",
-            )
         # 1. The power fails and takes a tail that was not fsynced, of records below the watermark,
         # 2. others come in their place, 3. the power fails again before the next checkpoint: those
         # would count as committed.

@@ -196,7 +196,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if self._is_collected and not self._is_boot_noted:",
      "            if not self._is_boot_noted:", OF_STORE),
     ("held-and-forgotten", "what was missed is missed after a power cut as well", STORE,
-     "            self.checkpoints.keep_held(key)\n            log", "            log", OF_STORE),
+     "            self.checkpoints.keep_held(key)\n", "            pass\n", OF_STORE),
     ("put-aside-is-no-excuse", "a folder put aside explains the recovery point that is left", STORE,
      "        self._lost = lost - going\n", "        self._lost = lost\n", OF_STORE),
     ("taken-folder-begins-anew", "a replica that the cluster counts on does not begin anew", PLACES,

@@ -299,25 +299,6 @@ def test_what_was_committed_is_there_for_as_long_as_the_machine_runs() -> None:
     assert made(disk).refuse_lost("t-0") is not None, "it was known before the power failed"
 
 
-def test_a_log_whose_files_are_gone_is_missed_though_it_was_never_fsynced() -> None:
-    disk = MemoryDisk(random.Random(1))
-    with_watermark(disk)
-    for name in disk.list_dir("data/t-0"):
-        if name != PARTITION_METADATA:
-            disk.remove(f"data/t-0/{name}")
-    for _ in range(2):
-        store = made(disk)
-        with pytest.raises(
-            CorruptData, match=r"files end at 0, and (held what is below|were flushed up to) 1"
-        ):
-            store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
-        store.checkpoints.collect_log_offsets([])
-        store.checkpoints.write_log_offsets()
-    disk.crash()
-    with pytest.raises(CorruptData, match="end at 0, and were flushed up to 1"):
-        made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
-
-
 def test_what_was_committed_and_not_fsynced_may_go_with_the_power() -> None:
     for seed in range(20):
         disk = MemoryDisk(random.Random(seed))
