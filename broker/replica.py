@@ -408,7 +408,9 @@ class Replica:
             # Our newest epoch is older than the leader's answer: all of ours is below it.
             local_epoch, local_end = log.epochs.latest_epoch, log.end_offset
         target = min(end_offset, local_end) if local_epoch != -1 else end_offset
-        target = max(min(target, log.end_offset), log.start_offset)
+        # Seed 106525: in a compacted log, up to a gap. A recovery point left above the real end
+        # spoke for what came there later, and was lost with the power.
+        target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
         self.lower_checkpoints(self.core.topic, self.core.partition_id, target)
         log.truncate_to(target)
         self.core.on_truncated(log.end_offset)

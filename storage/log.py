@@ -168,6 +168,11 @@ class Log(LogBase):
             return segments.add(base_offset, now_ms=now_ms)
         segment = segments.items[-1]
         if must_roll(segment, item, self.config, now_ms):
+            # Seed 104057: named by its first batch, behind a gap that compaction has left, it would
+            # look to an unclean start as if the one before had lost its end, and be cut.
+            is_near = item.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX
+            if segment.size_bytes and is_near:
+                return self._roll(self._end_offset, now_ms)
             if segment.size_bytes == 0 and len(segments.items) == 1:
                 self._forget_epochs_below(item.base_offset)
             return self._roll(item.base_offset, now_ms)
@@ -306,6 +311,20 @@ class Log(LogBase):
         self.complete_flush(ticket)
 
     # --- cut ---------------------------------------------------------------------------------
+
+    def end_if_cut(self, offset: int) -> int:
+        """Where `truncate_to` would leave the end: below `offset` if compaction has left a gap
+        there. Raises CorruptData."""
+        segments = self._segments
+        if offset >= self._end_offset or not segments.items or offset < segments.bases[0]:
+            return min(offset, self._end_offset)
+        segment = segments.items[bisect_right(segments.bases, offset) - 1]
+        end_offset = segment.base_offset
+        for _, header in segment.headers(segment.indexes[0].lookup(offset - 1)):
+            if header.end_offset > offset:
+                break
+            end_offset = header.end_offset
+        return end_offset
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch whose last offset is >= `offset`; fsynced on return.

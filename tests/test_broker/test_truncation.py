@@ -243,3 +243,15 @@ def test_old_metadata_does_not_make_a_leader(nodes: tuple[Node, Node, Node]) -> 
     image = PartitionImage((1, 2, 3), (1, 2), 1, 3, 1)
     assert not a.replica.become_leader(image, 0)
     assert not a.replica.core.is_leader
+
+
+def test_checkpoints_are_lowered_to_the_end_that_a_cut_into_a_gap_leaves(tmp_path: Path) -> None:
+    # Seed 106525: the recovery point stayed above the end, and spoke for what came there later.
+    node = Node(tmp_path, 2)
+    node.follow(1, 1, 0)
+    log = node.replica.log
+    for offset in (0, 1, 9):
+        data = build_batch([(None, b"x")], timestamp_ms=1, base_offset=offset, leader_epoch=1)
+        log.append_as_follower(bytes(data), now_ms=1)
+    assert node.replica.truncate_for(1, 5) == 2
+    assert node.lowered == [2]

@@ -417,3 +417,25 @@ def test_retention_that_fails_half_way_leaves_no_hole(operation: str) -> None:
             log.read(0, bytes_max=1000, end_offset=log.end_offset)
     log.apply_retention(now_ms=0, high_watermark=log.end_offset)
     assert log.segment_base_offsets[0] == log.start_offset
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_where_a_cut_would_leave_the_end_is_known_before(is_reopened: bool) -> None:
+    """In a log of which compaction has left batches of several records, and gaps: seed 106525."""
+    config = LogConfig(segment_bytes=400, index_interval_bytes=100)
+    ends = [3, 4, 9, 10, 20, 21, 22, 40, 41, 50]
+    for offset in range(55):
+        log = Log.new(MemoryDisk(random.Random(1)), "t-0", config)
+        for end in ends:
+            records = [(None, bytes(30))] * (2 if end in (4, 22) else 1)
+            data = build_batch(
+                records, timestamp_ms=end, base_offset=end - len(records), leader_epoch=1
+            )
+            if end - len(records) >= log.end_offset:
+                log.append_as_follower(bytes(data), now_ms=end)
+        if is_reopened:
+            log.close()
+            log = Log.open(log._disk, "t-0", config, now_ms=0, is_clean=True)
+        expected = log.end_if_cut(offset)
+        log.truncate_to(offset)
+        assert log.end_offset == expected, offset

@@ -233,6 +233,31 @@ def test_no_crash_during_a_cut_looks_like_files_that_were_taken(offset: int) -> 
             log.abandon()
 
 
+@pytest.mark.parametrize("flushed", [0, 2, 6])
+def test_a_kill_takes_nothing_behind_a_gap_that_the_leader_s_compaction_has_left(
+    flushed: int,
+) -> None:
+    # Seed 104057: the segment behind the gap was cut as if the one before had lost its end.
+    for gap_at in range(1, 10):
+        disk = new_disk()
+        log = opened(disk, BROKERS)
+        for at in range(12):
+            offset = at if at < gap_at else at + 5
+            data = build_batch(
+                [(None, bytes(50))], timestamp_ms=at, base_offset=offset, leader_epoch=1
+            )
+            log.append_as_follower(bytes(data), now_ms=at)
+            if at + 1 == flushed:
+                log.flush()
+        assert len(log.segment_base_offsets) > 3
+        log.abandon()
+        again = opened(disk, BROKERS)
+        assert (again.end_offset, again.torn_tail) == (17, None)
+        found = again.read(gap_at, bytes_max=1, end_offset=17)
+        assert found.first_offset == gap_at + 5
+        again.abandon()
+
+
 def test_a_log_that_begins_anew_above_its_epochs_has_lost_nothing() -> None:
     disk = closed()
     log = opened(disk, BROKERS, log_start_offset=50)
