@@ -176,8 +176,8 @@ class LogDirectories:
         own = self.by_id(wanted.told)
         if own is not None and own.is_offline:
             return Unplaced(f"{own.path} is offline ({own.reason})")
-        flushed = [d for d in self.online if d.store.was_flushed(wanted.name)]
-        known = own or (flushed[0] if flushed else None)
+        flushed = (d for d in self.online if d.store.was_flushed(wanted.name))
+        known = own or next(flushed, None)
         if known is not None and wanted.is_in_sync and not wanted.is_new:
             lost = known.store.refuse_lost(wanted.name)
             if lost is not None:

@@ -37,6 +37,8 @@ DAMAGED = "damaged"
 """In a replica's folder: its batches were found damaged while it was in use, and where. A start
 need not come upon that, for it does not read below the recovery point."""
 _NOBODY = bytes(16)
+_UNCUT_MAX = 200
+"""Names of folders up to so many characters are put aside as a whole."""
 METADATA_TOPIC = "__cluster_metadata"
 """The metadata log lives in the same data directory and is the quorum's, not ours."""
 
@@ -79,7 +81,7 @@ class ReplicaStore:
         put_aside = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
         held = {f"{topic}-{partition}" for topic, partition in self.checkpoints.all_held()}
         lost = held.difference(names)
-        going = {name for name in lost if _stem(_aside(name, _NOBODY)) in put_aside}
+        going = {name for name in lost if _stem_of(name) in put_aside}
         self.checkpoints.drop(_keys_of(going))
         self._lost = lost - going
         for key in _keys_of(self._lost):
@@ -261,9 +263,7 @@ class ReplicaStore:
             # Then the recovery points. With one that outlives the folder put aside, the next topic
             # of that name looks like one whose folder somebody has taken.
             going = {_stem(path.rpartition("/")[2]) for path in directories}
-            self.checkpoints.write_dropped(
-                lambda key: _stem(_aside(f"{key[0]}-{key[1]}", _NOBODY)) in going
-            )
+            self.checkpoints.write_dropped(lambda key: _stem_of(f"{key[0]}-{key[1]}") in going)
         for path in directories:
             self._disk.remove_tree(path)
         for path in files:
@@ -327,6 +327,11 @@ class ReplicaStore:
 
 def _aside(name: str, unique: bytes) -> str:
     return aside_name(name, unique.hex(), DELETE_SUFFIX)
+
+
+def _stem_of(name: str) -> str:
+    """`_stem` of what a folder is put aside as; asked for all of them at every removal."""
+    return name if len(name) <= _UNCUT_MAX else _stem(_aside(name, _NOBODY))
 
 
 def _stem(aside: str) -> str:

@@ -186,7 +186,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            self._disk.sync_dir(self.directory)\n            # Then",
      "            # Then", OF_STORE),
     ("recovery-point-outlives-its-folder", "a topic made again is not one whose folder was taken",
-     STORE, "            self.checkpoints.write_dropped(\n", "            (lambda is_going: None)(\n", OF_STORE),
+     STORE, "            self.checkpoints.write_dropped(lambda", "            (lambda is_going: None)(lambda", OF_STORE),
     ("watermark-outlives-its-folder", "nor is it for the watermark that outlives its folder",
      OFFSETS, "            if any(map(is_going, self._on_disk.get(HIGH_WATERMARK, ()))):",
      "            if False:", OF_STORE),
