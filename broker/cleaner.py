@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.blocking import in_thread
 from broker.failures import report_failure
+from broker.log_directories import is_disk_fault
 from broker.replica import Replica
 from runtime.errors import CorruptData
 from runtime.tasks import TaskGroup
@@ -77,14 +78,18 @@ class LogCleaner:
                 damage,
             )
         except OSError as failure:
-            if not replica.is_closed:
-                self.failures += 1
-                self._retry_at_ms[replica] = self._manager.clock.monotonic_ms() + RETRY_MS
-                _log.error("compaction of %s failed: %s", replica.log.directory, failure)
-                if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    # A clean needs room for what it writes beside the log; the log does not.
-                    replica.fail(failure, "compaction")
+            self._on_failed(replica, failure)
         return True
+
+    def _on_failed(self, replica: Replica, failure: OSError) -> None:
+        if replica.is_closed:
+            return
+        self.failures += 1
+        self._retry_at_ms[replica] = self._manager.clock.monotonic_ms() + RETRY_MS
+        _log.error("compaction of %s failed: %s", replica.log.directory, failure)
+        # A clean needs room for what it writes beside the log, and files to open; the log does not.
+        if is_disk_fault(failure) and failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+            replica.fail(failure, "compaction")
 
     async def _dirtiest(self) -> tuple[Replica, CleaningPlan] | None:
         best: tuple[Replica, CleaningPlan] | None = None
@@ -120,7 +125,9 @@ class LogCleaner:
         except CorruptData as damage:
             replica.uncleanable = str(damage)
             _log.error("%s cannot be compacted: %s", replica.log.directory, damage)
-            return None
+        except OSError as failure:
+            self._on_failed(replica, failure)
+        return None
 
     async def _clean(self, replica: Replica, plan: CleaningPlan) -> None:
         config = self._manager.config

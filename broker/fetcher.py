@@ -13,6 +13,7 @@ partition that fails is taken out of the session until its pause is over.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection
@@ -398,7 +399,10 @@ class LeaderFetcher:
 async def connect_tcp(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> socket.socket:
     """The usual `Connect`."""
     async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
-        found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        try:
+            found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        except UnicodeError as error:  # a broker may say any host of itself, as `broker..svc`
+            raise OSError(errno.EINVAL, f"{address[0]!r} is no host name: {error}") from error
         family, kind, protocol, _, target = found[0]
         sock = socket.socket(family, kind, protocol)
         try:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.replica_store import ReplicaStore
+from broker.replica_store import ReplicaStore, Topics
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from runtime.disk import Disk
 from runtime.errors import CorruptData, KvorumError
@@ -101,9 +101,12 @@ class LogDirectory:
 class LogDirectories:
     """All of them, in the order of the configuration."""
 
-    def __init__(self, *, disk: Disk, paths: Sequence[str], rng: random.Random) -> None:
+    def __init__(
+        self, disk: Disk, paths: Sequence[str], rng: random.Random, topics: Topics
+    ) -> None:
+        """topics: see `ReplicaStore`."""
         self.items = [
-            LogDirectory(path, ReplicaStore(disk=disk, data_directory=path, rng=rng))
+            LogDirectory(path, ReplicaStore(disk=disk, data_directory=path, rng=rng, topics=topics))
             for path in paths
         ]
         self._missing: set[bytes] = set()
@@ -158,11 +161,22 @@ class LogDirectories:
         """The directory in which a file lies."""
         return next((item for item in self.items if path.startswith(f"{item.path}/")), None)
 
-    def holding(self, name: str, topic_id: bytes, told: bytes) -> LogDirectory | None:
+    def holding(self, name: str, topic_id: bytes, told: bytes) -> LogDirectory | Unplaced | None:
         """Where the folder of a replica was found at the start; of two copies, where the metadata
-        says (`told`), else the first in the order of the configuration."""
+        says (`told`).
+
+        Unplaced if it does not say: one of them is older, and nothing tells which.
+        """
         found = [d for d in self.online if d.store.unclaimed.get(name, None) == topic_id]
-        return next((item for item in found if item.id == told), found[0] if found else None)
+        if len(found) < 2:
+            return found[0] if found else None
+        for item in found:
+            if item.id == told:
+                return item
+        for item in found:
+            item.store.leave_alone(name)
+        paths = " and ".join(item.path for item in found)
+        return Unplaced(f"a copy of it lies in {paths}; move all but one of them away", found[0])
 
     def place(self, wanted: Wanted) -> LogDirectory | Unplaced:
         """The directory of a replica that is to be opened.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,7 @@ class Maintenance:
         now_ms = self._manager.clock.wall_ms()
         has_rolled = False
         for replica in self._manager.with_files():
-            if replica.log.needs_flush(now_ms):
+            if not replica.is_offline and replica.log.needs_flush(now_ms):
                 has_rolled = has_rolled or replica.log.has_unflushed_roll
                 await self._flush(replica)
         if has_rolled:
@@ -99,15 +99,15 @@ class Maintenance:
             home.store.checkpoints.collect_log_offsets(replicas)
             await self._write(home, home.store.checkpoints.write_log_offsets)
 
-    def _by_home(self) -> list[tuple[LogDirectory, list[Replica]]]:
-        """The directories that are online, each with what has a log in it."""
-        by_home: dict[LogDirectory, list[Replica]] = {
-            home: [] for home in self._manager.directories.online
-        }
-        for replica in self._manager.with_files():
-            if replica.home in by_home:
-                by_home[replica.home].append(replica)
-        return list(by_home.items())
+    def _by_home(self) -> Iterator[tuple[LogDirectory, list[Replica]]]:
+        """The directories that are online, each with what has a log in it when its turn comes.
+
+        Seed 110027: listed before the wait for another directory, a topic that was deleted and made
+        again meanwhile got the old one's watermark, recovery point and log start for its own.
+        """
+        for home in self._manager.directories.online:
+            if not home.is_offline:
+                yield home, [r for r in self._manager.with_files() if r.home is home]
 
     async def _write(self, home: LogDirectory, work: Callable[[], None]) -> None:
         """What belongs to one directory; its failure is no other's."""
@@ -123,25 +123,34 @@ class Maintenance:
     async def _flush_alone(self, replica: Replica) -> None:
         if replica.is_closed or replica.is_offline:
             return
-        ticket = replica.log.begin_flush()
+        try:
+            ticket = replica.log.begin_flush()
+        except (OSError, CorruptData) as failure:
+            # It reads the batch up to which it will go, which may have been damaged since.
+            self._on_flush_failed(replica, failure)
+            return
         is_identity_due, replica.identity_unsynced = replica.identity_unsynced, False
 
         def run() -> None:
-            ticket.run()
+            # First: a recovery point is no proof without it (`ReplicaStore`).
             if is_identity_due:
                 replica.sync_identity()
+            ticket.run()
 
         try:
             await in_thread(run)
         except OSError as failure:
-            if not replica.is_closed:
-                # After a failed fsync nobody knows what is on disk: trying again proves nothing.
-                _log.error("flush of %s failed: %s", replica.log.directory, failure)
-                replica.fail(failure, "flush")
+            # After a failed fsync nobody knows what is on disk: trying again proves nothing.
+            self._on_flush_failed(replica, failure)
         finally:
             # Also when cancelled: `stop` closes the log next, and a log has one flush at a time.
-            if ticket.is_done and not replica.is_closed:
-                replica.log.complete_flush(ticket)
+            replica.log.end_flush(ticket)
+
+    @staticmethod
+    def _on_flush_failed(replica: Replica, failure: OSError | CorruptData) -> None:
+        if not replica.is_closed:
+            _log.error("flush of %s failed: %s", replica.log.directory, failure)
+            replica.fail(failure, "flush")
 
     async def _apply_retention(self) -> None:
         for replica in self._manager.with_files():

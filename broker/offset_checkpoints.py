@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from broker.replica import Replica
 from runtime.disk import Disk
@@ -153,9 +153,10 @@ class OffsetCheckpoints:
             LOG_START_OFFSET: self._log_starts,
             CLEANER_OFFSET: self._cleaner_offsets,
         }
-        for name, offsets in known.items():
-            if key in self._on_disk.get(name, ()):
-                with self._lock:
+        with self._lock:
+            # A thread that writes may have copied the map before, and not said so yet.
+            for name, offsets in known.items():
+                if key in self._on_disk.get(name, ()):
                     self._write(name, offsets)
 
     # --- logs that go ------------------------------------------------------------------------
@@ -178,13 +179,12 @@ class OffsetCheckpoints:
 
     # --- all logs ----------------------------------------------------------------------------
 
-    def collect_high_watermarks(self, replicas: Iterable[Replica]) -> None:
-        """Take note of them, for write_high_watermarks."""
-        now = self._of_closed(self._high_watermarks)
+    def collect_high_watermarks(self, replicas: Collection[Replica]) -> None:
+        """Take note of them, for write_high_watermarks. replicas: all that are open here."""
+        now = self._kept(self._high_watermarks, replicas)
         for replica in replicas:
-            if replica.core.high_watermark > 0:
-                key = (replica.core.topic, replica.core.partition_id)
-                now[key] = replica.core.high_watermark
+            if replica.core.high_watermark > 0 and not replica.is_offline:
+                now[_key_of(replica)] = replica.core.high_watermark
         self._high_watermarks = now
         self._is_collected = True
 
@@ -198,15 +198,17 @@ class OffsetCheckpoints:
                 self._disk.write_atomic(self._path(BOOT_ID), self._disk.boot_id().encode())
                 self._is_boot_noted = True
 
-    def collect_log_offsets(self, replicas: Iterable[Replica]) -> None:
+    def collect_log_offsets(self, replicas: Collection[Replica]) -> None:
         """Take note of the recovery points and log starts, for write_log_offsets.
 
-        A recovery point rests on its log's completed flush.
+        A recovery point rests on its log's completed flush. replicas: all that are open here.
         """
-        points = self._of_closed(self.recovery_points)
-        starts = self._of_closed(self._log_starts)
+        points = self._kept(self.recovery_points, replicas)
+        starts = self._kept(self._log_starts, replicas)
         for replica in replicas:
-            key = (replica.core.topic, replica.core.partition_id)
+            if replica.is_offline:
+                continue
+            key = _key_of(replica)
             if replica.log.durable_end_offset > 0:
                 points[key] = replica.log.durable_end_offset
             if replica.log.start_offset > 0:
@@ -226,7 +228,7 @@ class OffsetCheckpoints:
 
     def collect_log_starts(self, replicas: Iterable[Replica]) -> None:
         """Take note of the starts of some, for write_log_starts."""
-        starts = {(r.core.topic, r.core.partition_id): r.log.start_offset for r in replicas}
+        starts = {_key_of(replica): replica.log.start_offset for replica in replicas}
         self._log_starts = {**self._log_starts, **starts}
 
     def write_log_starts(self) -> None:
@@ -241,14 +243,16 @@ class OffsetCheckpoints:
 
     # --- files -------------------------------------------------------------------------------
 
-    def _of_closed(self, known: Offsets) -> Offsets:
-        """What is known of logs that lie here and are not open: it stays.
+    def _kept(self, known: Offsets, replicas: Iterable[Replica]) -> Offsets:
+        """What is known of logs that lie here and are not open, or went offline: it stays.
 
         Bad sequence: 1. a log that lost its end below the recovery point is refused, 2. the point
         goes with the next checkpoint, 3. the next start takes the loss for a torn tail, and serves
-        the rest.
+        the rest. The other way round: 1. a truncation lowers the point and fails half-way, 2. the
+        log in memory brings it back, 3. the next start misses what was cut on purpose.
         """
-        return {key: known[key] for key in self._closed() if key in known}
+        offline = [_key_of(replica) for replica in replicas if replica.is_offline]
+        return {key: known[key] for key in (*self._closed(), *offline) if key in known}
 
     def _read(self, name: str) -> Offsets:
         try:
@@ -273,3 +277,7 @@ class OffsetCheckpoints:
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
+
+
+def _key_of(replica: Replica) -> TopicPartition:
+    return replica.core.topic, replica.core.partition_id

@@ -182,7 +182,7 @@ class Replica:
         """
         core = self.core
         partition_id = core.partition_id
-        error = ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else core.check_produce(terms.acks)
+        error = self._unserved() or core.check_produce(terms.acks)
         has_too_few_replicas = error == ErrorCode.NOT_ENOUGH_REPLICAS
         if error != ErrorCode.NONE and not has_too_few_replicas:
             leader = None
@@ -236,6 +236,16 @@ class Replica:
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         answer = self._produced(appended.base_offset, append_time_ms)
         return answer, self._wait_until(appended.last_offset + 1, terms)
+
+    def _unserved(self) -> ErrorCode:
+        """Why nothing can be appended here at all, NONE if it can.
+
+        Bad sequence: 1. a transactional batch waits for its coordinator, 2. the topic is deleted,
+        3. the batch is let in: the log would make its folder anew, which no topic claims.
+        """
+        if self.is_closed:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else ErrorCode.NONE
 
     def append_own(self, batch: bytearray, terms: ProduceTerms) -> ErrorCode:
         """Append what this broker has written itself: a coordinator's records, a marker.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from broker.offset_checkpoints import OffsetCheckpoints
 from broker.replica import Replica, sync_identity
+from metadata.image import TopicImage
 from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
 from runtime.errors import CorruptData
@@ -37,6 +38,7 @@ DAMAGED = "damaged"
 """In a replica's folder: its batches were found damaged while it was in use, and where. A start
 need not come upon that, for it does not read below the recovery point."""
 _NOBODY = bytes(16)
+Topics = Callable[[], Mapping[bytes, TopicImage]]
 _UNCUT_MAX = 200
 """Names of folders up to so many characters are put aside as a whole."""
 METADATA_TOPIC = "__cluster_metadata"
@@ -52,8 +54,12 @@ class OpenedLog(NamedTuple):
 class ReplicaStore:
     """unclaimed: directory name -> topic id (None if unreadable) that no replica has taken."""
 
-    def __init__(self, *, disk: Disk, data_directory: str, rng: random.Random) -> None:
+    def __init__(
+        self, *, disk: Disk, data_directory: str, rng: random.Random, topics: Topics
+    ) -> None:
+        """topics: those that the cluster has now, by id; asked once a log is to be opened."""
         self._disk = disk
+        self._topics = topics
         self.directory = data_directory
         self._rng = rng
         self._is_clean = False
@@ -67,6 +73,9 @@ class ReplicaStore:
         """Folders that say nothing of whose they are, left alone until a replica of their name."""
         self._refused: set[str] = set()
         """Folders whose logs could not be opened."""
+        self._contested: set[str] = set()
+        """Folders of which there is a copy in another directory, or which hold what is of a topic
+        of another name."""
         self._lost: set[str] = set()
         """Folders that are not there, though a log of that name held records, and none was put
         aside to be removed: somebody has taken them."""
@@ -99,13 +108,17 @@ class ReplicaStore:
     @property
     def has_strays(self) -> bool:
         """There is something for `drop_unclaimed` to do."""
-        return bool(self.unclaimed) or not self._lost <= self._refused
+        return not self.unclaimed.keys() <= self._contested or not self._lost <= self._refused
 
     def was_flushed(self, name: str) -> bool:
         """A log of that name had its records fsynced here, and no folder says that it was another
         topic's."""
         is_nameless = name in self._nameless or self.unclaimed.get(name, b"") is None
-        return name in self._lost or (is_nameless and self._recovery_point(name) > 0)
+        return name in self._lost or (is_nameless and self._held(name) > 0)
+
+    def leave_alone(self, name: str) -> None:
+        """It may be the folder of the replica of that name, or another one is: nobody opens it."""
+        self._contested.add(name)
 
     def refuse_lost(self, name: str) -> str | None:
         """Why the replica of that name cannot be opened here: its folder is gone. None if it is not
@@ -113,7 +126,7 @@ class ReplicaStore:
         if name not in self._lost:
             return None
         self._refused.add(name)
-        held = self._recovery_point(name)
+        held = self._held(name)
         return f"{self.directory}/{name} is gone, and held what is below offset {held}"
 
     def open(
@@ -141,6 +154,7 @@ class ReplicaStore:
     ) -> OpenedLog:
         path = f"{self.directory}/{name}"
         is_known = name in self.unclaimed or name in self._nameless
+        self._refuse_misplaced(name, path)
         self._nameless.discard(name)
         found_id = self.unclaimed.pop(name, None)
         key = (topic, partition_id)
@@ -190,13 +204,31 @@ class ReplicaStore:
         self.checkpoints.lower(*key, log.end_offset)
         return OpenedLog(log, self.checkpoints.high_watermark(key), True)
 
+    def _refuse_misplaced(self, name: str, path: str) -> None:
+        owner = self._owner_by_id(name)
+        if owner is not None:
+            raise CorruptData(
+                f"{path}/{PARTITION_METADATA}",
+                0,
+                f"by the topic id in it, what lies here is of topic {owner}; give it its name back",
+            )
+
+    def _owner_by_id(self, name: str) -> str | None:
+        """The topic of an unclaimed folder, by the id in it, if that is not what its name says:
+        somebody has renamed it, or made a copy. None for the replicas of topics that are gone."""
+        topic = self._topics().get(self.unclaimed.get(name) or _NOBODY)
+        key = replica_of(name)
+        if topic is None or key is None or (topic.name == key[0] and key[1] in topic.partitions):
+            return None
+        return topic.name
+
     def _check_nameless(self, key: tuple[str, int], path: str) -> None:
         """Raise CorruptData unless the folder may have lost its partition.metadata with the power:
         that is fsynced before the first records are, and so before there is a recovery point."""
         damage = self._damaged.get(path.rpartition("/")[2])
         if damage is not None:
             raise damage
-        if self.checkpoints.recovery_point(key) > 0:
+        if self.checkpoints.held(key) > 0:
             raise CorruptData(
                 f"{path}/{PARTITION_METADATA}",
                 0,
@@ -225,20 +257,26 @@ class ReplicaStore:
         except CorruptData as damage:
             _log.warning("left alone: %s", damage)
             return
-        self._refused.discard(name)
-        self._lost.discard(name)
+        for known in (self._refused, self._lost, self._contested):
+            known.discard(name)
+        self.unclaimed.pop(name, None)
         self.checkpoints.drop(_keys_of([name]))
         self._put_aside(path)
 
     def drop_unclaimed(self) -> None:
         """Remove the directories that nobody claimed: their topics are gone, or were moved away
         from here while this broker slept."""
-        self.checkpoints.drop(
-            _keys_of(n for n, found in self.unclaimed.items() if found is not None)
-        )
+        for name in self.unclaimed:
+            owner = self._owner_by_id(name)
+            if owner is not None and name not in self._contested:
+                _log.warning("left alone: %s/%s is of topic %s", self.directory, name, owner)
+                self._contested.add(name)
+        going = {n: found for n, found in self.unclaimed.items() if n not in self._contested}
+        self.checkpoints.drop(_keys_of(n for n, found in going.items() if found is not None))
         # Nor does any topic ask for these.
         self._lost &= self._refused
-        for name, topic_id in self.unclaimed.items():
+        for name, topic_id in going.items():
+            del self.unclaimed[name]
             if topic_id is None:
                 # Nothing says that it is ours.
                 _log.warning("left alone: %s has no topic id and no topic", name)
@@ -246,7 +284,6 @@ class ReplicaStore:
                 continue
             _log.info("remove %s: no replica of this broker", name)
             self._put_aside(f"{self.directory}/{name}")
-        self.unclaimed.clear()
 
     def take_removals(self) -> list[str]:
         """Paths to hand to `remove`, in a thread."""
@@ -276,12 +313,18 @@ class ReplicaStore:
         """
         unclean = set(broken)
         for replica in replicas:
+            name = f"{replica.core.topic}-{replica.core.partition_id}"
             if replica.is_offline:
-                unclean.add(f"{replica.core.topic}-{replica.core.partition_id}")
+                unclean.add(name)
                 continue
-            if replica.identity_unsynced:
-                replica.sync_identity()
-            replica.log.close()
+            try:
+                if replica.identity_unsynced:
+                    replica.sync_identity()
+                replica.log.close()
+            except CorruptData as damage:
+                _log.error("%s is not closed in good order: %s", replica.log.directory, damage)
+                replica.log.abandon()
+                unclean.add(name)
         if unclean or self._unclean:
             names = "".join(f"{name}\n" for name in sorted(unclean))
             self._disk.write_atomic(self._path(UNCLEAN_LOGS), names.encode())
@@ -294,14 +337,19 @@ class ReplicaStore:
     def _closed(self) -> list[TopicPartition]:
         return _keys_of(self._refused | self._nameless | self._lost | self.unclaimed.keys())
 
-    def _recovery_point(self, name: str) -> int:
-        return max(map(self.checkpoints.recovery_point, _keys_of([name])), default=0)
+    def _held(self, name: str) -> int:
+        return max(map(self.checkpoints.held, _keys_of([name])), default=0)
 
     def _read_unclean(self) -> frozenset[str]:
         path = self._path(UNCLEAN_LOGS)
         if not self._disk.exists(path):
             return frozenset()
-        return frozenset(self._disk.read_bytes(path).decode().splitlines())
+        try:
+            return frozenset(self._disk.read_bytes(path).decode().splitlines())
+        except UnicodeDecodeError as damage:
+            _log.warning("%s is damaged (%s): every log is checked", path, damage)
+            self._is_clean = False
+            return frozenset()
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"

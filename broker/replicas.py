@@ -98,7 +98,7 @@ class ReplicaManager:
         self.leader_throttle = LeaderThrottle(self.turn, clock.monotonic_ms)
         self.follower_quota = ReplicationQuota(clock.monotonic_ms())
         self._set_rates()
-        self.directories = LogDirectories(disk=disk, paths=data_directories, rng=rng)
+        self.directories = LogDirectories(disk, data_directories, rng, lambda: self.image.topics)
         self.directory_link = DirectoryLink(broker_id=broker_id, controller=controller)
         self._starts = StartCheckpoints(self.on_directory_error)
         self.fetchers = Fetchers(

@@ -18,8 +18,8 @@ from broker.partition import RemoteReplica
 from broker.replica import Replica
 from runtime.errors import CorruptData
 from runtime.tasks import TaskGroup
-from storage.batch_walk import check_batch
-from storage.log import LogSlice, OffsetOutOfRange
+from storage.batch_walk import first_damage
+from storage.log import OffsetOutOfRange
 from wire.fetch_codec import FetchPartition
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ServedChecks:
             replica.fail(failure, "read")
             return
         try:
-            damage = await in_thread(lambda: first_damage(found))
+            damage = await in_thread(lambda: first_damage(found, found.read()))
         except OSError as failure:
             if is_disk_fault(failure) and _is_current(suspect):
                 replica.fail(failure, "read")
@@ -101,20 +101,6 @@ class ServedChecks:
         # A log that was cut meanwhile, because another broker leads, was read in the middle of it.
         if damage is not None and _is_current(suspect):
             replica.fail(damage, "check of what a follower asks for again")
-
-
-def first_damage(found: LogSlice) -> CorruptData | None:
-    """The first batch of a slice that fails its checks (blocking). Raises OSError."""
-    data = found.read()
-    path = found.file.path
-    at, expected_offset = 0, found.first_offset
-    while at < found.length:
-        header, reason = check_batch(data, at, found.first_offset, expected_offset)
-        if header is None:
-            return CorruptData(path, found.position + at, reason)
-        at += header.size_bytes
-        expected_offset = header.end_offset
-    return None
 
 
 def _is_current(suspect: _Suspect) -> bool:

@@ -71,7 +71,7 @@ class StartCheckpoints:
                 listeners, self._listeners = self._listeners, {}
                 by_home: dict[LogDirectory, list[Replica]] = {}
                 for replica in waiting:
-                    if not (replica.is_offline or replica.is_closed or replica.home.is_offline):
+                    if not replica.home.is_offline:
                         by_home.setdefault(replica.home, []).append(replica)
                 is_written = True
                 for home, replicas in by_home.items():
@@ -84,7 +84,9 @@ class StartCheckpoints:
             self._is_running = False
 
     async def _write(self, home: LogDirectory, replicas: list[Replica]) -> bool:
-        home.store.checkpoints.collect_log_starts(replicas)
+        # While another directory was written a topic may have been deleted, and made again.
+        there = [replica for replica in replicas if not (replica.is_offline or replica.is_closed)]
+        home.store.checkpoints.collect_log_starts(there)
         try:
             await in_thread(home.store.checkpoints.write_log_starts)
         except OSError as failure:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -54,6 +55,7 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
     ready: called once, when the node serves.
     """
     spare_collections()
+    raise_file_limit()
     try:
         return asyncio.run(_run(make, ready))
     except (ConfigError, CorruptData) as error:
@@ -62,6 +64,14 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
         logger.error("%s", error)
         sys.stderr.write(f"kvorum: {error}\n")  # the one line a person needs
         return EXIT_USAGE
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may, as the JVM does: a broker has one open for
+    each segment that was read, and shells allow 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _run(make: MakeNode, ready: Callable[[], None]) -> int:

@@ -362,6 +362,10 @@ def parse_address(what: str, text: str) -> Address:
     host = host.strip("[]")
     if any(c.isspace() for c in host):
         raise ConfigError(f"{what}: {text!r} has a host with blanks")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise ConfigError(f"{what}: {text!r} has a host that is no name: {error}") from error
     return host, int(port)
 
 

@@ -29,6 +29,7 @@ from storage.batch import (
     BatchHeader,
 )
 from storage.epochs import LeaderEpochCache
+from storage.model import LogSlice
 from storage.names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -168,6 +169,11 @@ class BatchWalk:
             return None
         reason = f"it ends at offset {segment.end_offset}, the next segment begins at {following}"
         if not has_proof and following > self._recovery_point:
+            if segment.end_offset < self._recovery_point:
+                # Before a file goes: it may be mended by hand, with a copy of this one.
+                raise CorruptData(
+                    path, size, f"{reason}, and it was flushed up to {self._recovery_point}"
+                )
             return TornTail(
                 path=path, position=size, removed_bytes=0, reason=reason, removed_segments=0
             )
@@ -279,6 +285,18 @@ def check_batch(
     return header, ""
 
 
+def first_damage(found: LogSlice, data: bytes) -> CorruptData | None:
+    """What is wrong with the first batch of a slice, read as `data`, that fails its checks."""
+    at, expected_offset = 0, found.first_offset
+    while at < len(data):
+        header, reason = check_batch(data, at, found.first_offset, expected_offset)
+        if header is None:
+            return CorruptData(found.file.path, found.position + at, reason)
+        at += header.size_bytes
+        expected_offset = header.end_offset
+    return None
+
+
 def _refuse_unless_torn(
     segment: Segment, position: int, size: int, reason: str, recovery_point: int, has_proof: bool
 ) -> None:
@@ -310,12 +328,18 @@ def find_batch(data: bytes, base_offset: int, expected_offset: int) -> int | Non
 
 
 def remove_segments(disk: Disk, segments: list[Segment]) -> None:
+    close_files(segments)
     # Newest first: a crash on the way leaves a shorter log and no hole.
     for segment in reversed(segments):
-        file = segment.take_file()
-        if file is not None:
-            file.close()
         for suffix in (RECOVERY_SUFFIX, *INDEX_SUFFIXES, LOG_SUFFIX):
             disk.remove(segment.path(suffix))
     if segments:
         disk.sync_dir(segments[0].directory)
+
+
+def close_files(segments: list[Segment]) -> None:
+    """Of a log that is not opened after all, or of segments that go."""
+    for segment in segments:
+        file = segment.take_file()
+        if file is not None:
+            file.close()

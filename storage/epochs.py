@@ -107,8 +107,8 @@ class LeaderEpochCache:
             while entry is not None and entry[0] <= epoch:
                 other, other_start = entry
                 entry = next(named, None)
-                if is_first and other_start < low < start and other < epoch:
-                    # It began below the log's start, and is the first that the log had.
+                if is_first and other_start < low < start:
+                    # The newest that began below the log's start is the first that the log had.
                     restored = [(other, low)]
                 elif low <= other_start < start:
                     if restored and restored[-1][1] == other_start:

@@ -31,7 +31,7 @@ class SealedSegment:
 
 
 class FlushTicket:
-    """One flush: made by `Log.begin_flush`, run anywhere once, handed to `Log.complete_flush`.
+    """One flush: made by `Log.begin_flush`, run anywhere once, handed to `Log.end_flush`.
 
     end_offset: all below is durable once the ticket has run; a truncation meanwhile lowers it.
     owes_epochs: the checkpoint was to be written and was not, because the log was cut meanwhile.

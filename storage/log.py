@@ -170,7 +170,7 @@ class Log(LogBase):
         if must_roll(segment, item, self.config, now_ms):
             # Seed 104057: named by its first batch, behind a gap that compaction has left, it would
             # look to an unclean start as if the one before had lost its end, and be cut.
-            is_near = item.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX
+            is_near = item.last_offset - self._end_offset <= RELATIVE_OFFSET_MAX
             if segment.size_bytes and is_near:
                 return self._roll(self._end_offset, now_ms)
             if segment.size_bytes == 0 and len(segments.items) == 1:
@@ -277,7 +277,10 @@ class Log(LogBase):
     # --- flush -------------------------------------------------------------------------------
 
     def begin_flush(self) -> FlushTicket:
-        """Gather what a flush must fsync. One flush at a time; run it, then `complete_flush`."""
+        """Gather what a flush must fsync. One flush at a time; run it, then `end_flush`.
+
+        Raises OSError and CorruptData, of the last batch: nothing has begun then.
+        """
         epochs = None
         if self.epochs.is_dirty and self._segments.items:
             epochs = (self._epochs_path, self.epochs.to_bytes())
@@ -304,11 +307,21 @@ class Log(LogBase):
         else:
             self._durable_end_offset = max(self._durable_end_offset, ticket.end_offset)
 
+    def end_flush(self, ticket: FlushTicket) -> None:
+        """The run of the ticket is over, well (see `complete_flush`) or not: then the log must be
+        reopened. What was closed meanwhile is let go either way."""
+        if ticket.is_done:
+            self.complete_flush(ticket)
+        else:
+            self._segments.fail_flush()
+
     def flush(self) -> None:
-        """Begin, run and complete one flush, blocking. Raises OSError."""
+        """Begin, run and complete one flush, blocking. Raises OSError, CorruptData."""
         ticket = self.begin_flush()
-        ticket.run()
-        self.complete_flush(ticket)
+        try:
+            ticket.run()
+        finally:
+            self.end_flush(ticket)
 
     # --- cut ---------------------------------------------------------------------------------
 
@@ -385,7 +398,7 @@ class Log(LogBase):
     # --- end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush, write indexes and producer snapshot, close the files. Raises OSError.
+        """Flush, write indexes and producer snapshot, close the files. Raises OSError, CorruptData.
 
         After it `Log.open(is_clean=True)` is allowed.
         """

@@ -13,7 +13,8 @@ from itertools import pairwise
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData
-from storage.batch_walk import BatchWalk, OffsetGap, TornTail, remove_segments
+from storage.batch_walk import BatchWalk, OffsetGap, TornTail, close_files, remove_segments
+from storage.checkpoints import LOG_START_OFFSET
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
 from storage.lost_files import check_first_segment, check_sealed, orphans
 from storage.model import LogConfig
@@ -75,16 +76,20 @@ def load(
         if config.epochs_tell_start:
             check_first_segment(directory, names, checkpoint, bases[0])
         segments = _found_segments(disk, directory, names, bases, config, now_ms)
-        loaded = _load_segments(
-            disk,
-            directory,
-            segments,
-            checkpoint,
-            recovery_point=recovery_point,
-            is_clean=is_clean,
-            log_start_offset=log_start_offset,
-            keeps_recovery_state=config.keeps_recovery_state,
-        )
+        try:
+            loaded = _load_segments(
+                disk,
+                directory,
+                segments,
+                checkpoint,
+                recovery_point=recovery_point,
+                is_clean=is_clean,
+                log_start_offset=log_start_offset,
+                keeps_recovery_state=config.keeps_recovery_state,
+            )
+        except (CorruptData, OSError):
+            close_files(segments)
+            raise
     else:
         _check_end(directory, log_start_offset, recovery_point)
         loaded = _begin_anew(disk, directory, [], checkpoint, log_start_offset)
@@ -120,7 +125,7 @@ def _load_segments(
     for segment, following in pairwise(segments[: first + 1]):
         if segment.has_saved_indexes:
             check_sealed(disk, segment, following.base_offset)
-    epochs = load_epochs(checkpoint, segments, first, resumed)
+    epochs = load_epochs(checkpoint, segments, first, resumed, log_start_offset)
     _load_aborted(disk, directory, segments, first)
     torn_tail: TornTail | None = None
     last_gap: OffsetGap | None = None
@@ -137,6 +142,7 @@ def _load_segments(
             epochs.restore(checkpoint.entries, walk.batch_ends)
     _check_end(directory, max(end_offset, log_start_offset), recovery_point)
     if end_offset < log_start_offset:
+        _check_start(directory, log_start_offset, segments[0], end_offset, is_clean=is_clean)
         return _begin_anew(disk, directory, segments, checkpoint, log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(end_offset)
@@ -198,6 +204,25 @@ def _check_end(directory: str, end_offset: int, recovery_point: int) -> None:
             f"its .log files end at {end_offset}, and were flushed up to {recovery_point}: "
             "one or more of them are gone, or the end of the last is",
         )
+
+
+def _check_start(
+    directory: str, start_offset: int, first: Segment, end_offset: int, *, is_clean: bool
+) -> None:
+    """A log that ends below its start begins anew: what was appended above is gone with the power.
+    Raises CorruptData if it was closed in good order, for then nothing was."""
+    if is_clean:
+        raise CorruptData(
+            directory,
+            0,
+            f"its .log files end at {end_offset}, below its start {start_offset} in "
+            f"{LOG_START_OFFSET}, though it was closed in good order",
+        )
+    if end_offset > first.base_offset:
+        logger.warning(
+            "%s ends at %d, below its start %d: an empty log begins there",
+            directory, end_offset, start_offset,
+        )  # fmt: skip
 
 
 def _found_segments(

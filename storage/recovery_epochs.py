@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData
+from storage.batch import BatchHeader
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from storage.recovery_state import Resumed
 from storage.segment import Segment
@@ -29,16 +31,20 @@ def load_epochs(
     segments: list[Segment],
     first: int,
     resumed: Resumed | None,
+    log_start_offset: int,
 ) -> LeaderEpochCache:
     """The epochs of the segments before `first`; the walk from there on assigns the others.
 
     resumed: what is known of that segment, so that the walk begins only there. A flush wrote the
-    checkpoint before a recovery point came to be as high.
+    checkpoint before a recovery point came to be as high. One that the batches contradict does not
+    count: it has no checksum, and an epoch above the cluster's would keep the replica from leading.
     """
     if checkpoint is not None and resumed is not None:
         epochs = LeaderEpochCache(checkpoint.entries)
         epochs.truncate_from_end(resumed.end_offset)
-        return epochs
+        if _says(epochs, segments, resumed.end_offset - 1, resumed.last_epoch):
+            return epochs
+        return _of_batches(segments[: first + 1], resumed.end_offset)
     # If all is walked, what the checkpoint says of offsets before may belong to a log that is gone:
     # `LeaderEpochCache.restore` takes of it what fits between the batches.
     # Bad sequence: 1. a log of epoch 12 is replaced by an empty one that begins at 119, 2. the
@@ -46,16 +52,69 @@ def load_epochs(
     # though the record before 119 is of epoch 14.
     if first == 0:
         return LeaderEpochCache()
+    known = segments[:first]
     if checkpoint is not None:
         epochs = LeaderEpochCache(checkpoint.entries)
         if first < len(segments):
             epochs.truncate_from_end(segments[first].base_offset)
-        return epochs
+        if _fits(epochs, known, log_start_offset, is_clean=first == len(segments)):
+            return epochs
+    return _of_batches(known)
+
+
+def _of_batches(segments: list[Segment], end_offset: int = sys.maxsize) -> LeaderEpochCache:
+    """As the headers below `end_offset` have it."""
     epochs = LeaderEpochCache()
-    for segment in segments[:first]:
+    for segment in segments:
         for _, header in segment.headers(0):
+            if header.base_offset >= end_offset:
+                break
             epochs.assign(header.leader_epoch, header.base_offset)
     return epochs
+
+
+def _fits(
+    epochs: LeaderEpochCache, segments: list[Segment], log_start_offset: int, *, is_clean: bool
+) -> bool:
+    """Whether the last batch is of the epoch that the checkpoint says, and after an orderly stop
+    the first one: after another, batches may be back below all that it knows (`start_of_epochs`).
+    """
+    headers = [_last_header(segments)]
+    if is_clean:
+        headers.append(next((h for segment in segments for _, h in segment.headers(0)), None))
+    return all(
+        _says(epochs, segments, max(header.base_offset, log_start_offset), header.leader_epoch)
+        for header in headers
+        if header is not None and header.end_offset > log_start_offset
+    )
+
+
+def _says(
+    epochs: LeaderEpochCache, segments: list[Segment], offset: int, leader_epoch: int
+) -> bool:
+    """`offset` lies in a batch of `leader_epoch`, as the checkpoint has it; a warning if not so."""
+    epoch = epochs.epoch_of(offset)
+    if epoch != leader_epoch:
+        logger.warning(
+            "%s/%s says epoch %d of offset %d, the batch there epoch %d; it is made anew from the "
+            "batches",
+            segments[0].directory, CHECKPOINT_NAME, epoch, offset, leader_epoch,
+        )  # fmt: skip
+    return epoch == leader_epoch
+
+
+def _last_header(segments: list[Segment]) -> BatchHeader | None:
+    for segment in reversed(segments):
+        try:
+            position = segment.indexes[0].last_position()
+        except CorruptData:
+            position = 0
+        found: BatchHeader | None = None
+        for _, header in segment.headers(position):
+            found = header
+        if found is not None:
+            return found
+    return None
 
 
 def start_of_epochs(

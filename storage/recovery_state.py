@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData, invariant
+from storage.batch import BatchHeader
 from storage.index import OffsetIndex, TimeIndex
 from storage.model import RELATIVE_OFFSET_MAX
 from storage.names import RECOVERY_SUFFIX
@@ -142,7 +143,7 @@ class RecoveryStateWriter:
             is_whole=self._position == 0,
             end_offset=segment.end_offset,
             size_bytes=segment.size_bytes,
-            last_crc=_last_crc(segment),
+            last_crc=_last_header(segment).crc,
             max_timestamp=segment.max_timestamp,
             offset_index=offset_index.to_bytes(self._offset_count),
             time_index=time_index.to_bytes(self._time_count),
@@ -172,11 +173,13 @@ def write_recovery_state(disk: Disk, segment: Segment, producers: ProducerStateT
 
 
 class Resumed(NamedTuple):
-    """producers: at end_offset. is_newest: the file has nothing behind that."""
+    """producers: at end_offset. is_newest: the file has nothing behind that. last_epoch: of the
+    batch that ends there."""
 
     end_offset: int
     producers: ProducerStateTable
     is_newest: bool
+    last_epoch: int
 
 
 def resume_segment(disk: Disk, segment: Segment, recovery_point: int) -> Resumed | None:
@@ -193,11 +196,12 @@ def resume_segment(disk: Disk, segment: Segment, recovery_point: int) -> Resumed
         # The log is shorter than what was flushed of it: the walk says where it ends.
         return None
     try:
-        _take_over(segment, path, fit)
+        last = _take_over(segment, path, fit)
     except CorruptData as damage:
         logger.warning("%s does not fit the log, which is checked whole: %s", path, damage)
         return None
-    return Resumed(fit[-1].end_offset, _table(fit[-1]), len(fit) == len(entries))
+    is_newest = len(fit) == len(entries)
+    return Resumed(fit[-1].end_offset, _table(fit[-1]), is_newest, last.leader_epoch)
 
 
 def verify_recovery_state(disk: Disk, directory: str, base_offset: int) -> list[str]:
@@ -243,8 +247,8 @@ def _entries(data: bytes) -> list[_Entry]:
     return entries
 
 
-def _take_over(segment: Segment, path: str, entries: list[_Entry]) -> None:
-    """Raises CorruptData if they do not fit the batches."""
+def _take_over(segment: Segment, path: str, entries: list[_Entry]) -> BatchHeader:
+    """The last batch that they cover. Raises CorruptData if they do not fit the batches."""
     last = entries[-1]
     offset_index, time_index = OffsetIndex(segment.base_offset), TimeIndex(segment.base_offset)
     reason = offset_index.load(
@@ -258,20 +262,23 @@ def _take_over(segment: Segment, path: str, entries: list[_Entry]) -> None:
         max_timestamp=last.max_timestamp,
         size_bytes=last.size_bytes,
     )
-    if segment.end_offset != last.end_offset or _last_crc(segment) != last.last_crc:
-        raise CorruptData(
-            segment.file.path,
-            last.size_bytes,
-            f"the last batch up to here is not that which ends at {last.end_offset}",
-        )
+    if segment.end_offset == last.end_offset:
+        header = _last_header(segment)
+        if header.crc == last.last_crc:
+            return header
+    raise CorruptData(
+        segment.file.path,
+        last.size_bytes,
+        f"the last batch up to here is not that which ends at {last.end_offset}",
+    )
 
 
-def _last_crc(segment: Segment) -> int:
-    """What binds an entry to these very batches, and not others of the same sizes."""
+def _last_header(segment: Segment) -> BatchHeader:
+    """Its CRC binds an entry to these very batches, and not others of the same sizes."""
     position = segment.position_of(segment.end_offset - 1)
     invariant(position is not None, f"{segment.file.path}: no batch ends at {segment.end_offset}")
     _, header = next(segment.headers(position or 0))
-    return header.crc
+    return header
 
 
 def _table(entry: _Entry) -> ProducerStateTable:

@@ -40,6 +40,7 @@ class SegmentList:
         "_dirty_directories",
         "_disk",
         "_index_interval_bytes",
+        "_is_flush_running",
         "_is_unseal_unsynced",
         "_recovery_state",
         "_sealed",
@@ -62,6 +63,7 @@ class SegmentList:
         self._dirty_directories: set[str] = set()
         self._is_unseal_unsynced = False
         self._ticket: FlushTicket | None = None
+        self._is_flush_running = False
         self._close_later: list[DiskFile] = []
         self._cleaning: CleaningJob | None = None
         self._recovery_state = RecoveryStateWriter()
@@ -176,13 +178,20 @@ class SegmentList:
             epochs=epochs,
             recovery_state=recovery_state,
         )
+        self._is_flush_running = True
         self._dirty_directories.clear()
         return self._ticket
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         invariant(ticket is self._ticket and ticket.is_done, "completed a flush that did not run")
         self._ticket = None
+        self._is_flush_running = False
         self._sealed = [item for item in self._sealed if not item.segment.has_saved_indexes]
+        self._close_postponed()
+
+    def fail_flush(self) -> None:
+        """The run under way has failed: there is no other, but nothing uses the files any more."""
+        self._is_flush_running = False
         self._close_postponed()
 
     def stop_derived_files(self, offset: int) -> None:
@@ -304,14 +313,14 @@ class SegmentList:
         file = segment.take_file()
         if file is None:
             return
-        if self._ticket is None and self._cleaning is None:
+        if not self._is_flush_running and self._cleaning is None:
             file.close()
         else:
             # The flush or the clean under way may be about to use it.
             self._close_later.append(file)
 
     def _close_postponed(self) -> None:
-        if self._ticket is None and self._cleaning is None:
+        if not self._is_flush_running and self._cleaning is None:
             for file in self._close_later:
                 file.close()
             self._close_later.clear()

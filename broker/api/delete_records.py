@@ -51,7 +51,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     await pending.wait(deadline_ms)
     for home, numbers in moved.items():
         home.store.checkpoints.collect_log_offsets(
-            r for r in replicas.with_files() if r.home is home
+            [r for r in replicas.with_files() if r.home is home]
         )
         try:
             await in_thread(home.store.checkpoints.write_log_offsets)

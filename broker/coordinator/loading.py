@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from broker.coordinator.model import ReplayedRecord, TransactionEnd
 from storage.batch import BatchHeader, iter_headers, iter_records
+from storage.batch_walk import first_damage
 from storage.log import Log
 from storage.markers import read_marker
 
@@ -16,7 +17,8 @@ Replayed = ReplayedRecord | TransactionEnd
 
 
 def read_back(log: Log) -> Iterator[list[Replayed]]:
-    """What the log holds now, in order, a piece at a time. Raises CorruptData, BatchError, OSError.
+    """What the log holds now, in order, a piece at a time. Raises OSError; CorruptData for batches
+    that fail their checks; BatchError for sound ones that hold no records.
 
     The log may be compacted and appended to between two pieces: what is behind its present end was
     appended by who knows it already, and is not read.
@@ -24,11 +26,16 @@ def read_back(log: Log) -> Iterator[list[Replayed]]:
     end_offset = log.end_offset
     offset = log.start_offset
     while offset < end_offset:
-        data = log.read(
+        found = log.read(
             max(offset, log.start_offset), bytes_max=CHUNK_BYTES, end_offset=end_offset
-        ).read()
+        )
+        data = found.read()
         if not data:
             return  # all that is left was compacted away
+        damage = first_damage(found, data)
+        if damage is not None:
+            # Kafka takes such bytes: an offset that nobody committed, a transaction forgotten.
+            raise damage
         piece: list[Replayed] = []
         for position, header in iter_headers(data):
             if header.end_offset > offset:

@@ -35,6 +35,7 @@ from broker.coordinator.model import (
     TimerFired,
     TransactionEnded,
 )
+from broker.log_directories import is_disk_fault
 from broker.replica import ProduceTerms, Replica
 from broker.waiters import Deadlines
 from runtime.clock import Clock
@@ -151,10 +152,15 @@ class Term:
                 if self.state is not State.LOADING:
                     return
         except (CorruptData, BatchError, OSError) as failure:
-            # Nobody is served out of half a memory. The log itself stays: a later leader, or a
-            # restart once the damage is mended, reads it again.
+            if self.state is not State.LOADING:
+                return  # the log was cut or closed under it
+            # Nobody is served out of half a memory.
             self.state = State.FAILED
             _log.error("cannot load the coordinator of %s: %s", self.name, failure)
+            is_damage = isinstance(failure, CorruptData)
+            if not isinstance(failure, BatchError) and (is_damage or is_disk_fault(failure)):
+                # Another replica leads, then, which may be sound.
+                self.replica.fail(failure, "load of its coordinator")
             return
         if self.state is not State.LOADING:
             return

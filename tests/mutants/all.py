@@ -13,6 +13,7 @@ from tests.mutants import (
     quorum,
     transactions,
     transport,
+    upkeep,
 )
 from tests.mutants.model import Mutant
 
@@ -23,6 +24,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *transport.MUTANTS,
     *log_engine.MUTANTS,
     *partitions.MUTANTS,
+    *upkeep.MUTANTS,
     *groups.MUTANTS,
     *consumer_groups.MUTANTS,
     *migration.MUTANTS,

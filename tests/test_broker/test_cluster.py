@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from broker.config import BrokerConfig
+from broker.fetcher import connect_tcp
 from broker.partition import LONG_AGO_MS
 from broker.replica import Replica
 from metadata.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
@@ -467,3 +469,13 @@ def test_what_a_start_has_checked_the_next_start_need_not_check_again(harness: H
     harness.run(harness.cluster.crash_broker(3))
     harness.run(harness.cluster.start_broker(3))
     wait_until(lambda: checkpoint.exists() and "t 0 3\n" in checkpoint.read_text(), "it is noted")
+
+
+@pytest.mark.parametrize("host", ["broker1..svc", "b" * 64 + ".svc"])
+def test_a_host_that_is_no_name_is_an_error_of_its_connection_alone(host: str) -> None:
+    # Whoever followed a broker that said so of itself ended with it.
+    async def connect() -> None:
+        await connect_tcp(asyncio.get_running_loop(), (host, 9092))
+
+    with pytest.raises(OSError, match="is no host name"):
+        asyncio.run(connect())

@@ -310,9 +310,14 @@ def test_a_log_that_cannot_be_read_serves_nobody(
         file.seek(61)
         file.write(b"\xff" * 8)
     kept.lead(1, (1, 2, 3))
-    wait_until(lambda: kept.term(1).state is State.FAILED, "the load has failed")
+    wait_until(lambda: replica.is_offline, "the load has failed")
     assert kept.ask(1, Get("g")) is ErrorCode.NOT_COORDINATOR
     assert "cannot load the coordinator of kept-0" in caplog.text
+    assert f"{path} at byte 0: the CRC of batch 0 does not match" in caplog.text
+    # It is told as lost, so that another one leads, and serves.
+    kept.lead(2, (2, 3))
+    wait_until(lambda: kept.term(2).state is State.ACTIVE, "another one has loaded")
+    assert kept.ask(2, Get("g")) == "1"
 
 
 def test_while_the_log_is_read_the_answer_is_to_try_again(kept: Kept) -> None:

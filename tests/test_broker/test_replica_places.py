@@ -24,7 +24,7 @@ TOPIC_ID = b"t" * 16
 def directories(*failed: str, disk: MemoryDisk | None = None) -> LogDirectories:
     """/x and /y, with the ids X and Y; those in `failed` cannot be read."""
     disk = disk or MemoryDisk(random.Random(1))
-    made = LogDirectories(disk=disk, paths=["/x", "/y"], rng=random.Random(1))
+    made = LogDirectories(disk, ["/x", "/y"], random.Random(1), dict)
     failure = OSError(errno.EIO, "input/output error")
     made.load(
         {
@@ -67,7 +67,24 @@ def test_of_two_copies_the_one_that_was_told_is_opened():
         disk.make_dirs(f"{path}/t-0")
         write_partition_metadata(disk, f"{path}/t-0", TOPIC_ID)
     assert place(directories(disk=disk), told=Y) == "/y"
-    assert place(directories(disk=disk), told=UNASSIGNED_DIRECTORY) == "/x"
+
+
+def test_of_two_copies_none_is_opened_nor_removed_if_none_was_told():
+    # With one directory nothing is told; an older copy in another one, first in log.dirs, was
+    # opened, and the whole one removed.
+    disk = MemoryDisk(random.Random(1))
+    for path in ("/x", "/y"):
+        disk.make_dirs(f"{path}/t-0")
+        write_partition_metadata(disk, f"{path}/t-0", TOPIC_ID)
+    made = directories(disk=disk)
+    said = place(made, told=UNASSIGNED_DIRECTORY)
+    assert said == "a copy of it lies in /x and /y; move all but one of them away"
+    for item in made.items:
+        item.store.drop_unclaimed()
+        assert not item.store.has_strays and disk.list_dir(item.path) == ["t-0"]
+    # The topic goes: the next start removes what is left.
+    made.items[0].store.delete_refused("t-0", TOPIC_ID)
+    assert "t-0" not in disk.list_dir("/x")
 
 
 def test_a_replica_without_a_file_stays_where_it_was_told_to_be():

@@ -33,7 +33,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def made(disk: MemoryDisk) -> ReplicaStore:
-    store = ReplicaStore(disk=disk, data_directory="data", rng=random.Random(1))
+    store = ReplicaStore(disk=disk, data_directory="data", rng=random.Random(1), topics=dict)
     store.load(is_clean=False)
     return store
 
@@ -281,7 +281,7 @@ def with_watermark(disk: MemoryDisk) -> None:
     store = made(disk)
     store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
     core = SimpleNamespace(topic="t", partition_id=0, high_watermark=1)
-    store.checkpoints.collect_high_watermarks([SimpleNamespace(core=core)])  # type: ignore[list-item]
+    store.checkpoints.collect_high_watermarks([SimpleNamespace(core=core, is_offline=False)])  # type: ignore[list-item]
     store.checkpoints.write_high_watermarks()
     disk.kill_process()
 
@@ -340,14 +340,14 @@ LONG = "t" * 249
 
 def test_a_topic_with_the_longest_name_goes_and_another_of_its_name_comes(tmp_path: Path) -> None:
     disk = OsDisk()
-    store = ReplicaStore(disk=disk, data_directory=str(tmp_path), rng=random.Random(1))
+    store = ReplicaStore(disk=disk, data_directory=str(tmp_path), rng=random.Random(1), topics=dict)
     store.load(is_clean=False)
     log = store.open(LONG, TOPIC_ID, 12, LogConfig(), now_ms=0).log
     log.append_as_leader(build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=1, now_ms=1)
     log.flush()
     write_offsets(disk, f"{tmp_path}/{RECOVERY_POINT}", {(LONG, 12): 1, (LONG, 1): 1})
     store.delete(replica_with(log, LONG, 12))
-    after = ReplicaStore(disk=disk, data_directory=str(tmp_path), rng=random.Random(1))
+    after = ReplicaStore(disk=disk, data_directory=str(tmp_path), rng=random.Random(1), topics=dict)
     after.load(is_clean=False)
     assert after.refuse_lost(f"{LONG}-12") is None
     assert after.refuse_lost(f"{LONG}-1") is not None
@@ -411,7 +411,8 @@ def test_a_power_cut_in_a_removal_leaves_no_part_of_a_log_that_comes_back() -> N
 
 
 def replica_with(log: Log, topic: str = "t", partition_id: int = 0) -> Any:
-    return SimpleNamespace(core=SimpleNamespace(topic=topic, partition_id=partition_id), log=log)
+    core = SimpleNamespace(topic=topic, partition_id=partition_id)
+    return SimpleNamespace(core=core, log=log, is_offline=False)
 
 
 def test_a_topic_that_was_deleted_here_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:

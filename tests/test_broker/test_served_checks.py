@@ -134,7 +134,7 @@ def test_a_follower_that_asks_twice_of_a_sound_leader_costs_nobody_anything(
     checked: list[object] = []
     check = served_checks.first_damage
     monkeypatch.setattr(
-        served_checks, "first_damage", lambda found: checked.append(check(found)) or checked[-1]
+        served_checks, "first_damage", lambda *read: checked.append(check(*read)) or checked[-1]
     )
     filled(harness, (1, 2))
     harness.run(harness.cluster.stop_broker(2))

@@ -26,7 +26,9 @@ TOPIC_ID = bytes(range(16))
 
 def home_of(path: str) -> LogDirectory:
     data_directory = str(Path(path).parent)
-    store = ReplicaStore(disk=OsDisk(), data_directory=data_directory, rng=random.Random(1))
+    store = ReplicaStore(
+        disk=OsDisk(), data_directory=data_directory, rng=random.Random(1), topics=dict
+    )
     return LogDirectory(data_directory, store)
 
 

@@ -88,6 +88,7 @@ def test_known_cluster_keeps_its_id_and_may_gain_brokers(tmp_path):
         ({"listeners": "CONTROLLER://h:1"}, "must be one listener of the form PLAINTEXT://"),
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "must be one listener"),
         ({"listeners": "PLAINTEXT://h:70000"}, "'h:70000' is not host:port"),
+        ({"listeners": "PLAINTEXT://h..svc:1"}, "'h..svc:1' has a host that is no name"),
         ({"controller.quorum.voters": "h:1"}, "must be of the form id@host:port"),
         ({"controller.quorum.voters": "1@h:1,1@h:2"}, "names node 1 twice"),
         ({"peer.address.overrides": "x=h:1"}, "must be of the form id=host:port"),

@@ -1,0 +1,113 @@
+"""Mutants of what keeps folders, checkpoints and descriptors in order around the logs."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+MAINTENANCE = "broker/maintenance.py"
+OFFSETS = "broker/offset_checkpoints.py"
+STORE = "broker/replica_store.py"
+RECOVERY = "storage/recovery.py"
+
+OF_MAINTENANCE = ("tests/test_broker/test_maintenance.py",)
+OF_OFFSETS = ("tests/test_broker/test_offset_checkpoints.py",)
+OF_PLACES = ("tests/test_broker/test_replica_places.py",)
+OF_FOLDERS = ("tests/test_broker/test_misplaced_folders.py",)
+OF_HOST = ("tests/test_broker/test_coordinator_host.py",)
+OF_CONTRADICTIONS = ("tests/test_storage/test_contradictions.py",)
+OF_LOG = ("tests/test_storage/test_log.py",)
+
+_RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
+    # On a timer.
+    ("collected-before-the-wait", "what lies in a directory is listed when its turn comes",
+     MAINTENANCE,
+     "        for home in self._manager.directories.online:\n            if not home.is_offline:\n"
+     "                yield home, [r for r in self._manager.with_files() if r.home is home]\n",
+     "        listed = list(self._manager.with_files())\n"
+     "        for home in self._manager.directories.online:\n"
+     "            yield home, [r for r in listed if r.home is home]\n", OF_MAINTENANCE),
+    ("damage-ends-the-broker", "a flush that cannot begin costs its replica", MAINTENANCE,
+     "        except (OSError, CorruptData) as failure:\n            # It reads",
+     "        except ZeroDivisionError as failure:\n            # It reads", OF_MAINTENANCE),
+    ("deleted-log-stays-open", "a flush that outlives its log lets the files go", MAINTENANCE,
+     "            replica.log.end_flush(ticket)\n",
+     "            if not replica.is_closed:\n                replica.log.end_flush(ticket)\n",
+     OF_MAINTENANCE),
+    ("checkpoints-for-nothing", "an offline replica asks for no flush", MAINTENANCE,
+     "            if not replica.is_offline and replica.log.needs_flush(now_ms):\n",
+     "            if replica.log.needs_flush(now_ms):\n", OF_MAINTENANCE),
+    ("cleaner-ends-the-broker", "a disk may fail while the cleaner looks", "broker/cleaner.py",
+     "        except OSError as failure:\n            self._on_failed(replica, failure)\n"
+     "        return None",
+     "        except ZeroDivisionError as failure:\n            self._on_failed(replica, failure)\n"
+     "        return None", OF_MAINTENANCE),
+    ("damage-stops-the-stop", "an orderly stop closes what is sound", STORE,
+     "            except CorruptData as damage:\n                _log.error(\"%s is not closed",
+     "            except ZeroDivisionError as damage:\n                _log.error(\"%s is not closed",
+     OF_MAINTENANCE),
+    ("failed-flush-stays-open", "a log given up after a failed flush lets the files go",
+     "storage/segments.py",
+     "        self._is_flush_running = False\n        self._close_postponed()\n", "        pass\n",
+     OF_CONTRADICTIONS),
+    # Checkpoints.
+    ("start-of-a-log-that-went", "the start of a deleted log is not noted",
+     "broker/start_checkpoints.py",
+     " if not (replica.is_offline or replica.is_closed)]", "]", OF_OFFSETS),
+    ("forgotten-too-early", "a log begins when no thread writes of its predecessor", OFFSETS,
+     "        with self._lock:\n            # A thread that writes",
+     "        if True:\n            # A thread that writes", OF_OFFSETS),
+    ("half-cut-comes-back", "what an offline replica says is not collected", OFFSETS,
+     "            if replica.is_offline:\n                continue\n", "", OF_OFFSETS),
+    # Folders.
+    ("one-of-two-copies", "of two copies none is opened by chance", "broker/log_directories.py",
+     "        if len(found) < 2:\n", "        if told == UNASSIGNED_DIRECTORY or len(found) < 2:\n",
+     OF_PLACES),
+    ("contested-copy-removed", "what may be the replica is not removed", STORE,
+     "        self._contested.add(name)\n\n    def refuse_lost", "        pass\n\n    def refuse_lost",
+     OF_PLACES),
+    ("exchanged-folders-removed", "a folder of a living topic is not removed for its name", STORE,
+     "        if owner is not None:\n            raise", "        if False:\n            raise",
+     OF_FOLDERS),
+    ("copies-removed", "what no topic of that name asks for may be a copy", STORE,
+     "            if owner is not None and name not in self._contested:",
+     "            if False and name not in self._contested:", OF_FOLDERS),
+    ("deleted-log-appended-to", "nothing is appended to a replica that has gone",
+     "broker/replica.py",
+     "        if self.is_closed:\n            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n", "",
+     OF_FOLDERS),
+    ("nameless-though-committed", "a name that no power cut can have taken is missed", STORE,
+     "        if self.checkpoints.held(key) > 0:\n",
+     "        if self.checkpoints.recovery_point(key) > 0:\n", OF_FOLDERS),
+    # Starts.
+    ("gap-of-the-epoch-before", "a gap at the start is of the newest epoch before it",
+     "storage/epochs.py",
+     "                if is_first and other_start < low < start:\n",
+     "                if is_first and other_start < low < start and other < epoch:\n",
+     OF_CONTRADICTIONS),
+    ("epochs-believed", "batches outweigh the checkpoint of epochs", "storage/recovery_epochs.py",
+     "    return epoch == leader_epoch\n", "    return True\n", OF_CONTRADICTIONS),
+    ("removed-then-refused", "a log is refused before a file of it goes", "storage/batch_walk.py",
+     "            if segment.end_offset < self._recovery_point:\n                # Before",
+     "            if False:\n                # Before", OF_CONTRADICTIONS),
+    ("refused-log-stays-open", "a log that is refused lets the files go", RECOVERY,
+     "            close_files(segments)\n            raise\n", "            raise\n",
+     OF_CONTRADICTIONS),
+    ("start-above-a-closed-end", "a log closed in good order does not end below its start",
+     RECOVERY, "    if is_clean:\n        raise CorruptData(\n            directory,\n",
+     "    if False:\n        raise CorruptData(\n            directory,\n", OF_CONTRADICTIONS),
+    ("unreadable-is-missing", "a file that cannot be looked at is not missing", "runtime/disk.py",
+     "        except (FileNotFoundError, NotADirectoryError):\n            return False\n",
+     "        except OSError:\n            return False\n", OF_CONTRADICTIONS),
+    ("damage-loaded", "a coordinator checks what it reads back", "broker/coordinator/loading.py",
+     "        if damage is not None:\n", "        if False:\n", OF_HOST),
+    ("segment-named-far-from-its-end", "a segment is named by the log's end while that is near",
+     "storage/log.py",
+     "            is_near = item.last_offset - self._end_offset <= RELATIVE_OFFSET_MAX\n",
+     "            is_near = item.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX\n",
+     OF_LOG),
+)  # fmt: skip
+
+MUTANTS = tuple(
+    Mutant(name, rule, path, old, new, tests=tests, world="partitions")
+    for name, rule, path, old, new, tests in _RULES
+)

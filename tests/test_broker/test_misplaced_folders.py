@@ -1,0 +1,137 @@
+"""Folders that are not what their names say: renamed, copied, or without the file that tells."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from broker.replica import ProduceTerms
+from broker.replica_store import ReplicaStore
+from chaos.sim.disk import MemoryDisk
+from metadata.records import RemoveTopic
+from runtime.errors import CorruptData, ErrorCode
+from storage.batch import build_batch
+from storage.checkpoints import HIGH_WATERMARK, PARTITION_METADATA, write_offsets
+from storage.log import Log, LogConfig
+from tests.test_broker.harness import Harness
+from tests.test_broker.test_log_directories import QUIET, produce
+from tests.test_broker.test_replica_store import TOPIC_ID, made, with_log
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    """A broker by itself with topics t and u, of 3 and 5 records."""
+    harness = Harness(tmp_path, count=1, config=QUIET)
+    for topic, count in (("t", 3), ("u", 5)):
+        harness.call(lambda topic=topic: harness.cluster.controller.create(topic, [(1,)]))
+        for _ in range(count):
+            assert produce(harness, topic=topic) is KioError.none
+    yield harness
+    harness.close()
+
+
+def folder_of(harness: Harness, topic: str) -> Path:
+    return Path(harness.cluster.replica(1, topic).log.directory)
+
+
+def restart(harness: Harness) -> None:
+    harness.run(harness.cluster.stop_broker(1))
+    harness.run(harness.cluster.start_broker(1, is_clean=True))
+
+
+def test_folders_that_somebody_exchanged_are_refused_and_not_removed(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Both were removed, and both partitions began empty.
+    first, second = folder_of(harness, "t"), folder_of(harness, "u")
+    harness.run(harness.cluster.stop_broker(1))
+    aside = first.with_name("aside")
+    exchanged = ((first, aside), (second, first), (aside, second))
+    for old, new in exchanged:
+        old.rename(new)
+    harness.run(harness.cluster.start_broker(1, is_clean=True))
+    manager = harness.cluster.brokers[1].manager
+    assert manager.find_by_name("t", 0) is None is manager.find_by_name("u", 0)
+    assert "by the topic id in it, what lies here is of topic u; give it its name back" in (
+        caplog.text
+    )
+    harness.run(harness.cluster.stop_broker(1))
+    for old, new in exchanged:
+        old.rename(new)
+    harness.run(harness.cluster.start_broker(1, is_clean=True))
+    ends = [harness.cluster.replica(1, topic).log.end_offset for topic in ("t", "u")]
+    assert ends == [3, 5]
+
+
+@pytest.mark.parametrize("name", ["t-20261123", "bak-t-0", "copy of t-0", "t-0-2"])
+def test_a_copy_of_a_replica_that_somebody_made_is_left_alone(
+    harness: Harness, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    folder = folder_of(harness, "t")
+    copy = folder.with_name(name)
+    shutil.copytree(folder, copy)
+    restart(harness)
+    assert copy.exists() and harness.cluster.replica(1, "t").log.end_offset == 3
+    assert f"left alone: {copy} is of topic t" in caplog.text
+
+
+def test_what_is_left_of_a_topic_that_is_gone_is_removed(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    folder, controller = folder_of(harness, "t"), harness.cluster.controller
+    topic_id = harness.cluster.replica(1, "t").core.topic_id
+    harness.run(harness.cluster.stop_broker(1))
+    harness.call(lambda: controller.commit(RemoveTopic(topic_id)))
+    harness.run(harness.cluster.start_broker(1, is_clean=True))
+    assert not folder.exists() and "t-0: no replica of this broker" in caplog.text
+
+
+def test_a_batch_let_in_after_its_topic_was_deleted_makes_no_folder(harness: Harness) -> None:
+    # It waited for the coordinator of its transaction. No later replica of that name could open.
+    replica, folder = harness.cluster.replica(1, "t"), folder_of(harness, "t")
+    controller = harness.cluster.controller
+    harness.call(lambda: controller.commit(RemoveTopic(replica.core.topic_id)))
+    terms = ProduceTerms(acks=-1, version=9, now_ms=0, wall_ms=0)
+    batch = build_batch([(None, b"x")], timestamp_ms=0)
+    answer, required = harness.call(
+        lambda: replica.append(memoryview(batch), terms, is_verified=True)
+    )
+    assert (answer.error, required) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    assert not folder.exists()
+
+
+def test_a_folder_that_lost_its_name_while_the_machine_runs_is_not_taken_for_nobodys() -> None:
+    # No power cut can have taken it: somebody has. What it held was committed.
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("data")
+    log = Log.new(disk, "data/t-0", LogConfig())
+    log.append_as_leader(build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=1, now_ms=1)
+    write_offsets(disk, f"data/{HIGH_WATERMARK}", {("t", 0): 1})
+    disk.write_atomic("data/boot-id", disk.boot_id().encode())
+    with pytest.raises(CorruptData, match="nothing says whose log this is"):
+        made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
+    assert disk.exists("data/t-0")
+
+
+def test_a_damaged_list_of_unclean_logs_has_all_of_them_checked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    disk.write_atomic("data/unclean-logs", b"t-\xff\n")
+    path = "data/t-0/00000000000000000000.log"
+    file = disk.open(path)
+    file.pwrite(b"\0", file.size())  # a torn tail: only a walk finds it
+    store = ReplicaStore(disk=disk, data_directory="data", rng=random.Random(1), topics=dict)
+    store.load(is_clean=True)
+    log = store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log
+    assert log.torn_tail is not None and log.end_offset == 1
+    assert "data/unclean-logs is damaged" in caplog.text
+    assert disk.exists(f"data/t-0/{PARTITION_METADATA}")

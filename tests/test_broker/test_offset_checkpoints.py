@@ -1,0 +1,116 @@
+"""The offset checkpoints: what is collected of which log, while threads write and logs go."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from broker.offset_checkpoints import OffsetCheckpoints
+from broker.start_checkpoints import StartCheckpoints
+from chaos.sim.disk import MemoryDisk
+from storage.checkpoints import (
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    TopicPartition,
+    read_offsets,
+    write_offsets,
+)
+
+KEY: TopicPartition = ("t", 0)
+
+
+def made(disk: MemoryDisk, directory: str = "data") -> OffsetCheckpoints:
+    disk.make_dirs(directory)
+    checkpoints = OffsetCheckpoints(disk, directory, lambda: ())
+    checkpoints.load()
+    return checkpoints
+
+
+def replica(topic: str = "t", *, offset: int = 10, is_offline: bool = False) -> Any:
+    core = SimpleNamespace(topic=topic, partition_id=0, high_watermark=offset)
+    log = SimpleNamespace(durable_end_offset=offset, start_offset=offset, segment_base_offsets=[])
+    # Hashable, as a replica is.
+    made = type("FakeReplica", (), {})()
+    made.__dict__.update(core=core, log=log, is_offline=is_offline, is_closed=False)
+    return made
+
+
+class GatedOffsets(dict[TopicPartition, int]):
+    """Something else happens behind the first copy of it."""
+
+    def __init__(self, offsets: dict[TopicPartition, int], then: Any) -> None:
+        super().__init__(offsets)
+        self._then = then
+
+    def copy(self) -> GatedOffsets:
+        copied = dict(self)
+        then, self._then = self._then, lambda: None
+        then()
+        return copied  # type: ignore[return-value]
+
+
+def test_a_log_that_begins_while_its_predecessor_is_written_is_not_named() -> None:
+    disk = MemoryDisk(random.Random(1))
+    checkpoints = made(disk)
+    begun = threading.Thread(target=checkpoints.forget, args=(KEY,))
+
+    def begin() -> None:
+        begun.start()
+        begun.join(0.05)
+
+    checkpoints.recovery_points = GatedOffsets({KEY: 100}, begin)
+    checkpoints.write_log_offsets()
+    begun.join()
+    assert read_offsets(disk, f"data/{RECOVERY_POINT}") == {}
+
+
+def test_a_replica_that_failed_half_way_through_a_cut_does_not_bring_its_offsets_back() -> None:
+    # The next start missed what had been cut on purpose.
+    disk = MemoryDisk(random.Random(1))
+    for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET):
+        disk.make_dirs("data")
+        write_offsets(disk, f"data/{name}", {KEY: 10})
+    checkpoints = made(disk)
+    checkpoints.lower(*KEY, 4)
+    failed = [replica(offset=10, is_offline=True), replica("u", offset=7)]
+    checkpoints.collect_log_offsets(failed)
+    checkpoints.collect_high_watermarks(failed)
+    checkpoints.write_log_offsets()
+    checkpoints.write_high_watermarks()
+    for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET):
+        assert read_offsets(disk, f"data/{name}") == {KEY: 4, ("u", 0): 7}
+
+
+def test_the_start_of_a_log_that_went_while_another_directory_was_written_is_not_noted() -> None:
+    # The next log of its name was thrown away up to that offset.
+    disk = MemoryDisk(random.Random(1))
+    first, second = made(disk, "x"), made(disk, "y")
+    going, staying = replica("t", offset=5), replica("a", offset=3)
+    homes = [
+        SimpleNamespace(store=SimpleNamespace(checkpoints=checkpoints), is_offline=False)
+        for checkpoints in (first, second)
+    ]
+    for it, home in ((staying, homes[0]), (going, homes[1])):
+        it.home = type("FakeHome", (), home.__dict__)()
+    write = first.write_log_starts
+
+    def write_slowly() -> None:
+        going.is_closed = True
+        write()
+
+    first.write_log_starts = write_slowly  # type: ignore[method-assign]
+
+    async def tell() -> None:
+        starts = StartCheckpoints(lambda *failure: None)
+        saved = asyncio.Event()
+        for it in (staying, going):
+            starts.told(it, saved.set)
+        await saved.wait()
+
+    asyncio.run(tell())
+    assert read_offsets(disk, f"x/{LOG_START_OFFSET}") == {("a", 0): 3}
+    assert read_offsets(disk, f"y/{LOG_START_OFFSET}") == {}
