@@ -125,6 +125,8 @@ def _load_segments(
     for segment, following in pairwise(segments[: first + 1]):
         if segment.has_saved_indexes:
             check_sealed(disk, segment, following.base_offset)
+            # Most of a log is not read for long: thousands of files would be open from the start.
+            close_files([segment])
     epochs = load_epochs(checkpoint, segments, first, resumed, log_start_offset)
     _load_aborted(disk, directory, segments, first)
     torn_tail: TornTail | None = None

@@ -92,6 +92,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("refused-log-stays-open", "a log that is refused lets the files go", RECOVERY,
      "            close_files(segments)\n            raise\n", "            raise\n",
      OF_CONTRADICTIONS),
+    ("sealed-segments-stay-open", "a start leaves no sealed segment open", RECOVERY,
+     "            close_files([segment])\n", "            pass\n", OF_CONTRADICTIONS),
     ("start-above-a-closed-end", "a log closed in good order does not end below its start",
      RECOVERY, "    if is_clean:\n        raise CorruptData(\n            directory,\n",
      "    if False:\n        raise CorruptData(\n            directory,\n", OF_CONTRADICTIONS),

@@ -140,6 +140,17 @@ def test_a_refused_log_leaves_no_file_open(tmp_path: Path) -> None:
     assert open_files(tmp_path) == []
 
 
+def test_a_start_leaves_no_sealed_segment_open(tmp_path: Path) -> None:
+    directory, config = str(tmp_path / "t-0"), LogConfig(segment_bytes=400)
+    log = Log.open(OsDisk(), directory, config, now_ms=0)
+    for at in range(30):
+        log.append_as_leader(batch(at), leader_epoch=1, now_ms=at)
+    log.close()
+    log = Log.open(OsDisk(), directory, config, now_ms=0, is_clean=True)
+    assert log.segment_count > 5 and len(open_files(tmp_path)) <= 2
+    log.close()
+
+
 class UnsyncedFile(OsDiskFile):
     __slots__ = ()
 
