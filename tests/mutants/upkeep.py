@@ -78,6 +78,9 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("nameless-though-committed", "a name that no power cut can have taken is missed", STORE,
      "        if self.checkpoints.held(key) > 0:\n",
      "        if self.checkpoints.recovery_point(key) > 0:\n", OF_FOLDERS),
+    ("watermark-of-an-earlier-boot", "what the power took is not missed later", STORE,
+     "        self.checkpoints.drop(_keys_of(name for name in nameless if", "        _ = (_keys_of(name "
+     "for name in nameless if", OF_FOLDERS),
     # Starts.
     ("gap-of-the-epoch-before", "a gap at the start is of the newest epoch before it",
      "storage/epochs.py",

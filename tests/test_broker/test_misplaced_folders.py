@@ -120,6 +120,20 @@ def test_a_folder_that_lost_its_name_while_the_machine_runs_is_not_taken_for_nob
     assert disk.exists("data/t-0")
 
 
+def test_a_folder_that_lost_its_name_with_the_power_goes_at_a_later_start_as_well() -> None:
+    disk = MemoryDisk(random.Random(1))
+    with_log(disk)
+    write_offsets(disk, f"data/{HIGH_WATERMARK}", {("t", 0): 1})
+    disk.write_atomic(f"data/t-0/{PARTITION_METADATA}", b"ver")
+    disk.write_atomic("data/boot-id", b"an earlier start of the machine")
+    first = made(disk)
+    first.drop_unclaimed()
+    first.checkpoints.collect_high_watermarks([])
+    first.checkpoints.write_high_watermarks()
+    # That process is killed before the metadata has the topic.
+    assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 0
+
+
 def test_a_damaged_list_of_unclean_logs_has_all_of_them_checked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
