@@ -134,7 +134,10 @@ class ClientQuotas:
         rate = window.rate(now_ms)
         if rate <= limit.bound:
             return 0
-        return round((rate - limit.bound) / limit.bound * window.width_ms(now_ms))
+        pause_ms = round((rate - limit.bound) / limit.bound * window.width_ms(now_ms))
+        # KIP-124: one request may take more than its share of many windows; a client that is not
+        # heard of for as long would lose its session and its place in its group.
+        return min(pause_ms, self._sample_ms) if kind is QuotaKind.REQUEST else pause_ms
 
     def fetch_bytes_max(self, client_id: str | None) -> int:
         """Bytes that one answer to a fetch may have: what the quota lets through in a window."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -26,6 +27,10 @@ Part = bytes | bytearray | memoryview | FileSlice
 
 SENDFILE_CHUNK_BYTES = 1 << 20
 """One sendfile call at most; more would keep the loop from the other connections."""
+TURN_MAX_S = 0.005
+"""What one client's pipelined requests may take of the loop at a time, and one request more."""
+COLD_REQUESTS_MAX = 100
+"""Of one connection; more of them wait unread, so that no client takes all that the server has."""
 JOIN_BYTES_MAX = 64 * 1024
 """Answers up to this size are joined into one send."""
 
@@ -53,13 +58,14 @@ class Slot:
 
 
 class Connection:
-    """is_flush_due: see waiters.TurnEnd."""
+    """is_flush_due: see waiters.TurnEnd. cold_requests: that tasks are at work on."""
 
     __slots__ = (
         "_buffer",
         "_fd",
         "_has_writer",
         "_is_reading",
+        "_is_yielding",
         "_loop",
         "_muted_until_ms",
         "_output",
@@ -67,6 +73,7 @@ class Connection:
         "_sock",
         "_unmute_timer",
         "address",
+        "cold_requests",
         "is_closed",
         "is_flush_due",
         "last_active_ms",
@@ -102,6 +109,8 @@ class Connection:
         self._output_bytes = 0
         self._has_writer = False
         self._is_reading = True
+        self._is_yielding = False
+        self.cold_requests = 0
         self._muted_until_ms = 0
         self._unmute_timer: asyncio.TimerHandle | None = None
         loop.add_reader(self._fd, self._on_readable)
@@ -156,13 +165,8 @@ class Connection:
 
     def _unmute(self) -> None:
         self._unmute_timer = None
-        turn = self.server.turn
-        turn.begin()
-        try:
-            if not self._is_reading and not self._is_full():
-                self._resume_reading()
-        finally:
-            turn.run()
+        if not self._is_yielding:
+            self._go_on()
 
     # --- in ----------------------------------------------------------------------------------
 
@@ -170,15 +174,9 @@ class Connection:
         turn = self.server.turn
         turn.begin()
         try:
-            if self._buffer.receive(self._sock) == 0:
-                self.close("closed by the peer")
-                return
-            self.last_active_ms = self.server.clock.monotonic_ms()
-            self._handle_frames()
-        except BlockingIOError:
-            pass
-        except ConnectionError as failure:
-            self.close(repr(failure))
+            if self._receive():
+                self.last_active_ms = self.server.clock.monotonic_ms()
+                self._handle_frames()
         except WireError as failure:
             self.fail(failure)
         except BaseException:
@@ -188,8 +186,24 @@ class Connection:
         finally:
             turn.run()
 
+    def _receive(self) -> bool:
+        """Whether anything has come. Raises WireError."""
+        try:
+            count = self._buffer.receive(self._sock)
+        except BlockingIOError:
+            return False
+        except OSError as failure:
+            # ETIMEDOUT and EHOSTUNREACH among them, of a peer whose machine is gone: the kernel
+            # says so when it gives up sending, to whoever reads first.
+            self.close(repr(failure))
+            return False
+        if count == 0:
+            self.close("closed by the peer")
+        return count > 0
+
     def _handle_frames(self) -> None:
         buffer, server = self._buffer, self.server
+        until_s = self._loop.time() + TURN_MAX_S
         while not self.is_closed:
             if self._is_full():
                 self._pause_reading()
@@ -200,14 +214,44 @@ class Connection:
             slot = Slot(self)
             self.slots.append(slot)
             server.dispatch(slot, buffer.view, *frame)
+            if self._loop.time() > until_s and not self.is_closed:
+                self._is_yielding = True
+                self._pause_reading()
+                self._loop.call_soon(self._go_on)
+                return
+
+    def _go_on(self) -> None:
+        """The other connections have had their turn."""
+        self._is_yielding = False
+        turn = self.server.turn
+        turn.begin()
+        try:
+            if not self._is_reading and not self.is_closed and not self._is_full():
+                self._resume_reading()
+        except BaseException:
+            self.close("internal error")
+            raise
+        finally:
+            turn.run()
 
     def _is_full(self) -> bool:
         config = self.server.config
         return (
-            self._unmute_timer is not None
+            self._is_yielding
+            or self._unmute_timer is not None
             or len(self.slots) >= config.connection_requests_in_flight_max
+            or self.cold_requests >= COLD_REQUESTS_MAX
             or self._output_bytes > config.connection_output_bytes_max
         )
+
+    @property
+    def has_hung_up(self) -> bool:
+        """The peer has closed, which nobody notices while requests are not read."""
+        if self._is_reading or self.is_closed:
+            return False
+        poll = select.poll()
+        poll.register(self._fd, select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def _pause_reading(self) -> None:
         if self._is_reading:
@@ -236,16 +280,21 @@ class Connection:
                 self._output_bytes += _size(part)
         if not self._has_writer:
             self._send()
+        self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """Frames that wait are handled in a turn of their own: in this one, each answer that leaves
+        would let in the next."""
         if not self._is_reading and not self.is_closed and not self._is_full():
-            self._resume_reading()
+            self._is_yielding = True
+            self._loop.call_soon(self._go_on)
 
     def _on_writable(self) -> None:
         turn = self.server.turn
         turn.begin()
         try:
             self._send()
-            if not self._is_reading and not self.is_closed and not self._is_full():
-                self._resume_reading()
+            self._go_on_soon()
         finally:
             turn.run()
 

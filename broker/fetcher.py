@@ -46,8 +46,9 @@ the follower an exchange more. Whoever writes to one of them with acks=all meanw
 at most."""
 WATCH_INTERVAL_MS = 500
 """How often a connection on which nothing is asked is looked at."""
-ANSWER_OVERHEAD_BYTES = 64 * 1024 * 1024
-"""Room in an answer beyond its records: headers of many partitions, one oversized batch each."""
+ANSWER_BYTES_MAX = (1 << 31) - 1
+"""As in Kafka. A first batch comes whole, whatever the request allows, and may be as large as
+max.message.bytes is; memory is taken as the bytes come."""
 
 Key = tuple[bytes, int]
 PeerAddress = Callable[[int], tuple[str, int] | None]
@@ -136,6 +137,13 @@ class Fetchers:
         leader = self._leader_of.pop(key, None)
         if leader is not None:
             self._by_leader[leader].session.remove(key)
+
+    def tell_start(self, key: Key) -> None:
+        """Retention has moved the start of a log that follows: a DeleteRecords may wait for it."""
+        leader = self._leader_of.get(key)
+        if leader is not None:
+            self._by_leader[leader].session.tell_start(key)
+            self._by_leader[leader].on_partitions_changed()
 
     def on_brokers_changed(self) -> None:
         """Addresses may have changed: connect anew where they did."""
@@ -281,9 +289,7 @@ class LeaderFetcher:
             return f"no connection to {address}: {failure!r}"
         self._sock, self._address = sock, address
         self._suspects.clear(self._leader)
-        self._buffer = FrameBuffer(
-            self._config.replica_fetch_response_max_bytes + ANSWER_OVERHEAD_BYTES
-        )
+        self._buffer = FrameBuffer(ANSWER_BYTES_MAX)
         self._lost = loop.create_future()
         self._heard_ms = self._clock.monotonic_ms()
         self.session.begin()
@@ -335,6 +341,7 @@ class LeaderFetcher:
             self._suspects.suspect(self._leader)
             self._lose(repr(failure))
         except WireError as failure:
+            _log.warning("%s: %s; its connection is made anew", self._name(), failure)
             self._lose(repr(failure))
 
     # --- fetch -------------------------------------------------------------------------------

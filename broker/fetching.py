@@ -111,7 +111,7 @@ def start_fetch(
         if state.parked is not None:
             state.parked.cancel()  # the client gave up on it and came back
         state.forget(request)
-    if state.is_replica:
+    if state.is_replica and state.replica_id in manager.facts.brokers:
         manager.facts.last_fetch_ms[state.replica_id] = now_ms
     for watched in state.update(request):
         _take_in(manager, watched, now_ms)

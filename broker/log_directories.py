@@ -178,6 +178,21 @@ class LogDirectories:
         paths = " and ".join(item.path for item in found)
         return Unplaced(f"a copy of it lies in {paths}; move all but one of them away", found[0])
 
+    def _unless_older(
+        self, found: LogDirectory, own: LogDirectory | None, wanted: Wanted
+    ) -> LogDirectory | Unplaced:
+        """`found`, unless the metadata names a directory that cannot be read: what that one holds
+        may be more, and a copy that came back from a repair would lead without it."""
+        is_named = wanted.told not in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+        if not is_named or (own is not None and not own.is_offline):
+            return found
+        found.store.leave_alone(wanted.name)
+        where = uuid_text(wanted.told) if own is None else f"{own.path}, which is offline"
+        return Unplaced(
+            f"it lies in {where}, and the cluster counts on it; what lies in {found.path} may be "
+            "older"
+        )
+
     def place(self, wanted: Wanted) -> LogDirectory | Unplaced:
         """The directory of a replica that is to be opened.
 
@@ -185,9 +200,11 @@ class LogDirectories:
         that somebody has taken away.
         """
         found = self.holding(wanted.name, wanted.topic_id, wanted.told)
+        own = self.by_id(wanted.told)
+        if isinstance(found, LogDirectory) and wanted.is_in_sync:
+            found = self._unless_older(found, own, wanted)
         if found is not None:
             return found
-        own = self.by_id(wanted.told)
         if own is not None and own.is_offline:
             return Unplaced(f"{own.path} is offline ({own.reason})")
         flushed = (d for d in self.online if d.store.was_flushed(wanted.name))

@@ -66,6 +66,10 @@ class PendingDeletion:
             low_watermark = replica.low_watermark()
             self._settle(number, Deleted(low_watermark, ErrorCode.REQUEST_TIMED_OUT))
 
+    def cancel(self) -> None:
+        """The connection is gone: nobody wants the answer."""
+        self._done.cancel()
+
     def _settle(self, number: int, result: Deleted) -> None:
         self.results[number] = result
         self._forget(number)

@@ -65,8 +65,14 @@ class Maintenance:
     async def _check_isr(self) -> None:
         replicas = self._manager.all()
         self._manager.isr.check(replicas)
+        now_ms = self._manager.now_ms()
         for replica in replicas:
             replica.drop_expired_acks()
+            core = replica.core
+            if core.high_watermark < core.end_offset and core.raise_high_watermark(now_ms):
+                # Who was about to join held it back, and is not heard of any more: time alone says
+                # so, and without a fetch of another one nobody would look.
+                replica.on_high_watermark()
 
     async def _checkpoint_high_watermarks(self) -> None:
         for home, replicas in self._by_home():
@@ -155,8 +161,11 @@ class Maintenance:
     async def _apply_retention(self) -> None:
         for replica in self._manager.with_files():
             if not replica.is_offline and not replica.is_closed:
+                core, before = replica.core, replica.log.start_offset
                 try:
                     replica.apply_retention(self._manager.clock.wall_ms())
+                    if replica.log.start_offset > before and not core.is_leader:
+                        self._manager.fetchers.tell_start((core.topic_id, core.partition_id))
                 except (OSError, CorruptData) as failure:
                     _log.error("retention of %s failed: %s", replica.log.directory, failure)
                     replica.fail(failure, "retention")

@@ -299,6 +299,11 @@ class Replica:
 
     def wait_for_replication(self, ack: PendingAck) -> None:
         """Complete `ack` when the high watermark gets there, or the leadership is lost."""
+        error = self._unserved()
+        if error != ErrorCode.NONE:
+            # The disk has failed since the append, at another partition of the same request.
+            ack.pending.complete(ack.topic_index, ack.partition_index, error)
+            return
         acks = self.pending_acks
         if not acks or acks[-1].required_offset <= ack.required_offset:
             acks.append(ack)

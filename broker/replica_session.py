@@ -82,7 +82,8 @@ class ReplicaSession:
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
         self.session_id = 0
-        self.is_opening = False
+        self._opening = 0
+        """The number of the latest request that opens a session."""
         self._epoch = 0
         self._sent = self._answered = 0
         self._paused = 0
@@ -90,6 +91,11 @@ class ReplicaSession:
     @property
     def is_empty(self) -> bool:
         return not self._partitions
+
+    @property
+    def is_opening(self) -> bool:
+        """Not any answer ends it: an error to a request of the session before may come later."""
+        return self._opening > self._answered
 
     @property
     def is_paused(self) -> bool:
@@ -114,6 +120,12 @@ class ReplicaSession:
         self._end_pause(followed)
         self._changed[key] = followed
         self._forgotten.pop(key, None)
+
+    def tell_start(self, key: Key) -> None:
+        """The log's start has moved by itself; the next request says where to."""
+        followed = self._partitions.get(key)
+        if followed is not None and followed.resume is None:
+            self._changed[key] = followed
 
     def remove(self, key: Key) -> None:
         followed = self._partitions.pop(key, None)
@@ -188,8 +200,9 @@ class ReplicaSession:
         """The epoch for the request about to leave."""
         epoch = self._epoch
         self._sent += 1
-        self.is_opening = not self.session_id
-        if self.session_id:
+        if not self.session_id:
+            self._opening = self._sent
+        else:
             self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         return epoch
 
@@ -197,7 +210,6 @@ class ReplicaSession:
 
     def take_answer(self, answer: ReplicaFetchAnswer, view: memoryview) -> None:
         """Apply one answer; the batches lie in `view`. Raises WireError when the session broke."""
-        self.is_opening = False
         self._answered += 1
         if answer.error:
             self.reset()

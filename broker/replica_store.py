@@ -66,6 +66,7 @@ class ReplicaStore:
         self._unclean: frozenset[str] = frozenset()
         self.checkpoints = OffsetCheckpoints(disk, data_directory, self._closed)
         self._to_remove: list[str] = []
+        self._files_left: list[str] = []
         self.unclaimed: dict[str, bytes | None] = {}
         self._damaged: dict[str, CorruptData] = {}
         """Folders whose partition.metadata cannot be read: each costs the one replica."""
@@ -295,7 +296,16 @@ class ReplicaStore:
         return paths
 
     def remove(self, directories: Collection[str], files: Iterable[str] = ()) -> None:
-        """Remove what was put aside. Blocks; raises OSError."""
+        """Remove what was put aside. Blocks; raises OSError: what is left is due again."""
+        left = [*directories]
+        self._files_left += files
+        try:
+            self._remove(left)
+        finally:
+            self._to_remove += left
+
+    def _remove(self, directories: list[str]) -> None:
+        """Takes what is gone off the lists."""
         if directories:
             # Their new names first. Bad sequence: 1. some files are removed, 2. the power fails and
             # the folder has its old name again, 3. the replica is moved back to this broker, and
@@ -305,10 +315,12 @@ class ReplicaStore:
             # of that name looks like one whose folder somebody has taken.
             going = {_stem(path.rpartition("/")[2]) for path in directories}
             self.checkpoints.write_dropped(lambda key: _stem_of(f"{key[0]}-{key[1]}") in going)
-        for path in directories:
-            self._disk.remove_tree(path)
-        for path in files:
-            self._disk.remove(path)
+        while directories:
+            self._disk.remove_tree(directories[-1])
+            directories.pop()
+        while self._files_left:
+            self._disk.remove(self._files_left[-1])
+            self._files_left.pop()
 
     def close_all(self, replicas: list[Replica], broken: Iterable[str]) -> None:
         """Close every log, then write all checkpoints. Raises OSError.

@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 IDLE_CHECK_INTERVAL_MS = 10_000
 ACCEPTS_PER_EVENT_MAX = 64
+ACCEPT_PAUSE_MS = 100
+"""After an accept that failed."""
 COLD_REQUESTS_MAX = 10_000
 """Cold requests under way on this server; above it a connection that asks more is closed."""
 
@@ -196,8 +198,11 @@ class KafkaServer:
             except BlockingIOError:
                 return
             except OSError as failure:
-                # Out of descriptors, or the peer left between: the next event tries again.
+                # Out of descriptors, or the peer left between. The socket stays readable: without
+                # a pause nothing else would be done, and the log fill up.
                 _log.warning("accept failed: %s", failure)
+                loop.remove_reader(listener.sock.fileno())
+                loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)
                 return
             address = str(peer[0])
             if not self._has_room_for(address):
@@ -207,6 +212,11 @@ class KafkaServer:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.admit(sock, str(peer), listener.name or "", loop, address)
+
+    def _accept_again(self, listener: _Listener) -> None:
+        if listener in self._listeners:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(listener.sock.fileno(), self._accept, listener)
 
     def _has_room_for(self, address: str) -> bool:
         config = self.services.replicas.config
@@ -238,6 +248,8 @@ class KafkaServer:
             for connection in list(self._connections):
                 if connection.is_idle and connection.last_active_ms < oldest_ms:
                     connection.close("idle")
+                elif connection.has_hung_up:
+                    connection.close("closed by the peer")
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -292,6 +304,7 @@ class KafkaServer:
         if len(self._tasks) >= COLD_REQUESTS_MAX:
             answer.close()
             raise WireError(f"more than {COLD_REQUESTS_MAX} requests under way")
+        context.slot.connection.cold_requests += 1
         task = asyncio.get_running_loop().create_task(
             self._answer_later(context, api, answer), name=f"api-{api.name}"
         )
@@ -310,6 +323,8 @@ class KafkaServer:
             # on to whoever watches this process's tasks.
             connection.close(f"{api.name} failed")
             raise
+        finally:
+            connection.cold_requests -= 1
         context.answer(api, values)
 
     def _on_cold_done(self, task: asyncio.Task[None]) -> None:

@@ -35,6 +35,8 @@ def _answer(context: RequestContext, replica_id: int, topic: str, asked: Any) ->
         error = replicas.missing_error(topic, UUID_ZERO, asked.partition)
     else:
         error = replica.core.check_leader(asked.current_leader_epoch)
+        if replica.is_offline:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
         if error == ErrorCode.NONE:
             core = replica.core
             log_end = core.end_offset if replica_id >= 0 else core.high_watermark

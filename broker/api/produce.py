@@ -145,6 +145,8 @@ def _park(
         wait.replica.wait_for_replication(
             PendingAck(wait.required_offset, pending, wait.topic_index, wait.partition_index)
         )
+    if pending.is_done:
+        return
     context.slot.parked = pending
     deadlines.add(pending, replicas.clock.monotonic_ms() + max(request.timeout_ms, 0))
 

@@ -348,7 +348,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        while samples and samples[0][0] <= oldest_ms:", "        while len(samples) > 1:",
      OF_QUOTAS),
     ("pause-not-kept", "who is above the quota is not read from", "broker/connection.py",
-     "            self._unmute_timer is not None\n            or len", "            len", OF_QUOTAS),
+     "            or self._unmute_timer is not None\n", "", OF_QUOTAS),
     ("coordinator-answers-early", "nobody is told what is not replicated", TERM,
      "        while parked and parked[0].required_offset <= high_watermark:",
      "        while parked:", OF_HOST),

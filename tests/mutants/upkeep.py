@@ -9,6 +9,11 @@ OFFSETS = "broker/offset_checkpoints.py"
 STORE = "broker/replica_store.py"
 RECOVERY = "storage/recovery.py"
 
+CONNECTION = "broker/connection.py"
+
+OF_CONNECTIONS = ("tests/test_broker/test_connections.py",)
+OF_SESSION = ("tests/test_broker/test_replica_session.py",)
+OF_QUOTAS = ("tests/test_broker/test_client_quotas.py",)
 OF_MAINTENANCE = ("tests/test_broker/test_maintenance.py",)
 OF_OFFSETS = ("tests/test_broker/test_offset_checkpoints.py",)
 OF_PLACES = ("tests/test_broker/test_replica_places.py",)
@@ -49,6 +54,43 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "storage/segments.py",
      "        self._is_flush_running = False\n        self._close_postponed()\n", "        pass\n",
      OF_CONTRADICTIONS),
+    ("held-back-for-ever", "the watermark is looked at without a fetch as well", MAINTENANCE,
+     "            if core.high_watermark < core.end_offset and core.raise_high_watermark(now_ms):\n",
+     "            if False and core.raise_high_watermark(now_ms):\n", OF_MAINTENANCE),
+    ("own-start-untold", "a leader hears of a start that a follower's retention moved", MAINTENANCE,
+     "                    if replica.log.start_offset > before and not core.is_leader:\n",
+     "                    if False:\n", OF_MAINTENANCE),
+    ("removal-forgotten", "what could not be removed is due again", STORE,
+     "            self._to_remove += left\n", "            pass\n", OF_MAINTENANCE),
+    ("offline-waits-for-its-deadline", "an ack of an offline replica is settled at once",
+     "broker/replica.py",
+     "        if error != ErrorCode.NONE:\n            # The disk has failed since",
+     "        if False:\n            # The disk has failed since", OF_MAINTENANCE),
+    # Connections.
+    ("vanished-client-ends-the-broker", "any error of a socket is its connection's", CONNECTION,
+     "        except OSError as failure:\n            # ETIMEDOUT",
+     "        except ConnectionError as failure:\n            # ETIMEDOUT", OF_CONNECTIONS),
+    ("burst-holds-the-loop", "a client's burst lets others in between", CONNECTION,
+     "            if self._loop.time() > until_s and not self.is_closed:\n",
+     "            if False:\n", OF_CONNECTIONS),
+    ("waiting-without-bound", "a client has so many waiting requests under way", CONNECTION,
+     "            or self.cold_requests >= COLD_REQUESTS_MAX\n", "", OF_CONNECTIONS),
+    ("waits-for-nobody", "a deletion is not waited for when its client has gone",
+     "broker/api/delete_records.py",
+     "    context.slot.parked = pending\n    await", "    await", OF_CONNECTIONS),
+    ("large-batch-not-replicated", "a follower takes whatever its leader has", "broker/fetcher.py",
+     "ANSWER_BYTES_MAX = (1 << 31) - 1", "ANSWER_BYTES_MAX = 77_594_624", OF_CONNECTIONS),
+    ("second-session", "one request at a time opens a session", "broker/replica_session.py",
+     "        return self._opening > self._answered\n",
+     "        return self._opening > self._answered and self._answered == self._opening - 1\n",
+     OF_SESSION),
+    ("request-pause-without-bound", "a request's pause is a second at most (KIP-124)",
+     "broker/client_quotas.py",
+     "        return min(pause_ms, self._sample_ms) if kind is QuotaKind.REQUEST else pause_ms\n",
+     "        return pause_ms\n", OF_QUOTAS),
+    ("epoch-of-an-offline-replica", "an offline replica answers 56",
+     "broker/api/offset_for_leader_epoch.py",
+     "        if replica.is_offline:\n", "        if False:\n", OF_CONNECTIONS),
     # Checkpoints.
     ("start-of-a-log-that-went", "the start of a deleted log is not noted",
      "broker/start_checkpoints.py",
@@ -61,6 +103,10 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     # Folders.
     ("one-of-two-copies", "of two copies none is opened by chance", "broker/log_directories.py",
      "        if len(found) < 2:\n", "        if told == UNASSIGNED_DIRECTORY or len(found) < 2:\n",
+     OF_PLACES),
+    ("older-copy-leads", "a copy does not lead for a directory that cannot be read",
+     "broker/log_directories.py",
+     "        if not is_named or (own is not None and not own.is_offline):\n", "        if True:\n",
      OF_PLACES),
     ("contested-copy-removed", "what may be the replica is not removed", STORE,
      "        self._contested.add(name)\n\n    def refuse_lost", "        pass\n\n    def refuse_lost",

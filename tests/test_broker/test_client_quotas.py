@@ -224,7 +224,7 @@ def test_requests_count_by_the_time_they_take(
     server = harness.cluster.brokers[1].server
     clock, server.clock = server.clock, SlowClock(server.clock)
     try:
-        bind((("client-id", None),), "request_percentage", 10.0)
+        bind((("client-id", None),), "request_percentage", 1.0)
         told = client.call("metadata", 9, {"topics": []}).throttle_time.total_seconds()
     finally:
         server.clock = clock
@@ -248,7 +248,7 @@ def test_only_what_brokers_ask_of_each_other_is_bound_by_no_quota(
     )
     clock, server.clock = server.clock, SlowClock(server.clock)
     try:
-        bind((("client-id", None),), "request_percentage", 10.0)
+        bind((("client-id", None),), "request_percentage", 1.0)
         answer = client.call("add_partitions_to_txn", version, asked)
     finally:
         server.clock = clock
@@ -256,14 +256,14 @@ def test_only_what_brokers_ask_of_each_other_is_bound_by_no_quota(
 
 
 class SlowClock:
-    """Every look at it takes a second and a half."""
+    """Every look at it takes more than half a second: two are more than a pause may last."""
 
     def __init__(self, clock: object) -> None:
         self._clock = clock
         self._added_ms = 0
 
     def monotonic_ms(self) -> int:
-        self._added_ms += 1_500
+        self._added_ms += 600
         return self._clock.monotonic_ms() + self._added_ms
 
     def wall_ms(self) -> int:
@@ -287,3 +287,10 @@ def test_an_address_with_too_many_connections_is_closed_at_once(harness: Harness
     again = RawClient(port)
     assert again.call("api_versions", 0, {}).error_code is KioError.none
     again.close()
+
+
+def test_one_request_that_takes_many_windows_pauses_its_client_for_one() -> None:
+    # A client that is not heard of for longer loses its session, and its place in its group.
+    quotas = ClientQuotas()
+    quotas.update({(("client-id", "c"),): {"request_percentage": 1.0}})
+    assert quotas.throttle_ms(QuotaKind.REQUEST, "c", 100.0, 0) == 1_000

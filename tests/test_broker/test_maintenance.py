@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
+from broker.replica import PendingAck
+from broker.waiters import Deadlines, PendingProduce
 from metadata.records import RemoveTopic
 from runtime.disk import OsDisk, OsDiskFile
-from runtime.errors import CorruptData
+from runtime.errors import CorruptData, ErrorCode
 from storage.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 from tests.test_broker.test_log_directories import QUIET, FaultyDisk, produce
+from wire.produce_codec import ProducedPartition, ProducedTopic
 
 
 class Gate:
@@ -265,3 +268,84 @@ def test_a_disk_that_fails_while_the_cleaner_looks_for_work_ends_no_broker(
     assert manager.cleaner.failures == failures + 1
     assert manager.directories.offline_count == offline_count
     assert replica.is_offline == bool(offline_count)
+
+
+def test_a_watermark_that_nobody_holds_back_any_more_rises_without_a_fetch(
+    harness: Harness,
+) -> None:
+    # Whoever was about to join fell silent: only time says so, and acks=all waited for its own end.
+    replica = harness.cluster.replica(1, "t", 0)
+    end_offset = replica.log.end_offset
+    heard: list[ErrorCode] = []
+
+    class Waiting:
+        is_done = False
+
+        def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None:
+            heard.append(error)
+
+    def hold_back() -> None:
+        replica.core.high_watermark = end_offset - 1
+        replica.wait_for_replication(PendingAck(end_offset, Waiting(), 0, 0))
+
+    harness.call(hold_back)
+    harness.run(harness.cluster.brokers[1].manager._maintenance._check_isr())
+    assert replica.core.high_watermark == end_offset and heard == [ErrorCode.NONE]
+
+
+def test_an_append_whose_disk_fails_before_it_waits_is_answered_at_once(harness: Harness) -> None:
+    # At another partition of the same request; it was heard of at the request's deadline.
+    replica = harness.cluster.replica(1, "t", 0)
+    pending: list[list[ProducedTopic]] = []
+    waiting = PendingProduce(
+        [ProducedTopic("t", b"", [ProducedPartition(0)])], pending.append, Deadlines(lambda: 0)
+    )
+
+    def fail_and_wait() -> None:
+        replica.go_offline()
+        waiting.wait_for(0, 0)
+        replica.wait_for_replication(PendingAck(99, waiting, 0, 0))
+
+    harness.call(fail_and_wait)
+    ((topic,),) = pending
+    assert [p.error for p in topic.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_a_follower_tells_its_leader_of_a_start_that_its_own_retention_moved(
+    tmp_path: Path,
+) -> None:
+    harness = Harness(tmp_path, count=2, config=QUIET)
+    configs = {"retention.ms": "3600000", "segment.bytes": "1000000"}
+    harness.call(lambda: harness.cluster.controller.create("old", [(1, 2)], configs))
+    client = RawClient(harness.cluster.ports[1])
+    long_ago_ms = int(time.time() * 1000) - 36_000_000
+    for _ in range(3):
+        batch = bytes(build_batch([(None, bytes(600_000))], timestamp_ms=long_ago_ms))
+        client.call("produce", 9, produce_values("old", batch, acks=-1))
+    client.close()
+    leader, follower = (harness.cluster.replica(broker_id, "old") for broker_id in (1, 2))
+    wait_until(lambda: follower.core.high_watermark == 3, "the follower has them")
+    harness.run(harness.cluster.brokers[2].manager._maintenance._apply_retention())
+    assert follower.log.start_offset == 3 > leader.log.start_offset
+    wait_until(lambda: leader.core.remotes[2].start_offset == 3, "the leader has heard of it")
+    harness.close()
+
+
+def test_what_could_not_be_removed_is_removed_later(
+    harness: Harness, faulty: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An error that is not the disk's, as a full table of files: the space was never freed.
+    manager = harness.cluster.brokers[1].manager
+    home = harness.cluster.replica(1, "t", 0).home
+    topic_id = harness.cluster.replica(1, "t", 0).core.topic_id
+    remove_tree = faulty.remove_tree
+
+    def fail(path: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files", path)
+
+    monkeypatch.setattr(faulty, "remove_tree", fail)
+    harness.call(lambda: harness.cluster.controller.commit(RemoveTopic(topic_id)))
+    harness.run(manager._maintenance._remove_deleted())
+    monkeypatch.setattr(faulty, "remove_tree", remove_tree)
+    harness.run(manager._maintenance._remove_deleted())
+    assert not [name for name in os.listdir(home.path) if name.endswith("-delete")]

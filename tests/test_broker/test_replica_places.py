@@ -87,6 +87,20 @@ def test_of_two_copies_none_is_opened_nor_removed_if_none_was_told():
     assert "t-0" not in disk.list_dir("/x")
 
 
+@pytest.mark.parametrize("told", [Y, b"z" * 16], ids=["offline", "not configured"])
+def test_a_copy_does_not_lead_in_the_place_of_a_directory_that_cannot_be_read(told: bytes):
+    # A disk back from a repair had an older one, which led, and wrote over what was acknowledged.
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("/x/t-0")
+    write_partition_metadata(disk, "/x/t-0", TOPIC_ID)
+    failed = ("/y",) if told == Y else ()
+    assert "/x may be older" in place(directories(*failed, disk=disk), told=told, is_in_sync=True)
+    # Where others have all of it, it catches up from there.
+    assert place(directories(*failed, disk=disk), told=told) == "/x"
+    # Moved by hand, from a directory that is there.
+    assert place(directories(disk=disk), told=Y, is_in_sync=True) == "/x"
+
+
 def test_a_replica_without_a_file_stays_where_it_was_told_to_be():
     assert place(directories(), told=Y) == "/y"
 

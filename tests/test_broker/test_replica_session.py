@@ -244,3 +244,43 @@ def test_an_answer_to_what_was_asked_in_an_epoch_before_is_dropped():
     session.take_epoch()
     session.take_answer(answer(7, batch=batch), memoryview(batch))
     assert replica.log.end_offset == 1
+
+
+def test_a_late_error_of_the_old_session_does_not_let_a_second_one_be_opened():
+    # What only the later one listed was never fetched: its answer comes when the first has settled.
+    session = session_of()
+    session.add((TOPIC_ID, 0), replica_of())
+    session.next_request()
+    session.take_epoch()
+    session.take_answer(answer(7), memoryview(b""))
+    for _ in range(2):  # two requests of session 7, which the leader has lost
+        session.next_request()
+        session.take_epoch()
+    lost = ReplicaFetchAnswer(1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND.value, 0, [])
+    session.take_answer(lost, memoryview(b""))
+    session.next_request()
+    session.take_epoch()
+    assert session.is_opening
+    session.take_answer(lost, memoryview(b""))
+    assert session.is_opening, "the request that opens one is still out"
+    session.take_answer(answer(8), memoryview(b""))
+    assert not session.is_opening and session.session_id == 8
+
+
+def test_a_start_that_retention_has_moved_is_in_the_next_request():
+    # A DeleteRecords below it waited until its deadline, and so did the next.
+    async def ask():
+        session, replica = session_of(), replica_of()
+        session.add((TOPIC_ID, 0), replica)
+        for _ in range(3):
+            replica.log.append_as_leader(
+                build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=0, now_ms=0
+            )
+        session.next_request()
+        assert not session.has_changes
+        session.tell_start((TOPIC_ID, 0))
+        session.tell_start((TOPIC_ID, 1))  # followed no more
+        ((_, (listed,)),), _ = session.next_request()
+        return listed.partition_id
+
+    assert asyncio.run(ask()) == 0

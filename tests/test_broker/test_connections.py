@@ -1,0 +1,187 @@
+"""Connections that vanish, that ask for much at once, or that cannot be taken."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from broker import connection as connections
+from broker.frame_buffer import FrameBuffer
+from storage.batch import build_batch
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient, produce_values
+from wire.kio_codec import encode_request
+
+NOTHING_KNOWN = {"topics": []}
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path, count=2)
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def client(harness: Harness) -> Iterator[RawClient]:
+    client = RawClient(harness.cluster.ports[1])
+    client.call("api_versions", 0, {})
+    yield client
+    client.close()
+
+
+def connection_of(harness: Harness, client: RawClient) -> Any:
+    port = client.sock.getsockname()[1]
+    found = harness.cluster.brokers[1].server._connections
+    return next(c for c in found if c.peer.endswith(f" {port})"))
+
+
+@pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNRESET])
+def test_a_client_whose_machine_is_gone_ends_its_connection_and_not_the_broker(
+    harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    # The kernel gives up sending after minutes, and says so to whoever reads.
+    gone = connection_of(harness, client)
+    receive = FrameBuffer.receive
+
+    def fail(buffer: FrameBuffer, sock: socket.socket) -> int:
+        if buffer is gone._buffer:
+            raise OSError(number, "injected fault")
+        return receive(buffer, sock)
+
+    monkeypatch.setattr(FrameBuffer, "receive", fail)
+    client.send("api_versions", 0, {})
+    wait_until(lambda: gone.is_closed, "the connection is closed")
+    other = RawClient(harness.cluster.ports[1])
+    assert other.call("api_versions", 0, {}).error_code is KioError.none
+    other.close()
+
+
+def test_a_client_that_sends_a_thousand_requests_at_once_lets_others_in_between(
+    harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A burst of look-ups, a few milliseconds each, held the loop for seconds.
+    monkeypatch.setattr(connections, "TURN_MAX_S", 0.0)
+    server = harness.cluster.brokers[1].server
+    order: list[str] = []
+    dispatch = server.dispatch
+
+    def dispatched(slot: Any, *frame: Any) -> None:
+        order.append("burst" if slot.connection is busy else "other")
+        dispatch(slot, *frame)
+
+    busy = connection_of(harness, client)
+    other = RawClient(harness.cluster.ports[1])
+    monkeypatch.setattr(server, "dispatch", dispatched)
+    body = bytes(encode_request("metadata", 9, NOTHING_KNOWN))
+    burst = b"".join(client.frame("metadata", 9, body) for _ in range(300))
+
+    def send() -> None:
+        # On the loop: both have come before either is read.
+        client.sock.sendall(burst)
+        other.send("api_versions", 0, {})
+
+    harness.call(send)
+    other.answer("api_versions", 0)
+    for _ in range(300):
+        client.answer("metadata", 9)
+    assert order.count("burst") == 300 and order.index("other") < 50
+    other.close()
+
+
+def test_a_client_has_so_many_waiting_requests_under_way_and_no_more(
+    harness: Harness, client: RawClient
+) -> None:
+    # Ten clients took all the places there were, of brokers that need one as well.
+    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)]))
+    deletion = {
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": -1}]}],
+        "timeout": (1 << 31) - 1,
+    }
+    produced = RawClient(harness.cluster.ports[1])
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=int(time.time() * 1000)))
+    produced.call("produce", 9, produce_values("t", batch))
+    harness.run(harness.cluster.stop_broker(2, fence=False))
+    server = harness.cluster.brokers[1].server
+    for _ in range(connections.COLD_REQUESTS_MAX + 50):
+        client.send("delete_records", 2, deletion)
+    waiting = connection_of(harness, client)
+    wait_until(lambda: waiting.cold_requests == connections.COLD_REQUESTS_MAX, "they wait")
+    assert not waiting._is_reading
+    wait_until(lambda: len(server._tasks) == connections.COLD_REQUESTS_MAX, "and no more of them")
+    # Its end is noticed though nobody reads, and with it they are over.
+    client.close()
+    wait_until(lambda: waiting.has_hung_up, "it has hung up")
+    harness.call(lambda: waiting.close("closed by the peer"))
+    wait_until(lambda: not server._tasks, "nothing is under way")
+    produced.close()
+
+
+def test_an_accept_that_fails_is_tried_again_after_a_pause(harness: Harness) -> None:
+    # The socket stays readable: without a pause a full table of files kept the loop busy.
+    server = harness.cluster.brokers[1].server
+    (listener,) = server._listeners
+
+    class Refusing:
+        def __init__(self, sock: socket.socket) -> None:
+            self._sock, self.asked = sock, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._sock, name)
+
+        def accept(self) -> Any:
+            self.asked += 1
+            if self.asked == 1:
+                raise OSError(errno.EMFILE, "too many open files")
+            return self._sock.accept()
+
+    refusing = Refusing(listener.sock)
+
+    def listen_anew() -> None:
+        changed = replace(listener, sock=refusing)
+        server._listeners[:] = [changed]
+        harness.loop.remove_reader(listener.sock.fileno())
+        harness.loop.add_reader(listener.sock.fileno(), server._accept, changed)
+
+    harness.call(listen_anew)
+    client = RawClient(harness.cluster.ports[1])
+    assert client.call("api_versions", 0, {}).error_code is KioError.none
+    assert refusing.asked >= 2
+    client.close()
+
+
+def test_a_follower_takes_a_batch_that_is_larger_than_all_its_limits(harness: Harness) -> None:
+    # A frame above them was refused, and asked for again, for ever: nothing that it followed from
+    # that leader went on.
+    configs = {"max.message.bytes": "100000000"}
+    harness.call(lambda: harness.cluster.controller.create("big", [(1, 2)], configs))
+    client = RawClient(harness.cluster.ports[1])
+    batch = bytes(build_batch([(None, bytes(80_000_000))], timestamp_ms=int(time.time() * 1000)))
+    answer = client.call("produce", 9, produce_values("big", batch, acks=-1, timeout_ms=30_000))
+    assert answer.responses[0].partition_responses[0].error_code is KioError.none
+    assert harness.cluster.replica(2, "big").log.end_offset == 1
+    client.close()
+
+
+def test_who_asks_an_offline_replica_for_the_end_of_an_epoch_hears_so(
+    harness: Harness, client: RawClient
+) -> None:
+    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)]))
+    replica = harness.cluster.replica(1, "t")
+    harness.call(replica.go_offline)
+    asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    answer = client.call(
+        "offset_for_leader_epoch",
+        3,
+        {"replica_id": -1, "topics": [{"topic": "t", "partitions": [asked]}]},
+    )
+    (partition,) = answer.topics[0].partitions
+    assert partition.error_code is KioError.kafka_storage_error
