@@ -247,7 +247,8 @@ class Connection:
     @property
     def has_hung_up(self) -> bool:
         """The peer has closed, which nobody notices while requests are not read."""
-        if self._is_reading or self.is_closed:
+        # A simulated socket has no descriptor that the kernel knows.
+        if self._is_reading or self.is_closed or not isinstance(self._sock, socket.socket):
             return False
         poll = select.poll()
         poll.register(self._fd, select.POLLRDHUP)
