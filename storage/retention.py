@@ -36,7 +36,8 @@ def deletable_count(
     A segment goes when the next one begins at or below `start_offset`, when the log without it
     still has `retention_bytes`, or when its largest timestamp is older than `retention_ms`; and
     never when a part of it is at or above the high watermark. -1 switches a limit off. A segment
-    without any timestamp is as old as the last write to its file.
+    without any timestamp is as old as the last write to its file. Kafka asks three times, for the
+    start, the size and the age; what one takes is no longer too much for the next.
     """
     excess_bytes = -1
     if retention_bytes >= 0:
@@ -52,8 +53,7 @@ def deletable_count(
         is_excess = retention_bytes >= 0 and excess_bytes >= size_bytes
         if not (is_below_start or is_excess or _is_old(segment, retention_ms, now_ms)):
             break
-        if is_excess or is_below_start:
-            excess_bytes -= size_bytes
+        excess_bytes -= size_bytes
         count += 1
     return count
 
