@@ -15,7 +15,14 @@ from crc32c import crc32c
 
 from runtime.errors import ErrorCode, KvorumError
 from storage.compression import Codec, CompressionError, compress, decompress
-from storage.record_codec import Record, add_records, encode_record, read_record, varint
+from storage.record_codec import (
+    Record,
+    add_records,
+    encode_record,
+    read_record,
+    varint,
+    wrapped_int64,
+)
 
 __all__ = [
     "BatchError",
@@ -320,5 +327,5 @@ def iter_records(
             ) from error
         timestamp_ms = fixed_timestamp_ms
         if timestamp_ms is None:
-            timestamp_ms = header.base_timestamp_ms + delta_ms
+            timestamp_ms = wrapped_int64(header.base_timestamp_ms + delta_ms)
         yield Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers)

@@ -2,10 +2,11 @@
 
 A record stays if it is the latest of its key, unless it is a tombstone whose horizon has passed.
 The first clean that meets a tombstone sets that horizon in its batch: bit 6 of the attributes, and
-the base timestamp becomes the horizon (KIP-534). Offsets, timestamps, epochs, producer fields and
-compression stay; a batch keeps its base and last offset whatever goes. Markers outlast the records
-of their transaction by the same horizon. The last batch of a producer stays even when it is empty,
-because its sequence number is what tells a repeat from news.
+the base timestamp becomes the horizon (KIP-534), from which deltas wrap at 64 bits, as they do
+where they are read. Offsets, timestamps, epochs, producer fields and compression stay; a batch
+keeps its base and last offset whatever goes. Markers outlast the records of their transaction by
+the same horizon. The last batch of a producer stays even when it is empty, because its sequence
+number is what tells a repeat from news.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from storage.compression import Codec, CompressionError, compress, decompress
 from storage.markers import read_marker
 from storage.offset_map import OffsetMap
 from storage.producer_state import ProducerEnd
-from storage.record_codec import RecordFields, encode_record, read_record
+from storage.record_codec import (
+    INT64_MAX,
+    RecordFields,
+    encode_record,
+    read_record,
+    wrapped_int64,
+)
 from storage.transaction_index import AbortedTransaction
 
 
@@ -112,19 +119,21 @@ class BatchCleaner:
         return header.last_offset == end.last_data_offset
 
     def _with_horizon(self, header: BatchHeader, kept: list[_Parsed]) -> bytearray:
-        horizon_ms = self._now_ms + self._delete_retention_ms
+        # delete.retention.ms may be as much as 2^63-1.
+        horizon_ms = min(self._now_ms + self._delete_retention_ms, INT64_MAX)
         shift_ms = header.base_timestamp_ms - horizon_ms
         moved = []
         for record in kept:
             delta_ms, offset_delta, key, value, headers, at = record.fields
+            delta_ms = wrapped_int64(delta_ms + shift_ms)
             raw = encode_record(
                 offset_delta=offset_delta,
-                timestamp_delta_ms=delta_ms + shift_ms,
+                timestamp_delta_ms=delta_ms,
                 key=key,
                 value=value,
                 headers=headers,
             )
-            fields = (delta_ms + shift_ms, offset_delta, key, value, headers, at)
+            fields = (delta_ms, offset_delta, key, value, headers, at)
             moved.append(_Parsed(raw, fields))
         marked = header._replace(
             attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp_ms=horizon_ms
@@ -164,7 +173,8 @@ def _rebuilt(header: BatchHeader, kept: list[_Parsed]) -> bytearray:
     """header: as it is to be but for length, count, largest timestamp and CRC."""
     max_timestamp_ms = header.max_timestamp_ms
     if not header.is_log_append_time:
-        max_timestamp_ms = header.base_timestamp_ms + max(record.fields[0] for record in kept)
+        base_ms = header.base_timestamp_ms
+        max_timestamp_ms = max(wrapped_int64(base_ms + record.fields[0]) for record in kept)
     parts = [record.raw for record in kept]
     if header.compression_code:
         parts = [compress(Codec(header.compression_code), b"".join(parts))]

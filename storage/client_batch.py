@@ -24,9 +24,7 @@ from storage.batch import (
 )
 from storage.compression import Codec, CompressionError, decompress
 from storage.record_check import BadRecords, check_records
-from storage.record_codec import read_record
-
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+from storage.record_codec import INT64_MAX, INT64_MIN, read_record
 
 CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """Attributes that are a producer's to say; the others are the broker's."""
@@ -173,7 +171,7 @@ def _refuse_untimely(
 ) -> None:
     """Name the records whose timestamps lie outside of the bounds, if there are any.
 
-    records: unpacked, and whole. One without a timestamp is outside of none.
+    records: unpacked, and whole. One without a timestamp, -1, is outside of none.
     """
     low = f"{low_ms}" if low_ms is not None else "ever"
     high = f"{high_ms}" if high_ms is not None else "ever"
@@ -185,7 +183,7 @@ def _refuse_untimely(
         is_early = low_ms is not None and timestamp_ms < low_ms
         if not INT64_MIN <= timestamp_ms <= INT64_MAX:
             errors.append((at, f"timestamp {timestamp_ms} does not fit 64 bits"))
-        elif timestamp_ms >= 0 and (is_early or (high_ms is not None and timestamp_ms > high_ms)):
+        elif timestamp_ms != -1 and (is_early or (high_ms is not None and timestamp_ms > high_ms)):
             errors.append((at, f"timestamp {timestamp_ms} is not within {low} to {high}"))
     if errors:
         raise BatchError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
 
 class Record(NamedTuple):
     """One record of a batch. `headers`: pairs of key and value, in order, repeats allowed."""
@@ -25,6 +27,13 @@ def varint(value: int) -> bytes:
         raw >>= 7
     out.append(raw)
     return bytes(out)
+
+
+def wrapped_int64(value: int) -> int:
+    """What Java's long arithmetic leaves of a sum or difference: its 64 lowest bits, signed."""
+    if INT64_MIN <= value <= INT64_MAX:
+        return value
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 # Lengths and offset deltas are nearly always small: a table look-up replaces the loop above.

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from runtime.errors import ErrorCode
+from storage.batch import BatchError, build_batch, iter_records, read_header
+from storage.batch_cleaning import BatchCleaner
+from storage.cleaned_transactions import CleanedTransactions
+from storage.client_batch import validate_client_batch, validate_client_records
+from storage.model import CompactionConfig
+from storage.offset_map import OffsetMap
+from storage.record_codec import INT64_MAX, INT64_MIN, encode_record
 from storage.retention import deletable_count
+from tests.test_storage.cleaning_steps import clean, records
+from tests.test_storage.compacted import CONFIG, DAY_MS, new_disk, opened, put, seal
+from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
+from tests.test_storage.test_client_batch import resealed
 
 # --- retention -----------------------------------------------------------------------------------
 
@@ -72,3 +85,110 @@ def test_what_goes_for_its_age_is_no_longer_too_much() -> None:
     limits = {"retention_ms": 5_000, "retention_bytes": 100, "now_ms": 10_000}
     count = deletable_count(segments, start_offset=0, end_offset=30, high_watermark=30, **limits)
     assert count == 1
+
+
+# --- times ---------------------------------------------------------------------------------------
+
+
+def test_a_log_lives_with_times_of_all_that_64_bits_hold() -> None:
+    # The horizon of a tombstone, now and delete.retention.ms, did not fit its batch: the cleaner
+    # ended, and the broker with it.
+    forever = CompactionConfig(delete_retention_ms=INT64_MAX, max_lag_ms=INT64_MAX)
+    config = replace(
+        CONFIG,
+        segment_ms=INT64_MAX,
+        retention_ms=INT64_MAX,
+        flush_ms=INT64_MAX,
+        file_delete_delay_ms=INT64_MAX,
+        producer_id_expiration_ms=INT64_MAX,
+        compaction=forever,
+    )
+    now_ms = TIMESTAMP_MS
+    disk = new_disk()
+    log = opened(disk, config)
+    put(log, (b"k", b"v"), (b"k", None), timestamp_ms=now_ms, producer_id=7, producer_epoch=0,
+        base_sequence=0)  # fmt: skip
+    seal(log)
+    clean(log, now_ms=now_ms)
+    seal(log)
+    for at in range(2):
+        put(log, (b"z%d" % at, b"v"), timestamp_ms=now_ms)
+        seal(log)
+        clean(log, now_ms=now_ms + at, checkpoint=2)
+        assert next((r.key, r.value) for r in records(log)) == (b"k", None)
+    assert log.apply_retention(now_ms=now_ms, high_watermark=log.end_offset) == []
+    assert (log.remove_deleted(now_ms), log.expire_producers(now_ms)) == (0, [])
+    assert not log.needs_flush(now_ms)
+    young = replace(forever, min_lag_ms=INT64_MAX)
+    log.reconfigure(replace(config, compaction=young))
+    put(log, (b"k", b"v"), timestamp_ms=now_ms)
+    seal(log)
+    assert clean(log, now_ms=now_ms, checkpoint=log.end_offset - 1) is None
+    batch = two_records()
+    header = validate_client_batch(batch, max_message_bytes=1000)
+    assert header == validate_client_records(
+        batch, header, now_ms=now_ms,
+        timestamp_before_max_ms=INT64_MAX, timestamp_after_max_ms=INT64_MAX,
+    )  # fmt: skip
+
+
+int64 = st.integers(INT64_MIN, INT64_MAX) | st.sampled_from(
+    (INT64_MIN, INT64_MIN + 1, -1, 0, 1, TIMESTAMP_MS, INT64_MAX, 1 << 62, -(1 << 62))
+)
+
+
+@settings(max_examples=200)
+@given(int64, st.lists(int64, min_size=1, max_size=4), st.booleans(), st.integers(0, INT64_MAX))
+@example(base_ms=INT64_MIN, deltas=[0], is_stamped_by_leader=False, retention_ms=DAY_MS)
+@example(base_ms=INT64_MIN, deltas=[0], is_stamped_by_leader=True, retention_ms=DAY_MS)
+@example(
+    base_ms=INT64_MIN, deltas=[INT64_MAX, 0], is_stamped_by_leader=False, retention_ms=INT64_MAX
+)
+def test_a_clean_leaves_every_timestamp_as_it_was(
+    base_ms: int, deltas: list[int], is_stamped_by_leader: bool, retention_ms: int
+) -> None:
+    # 1. A client's tombstone is of -2^63, 2. the clean counts it from a horizon of today, 3. the
+    # delta takes 65 bits: nobody reads the batch again, nor does the next clean.
+    made = b"".join(
+        encode_record(offset_delta=at, timestamp_delta_ms=delta, key=b"%d" % at, value=None)
+        for at, delta in enumerate(deltas)
+    )
+    batch = resealed(
+        two_records(), made, attributes=0x08 if is_stamped_by_leader else 0, base_sequence=-1,
+        record_count=len(deltas), last_offset_delta=len(deltas) - 1, producer_id=-1,
+        base_timestamp_ms=base_ms, max_timestamp_ms=TIMESTAMP_MS,
+    )  # fmt: skip
+    before = list(iter_records(batch, 0, read_header(batch, 0)))
+    offsets = OffsetMap(buffer_bytes=1 << 12, load_factor=0.9)
+    for record in before:
+        offsets.put(record.key or b"", record.offset)
+    offsets.latest_offset = len(deltas) - 1
+    cleaner = BatchCleaner(
+        offsets=offsets,
+        transactions=CleanedTransactions([]),
+        producers={},
+        now_ms=TIMESTAMP_MS,
+        delete_retention_ms=retention_ms,
+    )
+    cleaned = cleaner.clean(bytes(batch), read_header(batch, 0))
+    assert cleaned is not None
+    header = read_header(cleaned, 0)
+    assert header.base_timestamp_ms == min(TIMESTAMP_MS + retention_ms, INT64_MAX)
+    assert list(iter_records(cleaned, 0, header)) == before
+    assert all(INT64_MIN <= record.timestamp_ms <= INT64_MAX for record in before)
+    assert header.max_timestamp_ms == max(record.timestamp_ms for record in before)
+
+
+def test_a_timestamp_below_0_is_held_to_the_bounds_as_well() -> None:
+    # -1 is that of a record without one. All others below 0 passed message.timestamp.before.max.ms.
+    def checked(timestamp_ms: int) -> None:
+        batch = build_batch([(b"k", b"v")], timestamp_ms=timestamp_ms)
+        header = validate_client_batch(batch, max_message_bytes=1000)
+        bounds = {"timestamp_before_max_ms": 1000, "timestamp_after_max_ms": 1000}
+        validate_client_records(batch, header, now_ms=TIMESTAMP_MS, **bounds)
+
+    checked(-1)
+    for timestamp_ms in (-2, INT64_MIN):
+        with pytest.raises(BatchError) as caught:
+            checked(timestamp_ms)
+        assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
