@@ -22,7 +22,7 @@ from storage.batch import (
     read_header,
     restamp,
 )
-from storage.compression import Codec, CompressionError, decompress
+from storage.compression import Codec, CompressionError, check_lz4_frame, decompress
 from storage.record_check import BadRecords, check_records
 from storage.record_codec import INT64_MAX, INT64_MIN, read_record
 
@@ -95,7 +95,10 @@ def validate_client_records(
     try:
         if header.attributes & CODEC_MASK:
             codec = Codec(header.attributes & CODEC_MASK)
-            records = memoryview(decompress(codec, records, bytes_max=UNPACKED_BYTES_MAX))
+            packed = bytes(records)
+            if codec is Codec.LZ4:
+                check_lz4_frame(packed)
+            records = memoryview(decompress(codec, packed, bytes_max=UNPACKED_BYTES_MAX))
         newest_delta_ms = check_records(records, header.record_count)
         if keyed_partition is not None:
             _refuse_keyless(bytes(records), header.record_count, keyed_partition)

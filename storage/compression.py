@@ -8,6 +8,7 @@ gigabytes is refused, not unpacked.
 from __future__ import annotations
 
 import enum
+import functools
 import struct
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,15 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 * 1024
 """Input bytes per block, as snappy-java writes them."""
+
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_FIXED_MASK, _LZ4_FIXED = 0xE3, 0x60
+"""Of the flags: version 1, blocks that do not refer to each other, and nothing reserved."""
+_LZ4_BLOCK_CHECKSUM = 0x10
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_CONTENT_CHECKSUM = 0x04
+_LZ4_NOT_PACKED = 1 << 31
+_LZ4_SIZE = struct.Struct("<I")
 
 ZSTD_LEVEL = 3
 LZ4_LEVEL = 9
@@ -97,6 +107,38 @@ def decompress(
             return _raw_snappy(cramjam, payload, bytes_max)
 
 
+def check_lz4_frame(data: bytes) -> None:
+    """Refuse what Java's consumers do not read, though `decompress` would: all but one frame of
+    blocks that do not refer to each other (Kafka's Lz4BlockInputStream).
+
+    The other fields of the header, its checksum and the blocks are for `decompress` to check.
+    Raises CompressionError.
+    """
+    if not data.startswith(LZ4_MAGIC) or len(data) < 7:
+        raise CompressionError("no lz4 frame")
+    flags = data[4]
+    if flags & _LZ4_FIXED_MASK != _LZ4_FIXED:
+        raise CompressionError(
+            f"an lz4 frame of flags {flags:#04x}: of another version, or its blocks refer to"
+            " others or to a dictionary"
+        )
+    at = 15 if flags & _LZ4_CONTENT_SIZE else 7
+    overhead = 8 if flags & _LZ4_BLOCK_CHECKSUM else 4
+    size_of = _LZ4_SIZE.unpack_from
+    try:
+        while size := size_of(data, at)[0]:
+            if size in (1, _LZ4_NOT_PACKED):
+                # Java takes either for the end.
+                raise CompressionError("an lz4 block without content")
+            at += overhead + (size & ~_LZ4_NOT_PACKED)
+    except struct.error as error:
+        raise CompressionError("an lz4 frame without its end") from error
+    at += 8 if flags & _LZ4_CONTENT_CHECKSUM else 4
+    if at != len(data):
+        raise CompressionError(f"an lz4 frame of {at} bytes in {len(data)}")
+
+
+@functools.cache
 def _cramjam() -> Any:
     # 20 ms of import that a broker without compressed batches never needs.
     import cramjam

@@ -6,6 +6,7 @@ from tests.mutants.model import Mutant
 
 CLEANING = "storage/batch_cleaning.py"
 CLIENT_BATCH = "storage/client_batch.py"
+COMPRESSION = "storage/compression.py"
 
 OF_LIMITS = ("tests/test_storage/test_log_limits.py",)
 
@@ -28,6 +29,17 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "wrapped_int64(header.base_timestamp_ms + delta_ms)", "header.base_timestamp_ms + delta_ms"),
     ("below-zero-unbounded", "of timestamps below 0 only -1 is none", CLIENT_BATCH,
      "        elif timestamp_ms != -1 and (", "        elif timestamp_ms >= 0 and ("),
+    # lz4.
+    ("any-lz4", "lz4 is let in as Java reads it", CLIENT_BATCH,
+     "            if codec is Codec.LZ4:\n", "            if codec is None:\n"),
+    ("linked-lz4", "blocks of lz4 refer to no others", COMPRESSION,
+     "_LZ4_FIXED_MASK, _LZ4_FIXED = 0xE3, 0x60", "_LZ4_FIXED_MASK, _LZ4_FIXED = 0xC3, 0x40"),
+    ("lz4-with-dictionary", "lz4 needs no dictionary", COMPRESSION,
+     "_LZ4_FIXED_MASK, _LZ4_FIXED = 0xE3, 0x60", "_LZ4_FIXED_MASK, _LZ4_FIXED = 0xE2, 0x60"),
+    ("two-lz4-frames", "an lz4 frame is all of the records", COMPRESSION,
+     "    if at != len(data):\n", "    if at > len(data):\n"),
+    ("empty-lz4-block", "a block of nothing ends no lz4 frame early", COMPRESSION,
+     "            if size in (1, _LZ4_NOT_PACKED):\n", "            if size in ():\n"),
 )  # fmt: skip
 
 MUTANTS = tuple(

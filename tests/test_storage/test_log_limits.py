@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 
+import cramjam
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from storage.batch import BatchError, build_batch, iter_records, read_header
 from storage.batch_cleaning import BatchCleaner
 from storage.cleaned_transactions import CleanedTransactions
 from storage.client_batch import validate_client_batch, validate_client_records
+from storage.compression import Codec, CompressionError, check_lz4_frame, compress, decompress
 from storage.model import CompactionConfig
 from storage.offset_map import OffsetMap
 from storage.record_codec import INT64_MAX, INT64_MIN, encode_record
@@ -192,3 +195,104 @@ def test_a_timestamp_below_0_is_held_to_the_bounds_as_well() -> None:
         with pytest.raises(BatchError) as caught:
             checked(timestamp_ms)
         assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+# --- lz4 -----------------------------------------------------------------------------------------
+
+LZ4_HEADER_BYTES = 7
+
+
+def lz4_frame(data: bytes, *, is_linked: bool = False) -> bytes:
+    packer = cramjam.lz4.Compressor(level=4, content_checksum=False, block_linked=is_linked)
+    packer.compress(data)
+    return bytes(packer.finish())
+
+
+def code_of_lz4(packed: bytes, count: int) -> ErrorCode:
+    batch = resealed(
+        two_records(), packed, attributes=int(Codec.LZ4), record_count=count,
+        last_offset_delta=count - 1, max_timestamp_ms=TIMESTAMP_MS,
+    )  # fmt: skip
+    header = validate_client_batch(batch, max_message_bytes=1 << 20)
+    try:
+        validate_client_records(batch, header)
+    except BatchError as refused:
+        return refused.code
+    return ErrorCode.NONE
+
+
+def test_lz4_that_no_java_consumer_reads_is_refused() -> None:
+    # It was unpacked here, so it was let in; every Java consumer of the partition stopped there.
+    made = b"".join(
+        encode_record(offset_delta=at, timestamp_delta_ms=0, key=b"%d" % at, value=bytes(100))
+        for at in range(1500)
+    )
+    half = len(made) // 2
+    two_frames = lz4_frame(made[:half]) + lz4_frame(made[half:])
+    linked = lz4_frame(made, is_linked=True)
+    for packed in (two_frames, linked):
+        assert bytes(decompress(Codec.LZ4, packed, bytes_max=1 << 20)) == made
+        assert code_of_lz4(packed, 1500) is ErrorCode.INVALID_RECORD
+    sound = lz4_frame(made)
+    assert code_of_lz4(sound, 1500) is ErrorCode.NONE
+    assert code_of_lz4(compress(Codec.LZ4, made), 1500) is ErrorCode.NONE
+    assert code_of_lz4(sound + b"behind", 1500) is ErrorCode.INVALID_RECORD
+    assert code_of_lz4(sound[:-4], 1500) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("at", range(LZ4_HEADER_BYTES))
+def test_a_flipped_bit_in_the_header_of_an_lz4_frame_is_found(at: int) -> None:
+    # What the flags leave open, the sizes of blocks and the checksum, is found in unpacking.
+    made = encode_record(offset_delta=0, timestamp_delta_ms=0, key=b"k", value=bytes(100))
+    for bit in range(8):
+        frame = bytearray(lz4_frame(made))
+        frame[at] ^= 1 << bit
+        assert code_of_lz4(bytes(frame), 1) is ErrorCode.INVALID_RECORD
+
+
+FRAME_START = b"\x04\x22\x4d\x18"
+RAW_BLOCK = struct.pack("<I", 1 << 31 | 3) + b"abc"
+END_MARK = bytes(4)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\x60\x40h" + RAW_BLOCK + END_MARK,
+        b"\x60\x40h" + END_MARK,
+        b"\x64\x40h" + RAW_BLOCK + END_MARK + b"sum.",
+        b"\x68\x40" + bytes(8) + b"h" + RAW_BLOCK + END_MARK,
+        b"\x70\x40h" + RAW_BLOCK + b"sum." + END_MARK,
+    ],
+)
+def test_an_lz4_frame_of_any_options_that_java_knows_passes(frame: bytes) -> None:
+    check_lz4_frame(FRAME_START + frame)
+
+
+@pytest.mark.parametrize(
+    ("flags", "body", "why"),
+    [
+        (0x40, RAW_BLOCK + END_MARK, "refer to others"),
+        (0x61, RAW_BLOCK + END_MARK, "dictionary"),
+        (0x62, RAW_BLOCK + END_MARK, "flags 0x62"),
+        (0xA0, RAW_BLOCK + END_MARK, "another version"),
+        (0x60, RAW_BLOCK, "without its end"),
+        (0x60, RAW_BLOCK + END_MARK[:3], "without its end"),
+        (0x60, struct.pack("<I", 1 << 30), "without its end"),
+        (0x64, RAW_BLOCK + END_MARK, "an lz4 frame of 22 bytes in 18"),
+        (0x60, RAW_BLOCK + END_MARK + b"x", "an lz4 frame of 18 bytes in 19"),
+        # Nothing, as a block: packed, and not. Java's consumers take it for the end.
+        (0x60, struct.pack("<I", 1) + b"\0" + RAW_BLOCK + END_MARK, "without content"),
+        (0x60, RAW_BLOCK + struct.pack("<I", 1 << 31) + END_MARK, "without content"),
+    ],
+)
+def test_an_lz4_frame_that_java_does_not_read_is_refused(flags: int, body: bytes, why: str) -> None:
+    with pytest.raises(CompressionError, match=why):
+        check_lz4_frame(FRAME_START + bytes((flags, 0x40)) + b"h" + body)
+
+
+def test_lz4_without_a_frame_is_refused() -> None:
+    skippable = struct.pack("<II", 0x184D2A50, 0)
+    for data in (b"", FRAME_START, skippable + lz4_frame(b"abc")):
+        with pytest.raises(CompressionError, match="no lz4 frame"):
+            check_lz4_frame(data)
