@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from storage.batch import BatchHeader, iter_records
+from storage.batch import BatchHeader, Record, iter_records
 from storage.segment import Segment
 
 Found = tuple[int, int, int]
@@ -44,7 +44,7 @@ def find_max_timestamp(
         if best is not None and segment.max_timestamp_ms <= best[0]:
             continue
         for at, header in _candidates(segment, start_offset, end_offset):
-            largest_ms = header.record_timestamp_max_ms
+            largest_ms = _largest_timestamp_ms(segment, at, header, start_offset)
             if largest_ms >= 0 and (best is None or largest_ms > best[0]):
                 best = (largest_ms, segment, at, header)
     if best is None:
@@ -57,25 +57,44 @@ def _candidates(
     segment: Segment, start_offset: int, end_offset: int
 ) -> list[tuple[int, BatchHeader]]:
     """Batches that may hold the maximum: one, unless the range cuts through the segment."""
+    offset_index, _ = segment.indexes
+    # Only now: it comes with the indexes, which a start leaves on disk.
     largest_ms, last_offset = segment.max_timestamp
     is_whole = segment.base_offset >= start_offset and last_offset < end_offset
-    position = segment.indexes[0].lookup(last_offset) if is_whole else 0
+    position = offset_index.lookup(last_offset) if is_whole else 0
     found: list[tuple[int, BatchHeader]] = []
     for at, header in segment.headers(position):
         if header.last_offset >= end_offset:
             break
-        if header.base_offset >= start_offset:
+        if header.last_offset >= start_offset:
             found.append((at, header))
             if is_whole and header.record_timestamp_max_ms == largest_ms:
                 return found[-1:]
     return found
 
 
+def _largest_timestamp_ms(
+    segment: Segment, position: int, header: BatchHeader, start_offset: int
+) -> int:
+    """Of the records from `start_offset` on, which may lie inside the batch."""
+    if header.base_offset >= start_offset:
+        return header.record_timestamp_max_ms
+    return max(
+        (r.timestamp_ms for r in _records_from(segment, position, header, start_offset)), default=-1
+    )
+
+
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> Found | None:
-    batch = segment.file.pread(header.size_bytes, position)
-    for record in iter_records(batch, 0, header):
-        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+    for record in _records_from(segment, position, header, start_offset):
+        if record.timestamp_ms >= timestamp_ms:
             return record.timestamp_ms, record.offset, header.leader_epoch
     return None
+
+
+def _records_from(
+    segment: Segment, position: int, header: BatchHeader, start_offset: int
+) -> Iterator[Record]:
+    batch = segment.file.pread(header.size_bytes, position)
+    return (record for record in iter_records(batch, 0, header) if record.offset >= start_offset)

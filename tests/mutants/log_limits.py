@@ -7,6 +7,7 @@ from tests.mutants.model import Mutant
 CLEANING = "storage/batch_cleaning.py"
 CLIENT_BATCH = "storage/client_batch.py"
 COMPRESSION = "storage/compression.py"
+LOOKUP = "storage/lookup.py"
 
 OF_LIMITS = ("tests/test_storage/test_log_limits.py",)
 
@@ -40,6 +41,17 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    if at != len(data):\n", "    if at > len(data):\n"),
     ("empty-lz4-block", "a block of nothing ends no lz4 frame early", COMPRESSION,
      "            if size in (1, _LZ4_NOT_PACKED):\n", "            if size in ():\n"),
+    # The largest timestamp.
+    ("largest-before-its-index", "a segment is asked once its indexes are read", LOOKUP,
+     "    offset_index, _ = segment.indexes\n    # Only now: it comes with the indexes, which a start "
+     "leaves on disk.\n    largest_ms, last_offset = segment.max_timestamp\n",
+     "    largest_ms, last_offset = segment.max_timestamp\n    offset_index, _ = segment.indexes\n"),
+    ("cut-batch-left-out", "a batch that the start cuts is looked at", LOOKUP,
+     "        if header.last_offset >= start_offset:\n            found.append",
+     "        if header.base_offset >= start_offset:\n            found.append"),
+    ("largest-below-the-start", "records below the start do not count", LOOKUP,
+     "    if header.base_offset >= start_offset:\n        return header.record_timestamp_max_ms\n",
+     "    if header:\n        return header.record_timestamp_max_ms\n"),
 )  # fmt: skip
 
 MUTANTS = tuple(

@@ -16,6 +16,7 @@ from storage.batch_cleaning import BatchCleaner
 from storage.cleaned_transactions import CleanedTransactions
 from storage.client_batch import validate_client_batch, validate_client_records
 from storage.compression import Codec, CompressionError, check_lz4_frame, compress, decompress
+from storage.log import LogConfig
 from storage.model import CompactionConfig
 from storage.offset_map import OffsetMap
 from storage.record_codec import INT64_MAX, INT64_MIN, encode_record
@@ -296,3 +297,42 @@ def test_lz4_without_a_frame_is_refused() -> None:
     for data in (b"", FRAME_START, skippable + lz4_frame(b"abc")):
         with pytest.raises(CompressionError, match="no lz4 frame"):
             check_lz4_frame(data)
+
+
+# --- the largest timestamp -----------------------------------------------------------------------
+
+KEEPING = LogConfig()
+
+
+def test_the_largest_timestamp_is_found_where_no_index_is_loaded_yet() -> None:
+    # A start leaves sealed segments alone. What one of them said before its indexes were read was
+    # taken for its largest timestamp, and the first batch without any for the one that has it.
+    disk = new_disk()
+    log = opened(disk, KEEPING)
+    put(log, (b"a", b"1"), timestamp_ms=-1)
+    put(log, (b"b", b"1"), timestamp_ms=9000)
+    seal(log)
+    put(log, (b"c", b"1"), timestamp_ms=50)
+    log.close()
+    again = opened(disk, KEEPING, is_clean=True, recovery_point=3)
+    assert again.offset_of_max_timestamp(3) == (9000, 1, 0)
+
+
+def test_the_largest_timestamp_may_lie_in_a_batch_that_the_start_cuts() -> None:
+    # It was left out whole. And of what lies below the start, nothing counts.
+    log = opened(new_disk(), KEEPING)
+    made = b"".join(
+        encode_record(offset_delta=at, timestamp_delta_ms=delta, key=b"k", value=b"v")
+        for at, delta in enumerate((9, 5, 7, 7))
+    )
+    batch = resealed(
+        build_batch([(b"k", b"v")] * 4, timestamp_ms=1000), made, max_timestamp_ms=1009
+    )
+    log.append_as_leader(batch, leader_epoch=0, now_ms=0)
+    assert log.offset_of_max_timestamp(4) == (1009, 0, 0)
+    log.advance_start_offset(1)
+    assert log.offset_of_max_timestamp(4) == (1007, 2, 0)
+    put(log, (b"k", b"v"), timestamp_ms=1006)
+    assert log.offset_of_max_timestamp(5) == (1007, 2, 0)
+    put(log, (b"k", b"v"), timestamp_ms=1008)
+    assert log.offset_of_max_timestamp(6) == (1008, 5, 0)
