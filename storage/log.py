@@ -183,6 +183,8 @@ class Log(LogBase):
     def _forget_epochs_below(self, base_offset: int) -> None:
         """Before the log's first segment comes to begin there, above where the log did, with no
         record between: a start would miss those of an epoch known before (`lost_files.py`)."""
+        # A flush under way has these at hand, and would write them over what is written here.
+        self._segments.stop_derived_files(self._end_offset)
         self.epochs.truncate_from_start(base_offset)
         if self._disk.exists(self.directory):
             self._write_epochs()

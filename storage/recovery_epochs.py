@@ -40,6 +40,10 @@ def load_epochs(
     count: it has no checksum, and an epoch above the cluster's would keep the replica from leading.
     """
     if checkpoint is not None and resumed is not None:
+        if resumed.end_offset <= log_start_offset:
+            # What the checkpoint says begins at the log's start. The batch before bears witness for
+            # the epoch there.
+            return LeaderEpochCache([(resumed.last_epoch, resumed.end_offset - 1)])
         epochs = LeaderEpochCache(checkpoint.entries)
         epochs.truncate_from_end(resumed.end_offset)
         if _says(epochs, segments, resumed.end_offset - 1, resumed.last_epoch):

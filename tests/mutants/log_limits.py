@@ -52,6 +52,15 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("largest-below-the-start", "records below the start do not count", LOOKUP,
      "    if header.base_offset >= start_offset:\n        return header.record_timestamp_max_ms\n",
      "    if header:\n        return header.record_timestamp_max_ms\n"),
+    # Epochs.
+    ("asked-below-the-start", "a checkpoint of epochs is not asked of what lies below the start",
+     "storage/recovery_epochs.py",
+     "        if resumed.end_offset <= log_start_offset:\n", "        if False:\n"),
+    ("epochs-of-a-flush-under-way", "a flush under way brings no older epochs back",
+     "storage/log.py",
+     "        self._segments.stop_derived_files(self._end_offset)\n"
+     "        self.epochs.truncate_from_start(base_offset)\n",
+     "        self.epochs.truncate_from_start(base_offset)\n"),
 )  # fmt: skip
 
 MUTANTS = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from dataclasses import dataclass, replace
 
@@ -10,21 +11,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chaos.sim.disk import MemoryDisk
 from runtime.errors import ErrorCode
 from storage.batch import BatchError, build_batch, iter_records, read_header
 from storage.batch_cleaning import BatchCleaner
 from storage.cleaned_transactions import CleanedTransactions
 from storage.client_batch import validate_client_batch, validate_client_records
 from storage.compression import Codec, CompressionError, check_lz4_frame, compress, decompress
-from storage.log import LogConfig
+from storage.epochs import CHECKPOINT_NAME
+from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
 from storage.offset_map import OffsetMap
 from storage.record_codec import INT64_MAX, INT64_MIN, encode_record
 from storage.retention import deletable_count
 from tests.test_storage.cleaning_steps import clean, records
-from tests.test_storage.compacted import CONFIG, DAY_MS, new_disk, opened, put, seal
+from tests.test_storage.compacted import CONFIG, DAY_MS, DIRECTORY, new_disk, opened, put, seal
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 from tests.test_storage.test_client_batch import resealed
+from tests.test_storage.test_lost_files import BROKERS
 
 # --- retention -----------------------------------------------------------------------------------
 
@@ -336,3 +340,69 @@ def test_the_largest_timestamp_may_lie_in_a_batch_that_the_start_cuts() -> None:
     assert log.offset_of_max_timestamp(5) == (1007, 2, 0)
     put(log, (b"k", b"v"), timestamp_ms=1008)
     assert log.offset_of_max_timestamp(6) == (1008, 5, 0)
+
+
+# --- epochs --------------------------------------------------------------------------------------
+
+
+def started_over(disk: MemoryDisk, *, behind: int) -> Log:
+    """A log whose records were all deleted, with `behind` more, none of them flushed; killed and
+    started again."""
+    log = opened(disk, BROKERS)
+    data = build_batch([(b"k", bytes(40))], timestamp_ms=1000)
+    for _ in range(10):
+        log.append_as_leader(bytearray(data), leader_epoch=3, now_ms=0)
+    log.flush()
+    log.advance_start_offset(10)
+    for at in range(behind):
+        log.append_as_leader(bytearray(data), leader_epoch=3 + at, now_ms=0)
+    recovery_point = log.durable_end_offset
+    log.begin_flush().run()  # the checkpoint is there, the recovery point did not follow
+    log.abandon()
+    disk.kill_process()
+    return opened(disk, BROKERS, recovery_point=recovery_point, log_start_offset=10)
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_epochs_below_the_start_are_not_held_against_their_checkpoint(
+    caplog: pytest.LogCaptureFixture, behind: int
+) -> None:
+    # It begins at the start, 10, and was asked of 9: it was called wrong, and all headers of the
+    # log were read to make it anew.
+    with caplog.at_level(logging.WARNING):
+        log = started_over(new_disk(), behind=behind)
+    assert log.epochs.entries == [(3, 10), (4, 11)][: max(behind, 1)]
+    assert not caplog.records
+
+
+def test_a_false_checkpoint_of_epochs_is_not_believed_for_lack_of_records() -> None:
+    disk = new_disk()
+    log = opened(disk, BROKERS)
+    log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=0), leader_epoch=3, now_ms=0)
+    log.flush()
+    log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=0), leader_epoch=3, now_ms=0)
+    log.abandon()
+    disk.write_atomic(f"{DIRECTORY}/{CHECKPOINT_NAME}", b"0\n1\n8 0\n")
+    again = opened(disk, BROKERS, recovery_point=1, log_start_offset=1)
+    assert again.epochs.entries == [(3, 1)]
+
+
+def test_a_flush_under_way_does_not_bring_back_epochs_from_before_the_first_segment() -> None:
+    # 1. A leader's epoch begins at 50, and a flush takes it along, 2. as a follower the log comes
+    # to begin far above, 3. the flush wrote the epoch of 50 over what was written then, 4. after a
+    # kill the records from 50 on were missed, and the sound log was refused.
+    far = 5_000_000_000
+    disk = new_disk()
+    log = opened(disk, BROKERS)
+    log.truncate_fully_and_start_at(50)
+    log.epochs.assign(2, 50)
+    ticket = log.begin_flush()
+    data = build_batch([(None, b"x")], timestamp_ms=0, base_offset=far, leader_epoch=2)
+    log.append_as_follower(data, now_ms=0)
+    ticket.run()
+    log.complete_flush(ticket)
+    assert log.epochs.is_dirty
+    log.abandon()
+    disk.kill_process()
+    again = opened(disk, BROKERS)
+    assert (again.start_offset, again.epochs.entries) == (far, [(2, far)])
