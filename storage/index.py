@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
+_POSITION_MAX = (1 << 31) - 1
 _TIME_ENTRY = struct.Struct(">qi")
 
 
@@ -36,7 +37,13 @@ class OffsetIndex:
         return len(self.positions)
 
     def append(self, last_offset: int, position: int) -> None:
-        """The batch that starts at `position` ends with `last_offset` (inclusive)."""
+        """The batch that starts at `position` ends with `last_offset` (inclusive).
+
+        One that starts above 2^31-1 is found from the last entry on: in a segment as large as it
+        may be, the horizons that a clean writes beside tombstones take more than the clean frees.
+        """
+        if position > _POSITION_MAX:
+            return
         self.relative_offsets.append(last_offset - self.base_offset)
         self.positions.append(position)
 

@@ -61,6 +61,10 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "        self._segments.stop_derived_files(self._end_offset)\n"
      "        self.epochs.truncate_from_start(base_offset)\n",
      "        self.epochs.truncate_from_start(base_offset)\n"),
+    # Positions.
+    ("position-beyond-31-bits", "an index lives with a segment longer than its positions",
+     "storage/index.py",
+     "        if position > _POSITION_MAX:\n            return\n", ""),
 )  # fmt: skip
 
 MUTANTS = tuple(

@@ -19,11 +19,13 @@ from storage.cleaned_transactions import CleanedTransactions
 from storage.client_batch import validate_client_batch, validate_client_records
 from storage.compression import Codec, CompressionError, check_lz4_frame, compress, decompress
 from storage.epochs import CHECKPOINT_NAME
+from storage.index import OffsetIndex
 from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
 from storage.offset_map import OffsetMap
 from storage.record_codec import INT64_MAX, INT64_MIN, encode_record
 from storage.retention import deletable_count
+from storage.segment import Segment
 from tests.test_storage.cleaning_steps import clean, records
 from tests.test_storage.compacted import CONFIG, DAY_MS, DIRECTORY, new_disk, opened, put, seal
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
@@ -406,3 +408,26 @@ def test_a_flush_under_way_does_not_bring_back_epochs_from_before_the_first_segm
     disk.kill_process()
     again = opened(disk, BROKERS)
     assert (again.start_offset, again.epochs.entries) == (far, [(2, far)])
+
+
+# --- positions -----------------------------------------------------------------------------------
+
+
+def test_a_batch_above_what_an_index_holds_is_found_from_the_last_entry_on() -> None:
+    # Tombstones with a horizon take more bytes than before: a clean may make a segment of 2^31-1
+    # longer. The index could not take the position, and the log was never clean again.
+    last = (1 << 31) - 1
+    index = OffsetIndex(100)
+    index.append(109, last)
+    index.append(119, last + 1)
+    assert (index.lookup(110), index.lookup(500), len(index)) == (last, last, 1)
+    assert OffsetIndex(100).load(index.to_bytes(), log_size_bytes=last + 100) is None
+    disk = new_disk()
+    disk.make_dirs(DIRECTORY)
+    segment = Segment(disk, DIRECTORY, 0, created_ms=0, index_interval_bytes=0)
+    segment.start_empty()
+    segment._size = last - 50
+    segment.note(0, 0, 1, 100)
+    segment.note(1, 1, 2, 100)
+    segment.note(2, 2, 3, 100)
+    assert segment.max_timestamp == (3, 2)
