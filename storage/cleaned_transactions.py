@@ -11,7 +11,7 @@ from storage.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """Feed it every batch in order of offsets.
+    """Feed it the batches in order of offsets, from the start of the log or from a later one on.
 
     aborted: all aborted transactions of the log. kept: those whose records are not all gone yet,
     appended as their markers come by; they make the new transaction index.
@@ -32,7 +32,7 @@ class CleanedTransactions:
         self._open_up_to(header.last_offset)
         if not header.is_transactional:
             return False
-        if header.producer_id in self._open_aborted:
+        if self._is_open(header):
             self._observed.add(header.producer_id)
             return True
         self._committed.add(header.producer_id)
@@ -51,14 +51,28 @@ class CleanedTransactions:
             was_seen = producer_id in self._committed
             self._committed.discard(producer_id)
             return not was_seen
-        entry = self._open_aborted.pop(producer_id, None)
-        if entry is None or producer_id not in self._observed:
+        if not self._is_open(header):
+            return True
+        entry = self._open_aborted.pop(producer_id)
+        if producer_id not in self._observed:
             return True
         self._observed.discard(producer_id)
         self.kept.append(entry)
         return False
 
+    def _is_open(self, header: BatchHeader) -> bool:
+        """Whether an aborted transaction of the batch's producer spans it.
+
+        Its marker ends one, and so does its place. Bad sequence without that: 1. the first pass
+        skips the clean segments, and the markers in them, 2. a later committed tombstone of the
+        producer counts as aborted, 3. it hides nothing, expires, and the old value is back.
+        """
+        entry = self._open_aborted.get(header.producer_id)
+        return entry is not None and header.last_offset <= entry.last_offset
+
     def _open_up_to(self, offset: int) -> None:
         while self._aborted and self._aborted[0][0] <= offset:
             entry = heapq.heappop(self._aborted)[1]
-            self._open_aborted.setdefault(entry.producer_id, entry)
+            # Those of one producer follow upon each other: the one before has ended.
+            self._open_aborted[entry.producer_id] = entry
+            self._observed.discard(entry.producer_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    compaction,
     consumer_groups,
     decisions,
     departures,
@@ -27,6 +28,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *log_limits.MUTANTS,
     *partitions.MUTANTS,
     *upkeep.MUTANTS,
+    *compaction.MUTANTS,
     *groups.MUTANTS,
     *consumer_groups.MUTANTS,
     *migration.MUTANTS,
