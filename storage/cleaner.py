@@ -126,6 +126,9 @@ class CleaningJob:
                 return
             old, new = self.pending
             replaced = [segment.base_offset for segment in old]
+            # From here on the swap is only finished, by the next start if need be, and what is
+            # called `.cleaned` belongs to it: an index that `discard` took would be missed.
+            self._written_base_offset = None
             swap_in(self._disk, self._directory, new.base_offset, replaced)
             new.adopt()
             self.is_swapped = True

@@ -69,10 +69,13 @@ def finish_swaps(disk: Disk, directory: str, names: list[str]) -> bool:
         return False
     for base_offset in offsets_of(names, LOG_SUFFIX + SWAP_SUFFIX):
         end_offset = _end_offset(disk, directory, base_offset)
-        replaced = [
+        # The base among them, whether or not its .log was put aside before the crash: its indexes
+        # may not have been, and an old .txnindex would stay beside the new .log.
+        replaced = [base_offset]
+        replaced += [
             offset
             for offset in offsets_of(disk.list_dir(directory), LOG_SUFFIX)
-            if base_offset <= offset < max(end_offset, base_offset + 1)
+            if base_offset < offset < end_offset
         ]
         _finish(disk, directory, base_offset, replaced)
     for name in disk.list_dir(directory):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
+CLEANER = "storage/cleaner.py"
+SWAPPING = "storage/swapping.py"
 TRANSACTIONS = "storage/cleaned_transactions.py"
 
 OF_HISTORIES = ("tests/test_storage/test_cleaning_histories.py",)
@@ -17,6 +19,18 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("first-aborted-stays-open", "a producer's next transaction ends the one before", TRANSACTIONS,
      "            self._open_aborted[entry.producer_id] = entry\n",
      "            self._open_aborted.setdefault(entry.producer_id, entry)\n", OF_HISTORIES),
+    # Swaps that break off.
+    ("old-index-beside-new-log", "a swap is finished with the old indexes put aside", SWAPPING,
+     "        replaced = [base_offset]\n        replaced += [\n            offset\n"
+     "            for offset in offsets_of(disk.list_dir(directory), LOG_SUFFIX)\n"
+     "            if base_offset < offset < end_offset\n        ]\n",
+     "        replaced = [\n            offset\n"
+     "            for offset in offsets_of(disk.list_dir(directory), LOG_SUFFIX)\n"
+     "            if base_offset <= offset < max(end_offset, base_offset + 1)\n        ]\n",
+     OF_HISTORIES),
+    ("agreed-swap-discarded", "a swap that was agreed on is not discarded", CLEANER,
+     "            self._written_base_offset = None\n            swap_in(",
+     "            swap_in(", OF_HISTORIES),
 )  # fmt: skip
 
 MUTANTS = tuple(
