@@ -24,7 +24,13 @@ from storage.model import LogConfig
 from storage.offset_map import OffsetMap
 from storage.producer_state import ProducerEnd
 from storage.segment import Segment
-from storage.swapping import CLEANED_SUFFIX, discard_cleaned, swap_in, write_cleaned
+from storage.swapping import (
+    CLEANED_SUFFIX,
+    discard_cleaned,
+    remove_stale_snapshots,
+    swap_in,
+    write_cleaned,
+)
 from storage.transaction_index import AbortedTransaction
 
 
@@ -126,6 +132,8 @@ class CleaningJob:
                 return
             old, new = self.pending
             replaced = [segment.base_offset for segment in old]
+            end_offset = self._following(self._segments.index(old[-1]))
+            remove_stale_snapshots(self._disk, self._directory, new.base_offset, end_offset)
             # From here on the swap is only finished, by the next start if need be, and what is
             # called `.cleaned` belongs to it: an index that `discard` took would be missed.
             self._written_base_offset = None
@@ -157,12 +165,10 @@ class CleaningJob:
                 self._log_config.compaction, "only a compacted log is cleaned"
             ).delete_retention_ms,
         )
-        bases = [segment.base_offset for segment in self._segments]
-        bases.append(self.plan.first_uncleanable_offset)
-        count = sum(base_offset < self.end_offset for base_offset in bases[:-1])
+        count = sum(segment.base_offset < self.end_offset for segment in self._segments)
         groups = group_segments(
             self._segments[:count],
-            end_offset=bases[count],
+            end_offset=self._following(count - 1),
             segment_bytes=self._log_config.segment_bytes,
             index_bytes_max=self._log_config.index_bytes_max,
         )
@@ -171,6 +177,12 @@ class CleaningJob:
             self.stats.segments_before += len(group)
             self.stats.segments_after += 1
 
+    def _following(self, at: int) -> int:
+        """Base offset of the segment behind `self._segments[at]`."""
+        if at + 1 < len(self._segments):
+            return self._segments[at + 1].base_offset
+        return self.plan.first_uncleanable_offset
+
     def _fill_map(self) -> Iterator[bool]:
         """Keys of the dirty part, as far as the map has room."""
         offsets = self._offsets
@@ -178,10 +190,7 @@ class CleaningJob:
         offsets.latest_offset = first_dirty - 1
         transactions = CleanedTransactions(self._aborted)
         for at, segment in enumerate(self._segments):
-            last = at + 1 == len(self._segments)
-            following = (
-                self.plan.first_uncleanable_offset if last else self._segments[at + 1].base_offset
-            )
+            following = self._following(at)
             if following <= first_dirty:
                 continue
             for piece in self._pieces(segment):

@@ -2,11 +2,15 @@
 
 Steps, each durable before the next:
 1. All files of the new segment, named after the first old one, are written with `.cleaned` behind
-   and fsynced.
+   and fsynced. Then the snapshots of producers at offsets of the old segments go.
 2. Its .log.cleaned becomes .log.swap. From here on the swap is never undone, only finished.
 3. Its indexes become .swap too.
 4. The old segments are put aside, oldest first: a record goes before the tombstone that hides it.
 5. .log.swap becomes .log, then the indexes follow.
+A snapshot that outlived its segment's batches would be wrong: 1. it has a transaction open, 2. the
+marker is compacted away, 3. an unclean start replays from there, and nothing ends the transaction:
+the last stable offset stands still for ever. Without it the replay begins further below, and what
+the clean has left there tells all that is to be known.
 So at a start: a .log.swap means that 3 to 5 are due (again); other .swap files without one mean
 that 5 was under way; what then is `.cleaned` was never agreed on and goes. Kafka has the same
 suffixes and the same rule for which segments a swap replaces: those whose base lies within it.
@@ -40,6 +44,15 @@ def write_cleaned(disk: Disk, segment: Segment) -> None:
             path = cleaned_path(segment.directory, segment.base_offset, suffix)
             overwrite(disk, path, data)
     disk.sync_dir(segment.directory)
+
+
+def remove_stale_snapshots(disk: Disk, directory: str, base_offset: int, end_offset: int) -> None:
+    """The end of step 1: of the snapshots from `base_offset` up to `end_offset`, where the segment
+    behind the old ones begins. Those below went when what lies there was swapped."""
+    for offset in offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX):
+        if base_offset <= offset < end_offset:
+            disk.remove(f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
+    disk.sync_dir(directory)
 
 
 def swap_in(disk: Disk, directory: str, base_offset: int, replaced: Sequence[int]) -> None:
@@ -97,9 +110,6 @@ def _finish(disk: Disk, directory: str, base_offset: int, replaced: Sequence[int
     disk.sync_dir(directory)
     for offset in replaced:
         put_aside(disk, directory, offset)
-        if offset != base_offset:
-            # Producer state at an offset that begins no segment any more.
-            disk.remove(f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
     disk.sync_dir(directory)
     for suffix in SEGMENT_SUFFIXES:
         path = f"{directory}/{file_name(base_offset, suffix)}"

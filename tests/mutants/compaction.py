@@ -31,6 +31,26 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("agreed-swap-discarded", "a swap that was agreed on is not discarded", CLEANER,
      "            self._written_base_offset = None\n            swap_in(",
      "            swap_in(", OF_HISTORIES),
+    # Producers.
+    ("snapshot-outlives-markers", "no snapshot below the end of a clean outlives it", CLEANER,
+     "            remove_stale_snapshots(self._disk, self._directory, new.base_offset, end_offset)\n",
+     "", OF_HISTORIES),
+    ("snapshots-removed-late", "stale snapshots go before the swap is agreed on", CLEANER,
+     "            remove_stale_snapshots(self._disk, self._directory, new.base_offset, end_offset)\n"
+     "            # From here on the swap is only finished, by the next start if need be, and what is\n"
+     "            # called `.cleaned` belongs to it: an index that `discard` took would be missed.\n"
+     "            self._written_base_offset = None\n"
+     "            swap_in(self._disk, self._directory, new.base_offset, replaced)\n",
+     "            self._written_base_offset = None\n"
+     "            swap_in(self._disk, self._directory, new.base_offset, replaced)\n"
+     "            remove_stale_snapshots(self._disk, self._directory, new.base_offset, end_offset)\n",
+     OF_HISTORIES),
+    ("first-snapshot-kept", "that of the first segment that is cleaned goes as well", SWAPPING,
+     "        if base_offset <= offset < end_offset:\n            disk.remove(",
+     "        if base_offset < offset < end_offset:\n            disk.remove(", OF_HISTORIES),
+    ("snapshot-at-the-end-removed", "the snapshot where a clean ends stays", SWAPPING,
+     "        if base_offset <= offset < end_offset:\n            disk.remove(",
+     "        if base_offset <= offset <= end_offset:\n            disk.remove(", OF_HISTORIES),
 )  # fmt: skip
 
 MUTANTS = tuple(

@@ -50,7 +50,7 @@ _RULES = (
     ("commit-without-indexes", "a swap that was agreed on is finished", SWAP,
      "        _finish(disk, directory, base_offset, replaced)\n    for", "    for"),
     ("old-segments-left", "a swap takes the old segments away", SWAP,
-     "        put_aside(disk, directory, offset)\n", ""),
+     "        put_aside(disk, directory, offset)\n", "        pass\n"),
     ("cleaned-left-behind", "what was never agreed on is removed", SWAP,
      "            disk.remove(path)\n", "            pass\n"),
     ("swap-after-truncation", "a truncation ends the clean under way", SEGMENTS,

@@ -10,12 +10,16 @@ from dataclasses import replace
 import pytest
 
 from chaos.sim.disk import PowerCut
+from runtime.disk import Disk
 from storage.cleaner import CleanerConfig, CleaningJob
 from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
+from storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
 from tests.test_storage.cleaning_steps import Writer, as_dictionary, batches, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,
+    DAY_MS,
+    DIRECTORY,
     kept,
     new_disk,
     opened,
@@ -145,3 +149,111 @@ def test_a_swap_that_fails_once_it_was_agreed_on_keeps_what_a_start_needs_to_fin
     again = opened(disk)
     assert again.torn_tail is None
     assert kept(again) == [(0, b"b", b"1"), (2, b"a", b"2"), (3, b"c", b"1")]
+
+
+# --- producers ------------------------------------------------------------------------------------
+
+
+LARGER = replace(FORGETFUL, segment_bytes=1500)
+
+
+def with_snapshot_inside_a_transaction(disk: Disk) -> tuple[Log, int]:
+    """A log whose second segment begins inside of a transaction that is aborted in it; with the
+    base of that segment."""
+    log = opened(disk, LARGER)
+    writer = Writer(log)
+    writer.put(3, b"x")
+    for at in range(18):
+        writer.plain(b"p%d" % at)
+    seal(log)
+    base_offset = log.end_offset
+    assert log.segment_base_offsets[-1] == base_offset
+    writer.end(3, is_commit=False)
+    for at in range(8):
+        writer.plain(b"q%d" % at)
+    seal(log)
+    return log, base_offset
+
+
+def cleaned_twice(disk: Disk, *, starts_inside: bool = False) -> tuple[Log, int]:
+    """The same log when the next clean will drop the marker: the producer has been forgotten.
+
+    starts_inside: the log begins with the second segment, since the first has been deleted.
+    """
+    log, base_offset = with_snapshot_inside_a_transaction(disk)
+    if starts_inside:
+        log.advance_start_offset(base_offset)
+        assert log.apply_retention(now_ms=0, high_watermark=log.end_offset) == [0]
+    log.expire_producers(DAY_MS + 1000)
+    for now_ms in (1000, 1005):
+        clean(log, now_ms=now_ms)
+        put(log, (b"r", b"%d" % now_ms))
+        seal(log)
+    return log, base_offset
+
+
+@pytest.mark.parametrize("starts_inside", [False, True])
+def test_no_snapshot_knows_of_a_transaction_whose_marker_was_compacted_away(
+    starts_inside: bool,
+) -> None:
+    # 1. A segment's snapshot has a transaction open, 2. its records go, and its marker with them,
+    # 3. an unclean start replays from that snapshot, for the recovery point lags behind the
+    # cleaner. The transaction stayed open for ever, and the last stable offset where it began.
+    calls, is_done = 0, False
+    while not is_done:
+        disk = new_disk(calls)
+        log, base_offset = cleaned_twice(disk, starts_inside=starts_inside)
+        end_offset = log.end_offset
+        assert base_offset in log.segment_base_offsets
+        disk.cut_power_after(calls)
+        try:
+            clean(log, now_ms=2000)
+        except PowerCut:
+            disk.crash()
+        else:
+            is_done = True
+            disk.calm()
+            assert not any(header.is_control for _, _, header in batches(log))
+            log.abandon()
+        again = opened(
+            disk,
+            FORGETFUL,
+            recovery_point=base_offset,
+            log_start_offset=base_offset if starts_inside else 0,
+        )
+        assert again.last_stable_offset(end_offset) == end_offset, calls
+        calls += 1
+    assert calls > 30
+
+
+def test_a_snapshot_that_cannot_be_removed_keeps_its_segment_from_being_swapped() -> None:
+    # Were it the other way round, a process that ends in between would leave the stale snapshot.
+    disk = new_disk()
+    log, base_offset = with_snapshot_inside_a_transaction(disk)
+    end_offset = log.end_offset
+    for now_ms in (1000, 1005, 2000):
+        log.expire_producers(DAY_MS + 1000)
+        disk.fail("remove", path_part=file_name(base_offset, SNAPSHOT_SUFFIX))
+        with pytest.raises(OSError):
+            clean(log, now_ms=now_ms)
+        log.abandon()
+        log = opened(disk, LARGER, recovery_point=end_offset)
+    log.abandon()
+    log = opened(disk, LARGER, recovery_point=base_offset)
+    assert log.last_stable_offset(end_offset) == end_offset
+
+
+def test_a_cut_into_the_cleaned_part_opens_no_transaction_again() -> None:
+    log, base_offset = cleaned_twice(new_disk())
+    clean(log, now_ms=2000)
+    log.truncate_to(log.end_if_cut(base_offset + 4))
+    assert base_offset < log.end_offset
+    assert log.last_stable_offset(log.end_offset) == log.end_offset
+
+
+def test_the_snapshot_where_a_clean_ends_stays() -> None:
+    # Above it nothing has changed: without it each start would replay the whole log.
+    disk = new_disk()
+    log, _ = cleaned_twice(disk)
+    clean(log, now_ms=2000)
+    assert offsets_of(disk.list_dir(DIRECTORY), SNAPSHOT_SUFFIX) == [log.segment_base_offsets[-1]]
