@@ -329,10 +329,13 @@ class Log(LogBase):
 
     def end_if_cut(self, offset: int) -> int:
         """Where `truncate_to` would leave the end: below `offset` if compaction has left a gap
-        there. Raises CorruptData."""
+        there. Ends a clean under way, as the cut will. Raises CorruptData."""
         segments = self._segments
         if offset >= self._end_offset or not segments.items or offset < segments.bases[0]:
             return min(offset, self._end_offset)
+        # What it has swapped on disk and not in memory yet may have a gap that the old segments
+        # have not: the cut would end below what is said here.
+        segments.stop_cleaning()
         segment = segments.items[bisect_right(segments.bases, offset) - 1]
         end_offset = segment.base_offset
         for _, header in segment.headers(segment.indexes[0].lookup(offset - 1)):

@@ -51,6 +51,11 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("snapshot-at-the-end-removed", "the snapshot where a clean ends stays", SWAPPING,
      "        if base_offset <= offset < end_offset:\n            disk.remove(",
      "        if base_offset <= offset <= end_offset:\n            disk.remove(", OF_HISTORIES),
+    # Cuts, and age.
+    ("cut-asked-of-old-segments", "where a cut ends is asked of the segments that it cuts",
+     "storage/log.py",
+     "        segments.stop_cleaning()\n        segment = segments.items[",
+     "        segment = segments.items[", OF_HISTORIES),
 )  # fmt: skip
 
 MUTANTS = tuple(

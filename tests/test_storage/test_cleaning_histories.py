@@ -257,3 +257,23 @@ def test_the_snapshot_where_a_clean_ends_stays() -> None:
     log, _ = cleaned_twice(disk)
     clean(log, now_ms=2000)
     assert offsets_of(disk.list_dir(DIRECTORY), SNAPSHOT_SUFFIX) == [log.segment_base_offsets[-1]]
+
+
+# --- cuts -----------------------------------------------------------------------------------------
+
+
+def test_where_a_cut_will_end_is_told_of_the_segments_that_it_cuts() -> None:
+    # 1. A swap is on disk and not yet in memory, 2. a follower asks where a cut would end, lowers
+    # its recovery point to that, and cuts. The cut took the new segment, which has a gap there: the
+    # recovery point stayed above the end.
+    disk = new_disk()
+    log = opened(disk)
+    for key in (b"a", b"a", b"a", b"a", b"b", b"b"):
+        put(log, (key, b"v"))
+        seal(log)
+    job = begun(log)
+    job.swap()
+    told = log.end_if_cut(5)
+    log.truncate_to(told)
+    log.end_cleaning(job)
+    assert (told, log.end_offset, kept(log)) == (4, 4, [(3, b"a", b"v")])
