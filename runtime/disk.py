@@ -55,6 +55,10 @@ class Disk(Protocol):
         """When the file was last written, in ms since 1970. Raises FileNotFoundError."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Say that it was last written then. Raises FileNotFoundError."""
+        ...
+
     def list_dir(self, path: str) -> list[str]:
         """Names in a folder, sorted; empty if the folder is missing."""
         ...
@@ -187,6 +191,10 @@ class OsDisk:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        modified_ns = modified_ms * 1_000_000
+        os.utime(path, ns=(modified_ns, modified_ns))
 
     def list_dir(self, path: str) -> list[str]:
         try:

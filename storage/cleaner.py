@@ -21,6 +21,7 @@ from storage.cleaned_transactions import CleanedTransactions
 from storage.cleaning import CleaningPlan, group_segments
 from storage.markers import read_marker
 from storage.model import LogConfig
+from storage.names import LOG_SUFFIX
 from storage.offset_map import OffsetMap
 from storage.producer_state import ProducerEnd
 from storage.segment import Segment
@@ -88,6 +89,8 @@ class CleaningJob:
         self._disk = disk
         self._directory = directory
         self._segments = list(segments)
+        # Asked by name, and so here: a truncation may have removed the files later.
+        self._modified_ms = {segment: segment.modified_ms for segment in segments}
         self._aborted = list(aborted)
         self._producers = dict(producers)
         self._log_config = log_config
@@ -252,6 +255,10 @@ class CleaningJob:
                     self._write(new, self._cleaned(segment, piece, cleaner))
                     yield True
             new.aborted = cleaner.take_kept_aborted()
+            # What has no timestamp is as old as its file (`retention.py`): with a time of its own
+            # from each clean it would outlive retention.ms for ever.
+            modified_ms = max(self._modified_ms[segment] for segment in group)
+            self._disk.set_modified_ms(new.path(LOG_SUFFIX), modified_ms)
             write_cleaned(self._disk, new)
         finally:
             # Closed also when the job is given up; `adopt` opens it anew under its new name.

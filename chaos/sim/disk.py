@@ -160,7 +160,7 @@ class MemoryDisk:
     ) -> None:
         """Let the next `count` operations fail with OSError where the path contains `path_part`.
 
-        operation: open, read, write, truncate, sync, sync_dir, rename or remove.
+        operation: open, read, write, truncate, sync, sync_dir, set_modified, rename or remove.
         """
         self._faults.append(
             _Fault(operation=operation, path_part=path_part, error_number=error_number, count=count)
@@ -215,9 +215,14 @@ class MemoryDisk:
         return self._find(path) is not None
 
     def modified_ms(self, path: str) -> int:
-        """`clock_ms`: files keep no times of their own here."""
-        self._inode(path)
-        return self.clock_ms
+        """`clock_ms`, unless it was set since the last write: files keep no other times here."""
+        modified_ms = self._inode(path).modified_ms
+        return self.clock_ms if modified_ms is None else modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        inode = self._inode(path)
+        self.before("set_modified", path)
+        inode.modified_ms = modified_ms
 
     def list_dir(self, path: str) -> list[str]:
         node = self._find(path)

@@ -6,17 +6,22 @@ import random
 
 
 class Inode:
-    """Content of a file: as seen, as durable, and the operations in between."""
+    """Content of a file: as seen, as durable, and the operations in between.
 
-    __slots__ = ("data", "durable", "pending")
+    modified_ms: what somebody set since the last write, None if nobody did.
+    """
+
+    __slots__ = ("data", "durable", "modified_ms", "pending")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         # (position, bytes), or (size, None) for a truncation.
         self.pending: list[tuple[int, bytes | None]] = []
+        self.modified_ms: int | None = None
 
     def apply(self, position: int, data: bytes | None) -> None:
+        self.modified_ms = None
         _apply(self.data, position, data)
         self.pending.append((position, data))
 

@@ -56,6 +56,11 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "storage/log.py",
      "        segments.stop_cleaning()\n        segment = segments.items[",
      "        segment = segments.items[", OF_HISTORIES),
+    ("cleaned-is-new", "a cleaned segment is as old as what it was made of", CLEANER,
+     "            self._disk.set_modified_ms(new.path(LOG_SUFFIX), modified_ms)\n", "",
+     OF_HISTORIES),
+    ("cleaned-is-old", "a cleaned segment is as young as the newest that it was made of", CLEANER,
+     "            modified_ms = max(", "            modified_ms = min(", OF_HISTORIES),
 )  # fmt: skip
 
 MUTANTS = tuple(

@@ -6,15 +6,16 @@ Each test tells in its first lines by which steps a log once lost or revived som
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from chaos.sim.disk import PowerCut
-from runtime.disk import Disk
+from chaos.sim.disk import MemoryDisk, PowerCut
+from runtime.disk import Disk, OsDisk
 from storage.cleaner import CleanerConfig, CleaningJob
 from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
-from storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
+from storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
 from tests.test_storage.cleaning_steps import Writer, as_dictionary, batches, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,
@@ -277,3 +278,26 @@ def test_where_a_cut_will_end_is_told_of_the_segments_that_it_cuts() -> None:
     log.truncate_to(told)
     log.end_cleaning(job)
     assert (told, log.end_offset, kept(log)) == (4, 4, [(3, b"a", b"v")])
+
+
+# --- age ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_real", [False, True])
+def test_a_segment_without_timestamps_is_no_younger_for_being_cleaned(
+    tmp_path: Path, is_real: bool
+) -> None:
+    # Its age is that of its file, and each clean makes a file: it outlived retention.ms for ever.
+    disk: Disk = OsDisk() if is_real else MemoryDisk(new_disk().rng)
+    disk.make_dirs(str(tmp_path))
+    config = replace(ONE_SEGMENT, retention_ms=DAY_MS)
+    log = Log.open(disk, str(tmp_path / "t-0"), config, now_ms=0)
+    for at in range(3):
+        put(log, (b"a", b"%d" % at), timestamp_ms=-1)
+        seal(log)
+    for base_offset, modified_ms in ((0, 1000), (1, 9000), (2, 5000)):
+        disk.set_modified_ms(f"{log.directory}/{file_name(base_offset, LOG_SUFFIX)}", modified_ms)
+    clean(log, now_ms=DAY_MS)
+    assert log.segment_base_offsets == [0, 3]
+    assert log.apply_retention(now_ms=9000 + DAY_MS, high_watermark=3) == []
+    assert log.apply_retention(now_ms=9001 + DAY_MS, high_watermark=3) == [0]
