@@ -16,7 +16,7 @@ from broker.blocking import in_thread
 from broker.failures import report_failure
 from broker.log_directories import is_disk_fault
 from broker.replica import Replica
-from runtime.errors import CorruptData
+from runtime.errors import CorruptData, KvorumError
 from runtime.tasks import TaskGroup
 from storage.cleaner import CleanerConfig, CleaningJob
 from storage.cleaning import CleaningPlan
@@ -33,6 +33,10 @@ BACKOFF_MIN_MS = 10
 """Kafka lets log.cleaner.backoff.ms be 0; a loop without a pause would starve the broker."""
 RETRY_MS = 60_000
 """Pause for a log after a failing disk call; it may have been a full disk."""
+
+
+class _AdvanceFailed(Exception):
+    """A job met something that nobody had thought of, which is the cause of this."""
 
 
 class LogCleaner:
@@ -76,6 +80,15 @@ class LogCleaner:
                 damage.position,
                 damage.path,
                 damage,
+            )
+        except _AdvanceFailed as bug:
+            self.failures += 1
+            replica.uncleanable = str(bug)
+            _log.error(
+                "%s is not compacted any more: %s",
+                replica.log.directory,
+                bug,
+                exc_info=bug.__cause__,
             )
         except OSError as failure:
             self._on_failed(replica, failure)
@@ -169,7 +182,7 @@ class LogCleaner:
         try:
             while not job.is_done:
                 started = loop.time()
-                done_bytes = await in_thread(job.advance)
+                done_bytes = await _advance(job)
                 if job.pending is not None:
                     await self._swap(replica, job)
                 busy_s = loop.time() - started
@@ -189,3 +202,14 @@ class LogCleaner:
             replica.fail(failure, "compaction")
             raise
         replica.log.apply_swap(self._manager.clock.wall_ms())
+
+
+async def _advance(job: CleaningJob) -> int:
+    try:
+        return await in_thread(job.advance)
+    except (KvorumError, OSError):
+        raise
+    except Exception as error:
+        # A bug of ours. But a job reads what stays as it is, and writes what is no part of the log
+        # yet: it costs the compaction of this log, and not every broker that has a replica.
+        raise _AdvanceFailed(f"its compaction failed: {error!r}") from error

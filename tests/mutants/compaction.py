@@ -9,6 +9,7 @@ SWAPPING = "storage/swapping.py"
 TRANSACTIONS = "storage/cleaned_transactions.py"
 
 OF_HISTORIES = ("tests/test_storage/test_cleaning_histories.py",)
+OF_BROKERS = ("tests/test_broker/test_cleaner.py",)
 
 _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     # Transactions.
@@ -61,6 +62,11 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      OF_HISTORIES),
     ("cleaned-is-old", "a cleaned segment is as young as the newest that it was made of", CLEANER,
      "            modified_ms = max(", "            modified_ms = min(", OF_HISTORIES),
+    # The other logs.
+    ("bug-ends-the-cleaner", "a bug that one log brings out costs its compaction",
+     "broker/cleaner.py",
+     "    except (KvorumError, OSError):\n        raise\n    except Exception as error:\n",
+     "    except NotImplementedError as error:\n", OF_BROKERS),
 )  # fmt: skip
 
 MUTANTS = tuple(

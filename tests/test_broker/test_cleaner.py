@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from broker.config import BrokerConfig
 from metadata.records import RemoveTopic
 from storage.batch import build_batch
 from storage.checkpoints import CLEANER_OFFSET
+from storage.cleaner import CleaningJob
 from storage.compression import Codec
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
@@ -183,6 +186,37 @@ def test_a_damaged_log_is_left_alone_and_the_others_go_on(harness: Harness, topi
             lambda b=broker_id, n=name: harness.call(lambda: is_cleaned(harness, b, n, 20)),
             f"broker {broker_id} compacts {name}",
         )
+
+
+def test_a_bug_that_one_log_brings_out_ends_its_compaction_and_no_broker(
+    harness: Harness,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # It ended the cleaner's task, and with it the process: of each broker that has a replica, and
+    # again after each start.
+    other = f"{topic}-other"
+    harness.call(lambda: harness.cluster.controller.create(other, [(1, 2, 3)], CONFIGS))
+    advance = CleaningJob.advance
+
+    def advance_or_fail(job: CleaningJob) -> int:
+        if f"{topic}-0/" in job.segments[0].file.path:
+            raise struct.error("int too large to convert")
+        return advance(job)
+
+    monkeypatch.setattr(CleaningJob, "advance", advance_or_fail)
+    producer = Producer({"bootstrap.servers": harness.bootstrap, "acks": "all"})
+    put(producer, topic, 20)
+    put(producer, other, 20)
+    wait_until(lambda: harness.cluster.replica(1, topic).uncleanable, "the bug is met")
+    assert "int too large to convert" in harness.cluster.replica(1, topic).uncleanable
+    assert "advance_or_fail" in caplog.text, "where it happened"
+    wait_until(
+        lambda: harness.call(lambda: is_cleaned(harness, 1, other, 20)), "broker 1 compacts another"
+    )
+    assert not harness.cluster.replica(1, topic).is_offline
+    assert "cleaned" not in " ".join(os.listdir(harness.cluster.replica(1, topic).log.directory))
 
 
 def test_a_topic_may_go_while_it_is_compacted(harness: Harness) -> None:
