@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import select
 import socket
@@ -23,12 +24,16 @@ from wire.fetch_codec import FileSlice
 if TYPE_CHECKING:
     from broker.server import KafkaServer
 
+_log = logging.getLogger(__name__)
+
 Part = bytes | bytearray | memoryview | FileSlice
 
 SENDFILE_CHUNK_BYTES = 1 << 20
 """One sendfile call at most; more would keep the loop from the other connections."""
 TURN_MAX_S = 0.005
 """What one client's pipelined requests may take of the loop at a time, and one request more."""
+MUTE_MAX_MS = (1 << 31) - 1
+"""What an answer can tell of a pause."""
 COLD_REQUESTS_MAX = 100
 """Of one connection; more of them wait unread, so that no client takes all that the server has."""
 JOIN_BYTES_MAX = 64 * 1024
@@ -53,6 +58,7 @@ class Slot:
         self.is_ready = True
         self.parked = None
         connection = self.connection
+        connection.count_output(parts)
         if not connection.is_closed and connection.slots[0] is self:
             connection.server.turn.flush(connection)
 
@@ -124,7 +130,14 @@ class Connection:
         """The peer broke the protocol: `close`, and the log says so."""
         if not self.is_closed:
             self.server.on_protocol_error(self, failure)
+            # What is answered goes out: of an append, say, which is as good as any.
+            self.flush()
             self.close(f"protocol error: {failure}")
+
+    def fail_answer(self, name: str, error: Exception) -> None:
+        """An answer cannot be put into bytes: a bug of ours, or more than a frame holds."""
+        _log.error("the answer to %s of %s cannot be written", name, self.peer, exc_info=error)
+        self.close(f"no answer to {name}")
 
     def close(self, reason: str) -> None:
         """End the connection now; requests under way lose their answers. Repeats are harmless."""
@@ -154,6 +167,7 @@ class Connection:
 
     def mute(self, duration_ms: int) -> None:
         """Read no requests for so long from now; answers go out. A shorter one changes nothing."""
+        duration_ms = min(duration_ms, MUTE_MAX_MS)
         until_ms = self.server.clock.monotonic_ms() + duration_ms
         if duration_ms <= 0 or until_ms <= self._muted_until_ms or self.is_closed:
             return
@@ -270,15 +284,17 @@ class Connection:
 
     # --- out ---------------------------------------------------------------------------------
 
+    def count_output(self, parts: Sequence[Part]) -> None:
+        """Answers that wait for an earlier one to leave take room as well."""
+        self._output_bytes += sum(map(_size, parts))
+
     def flush(self) -> None:
         """Move the answers that are due into the output and send what the socket takes."""
         slots, output = self.slots, self._output
         if self.is_closed:
             return
         while slots and slots[0].is_ready:
-            for part in slots.popleft().parts:
-                output.append(part)
-                self._output_bytes += _size(part)
+            output.extend(slots.popleft().parts)
         if not self._has_writer:
             self._send()
         self._go_on_soon()

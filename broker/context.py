@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -147,6 +148,14 @@ class RequestContext:
     def answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
         """Fill the slot. values: the answer's fields, or its body where a handler keeps that ready;
         such a body does not tell of a pause."""
+        try:
+            self._answer(api, values)
+        except (struct.error, ArithmeticError, MemoryError, TypeError, ValueError) as error:
+            # What was done is done, and the same for all: an answer that cannot be written (longer
+            # than a frame, say) costs the connection that asked for it, and no other.
+            self.slot.connection.fail_answer(api.name, error)
+
+    def _answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
         connection = self.slot.connection
         if self.began_ms >= 0:
             self.count_time(connection.server.clock.monotonic_ms())

@@ -218,8 +218,10 @@ class SessionCache:
 
     def _evict_for(self, newcomer: FetchState, now_ms: int) -> bool:
         for session_id, state in self._sessions.items():
+            if state.parked is not None:
+                continue  # its answer, and what wakes it, would go with the session
             is_idle = now_ms - state.last_used_ms > EVICTION_IDLE_MS
-            if is_idle or (newcomer.is_replica and not state.is_replica and state.parked is None):
+            if is_idle or (newcomer.is_replica and not state.is_replica):
                 self.remove(session_id)
                 return True
         return False

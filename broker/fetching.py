@@ -56,7 +56,7 @@ class ParkedFetch:
         self._manager = manager
         self.state = state
         self.respond = respond
-        self.min_bytes = min_bytes
+        self.min_bytes = min(min_bytes, bytes_max)
         self.bytes_max = bytes_max
         self.is_full = is_full
         self.deadline_bucket = -1
@@ -67,7 +67,7 @@ class ParkedFetch:
         """Something it watches changed."""
         if not self.is_done:
             answers, size, is_urgent = collect(self._manager, self)
-            if is_urgent or size >= self.min_bytes:
+            if is_urgent or size >= self.min_bytes or (size and _is_all(self, answers)):
                 self.finish(answers)
 
     def expire(self) -> None:
@@ -130,7 +130,8 @@ def start_fetch(
         is_full=is_full,
     )
     answers, size, is_urgent = collect(manager, parked)
-    if not waits or is_urgent or size >= request.min_bytes or not state.partitions:
+    is_enough = is_urgent or size >= parked.min_bytes or (size and _is_all(parked, answers))
+    if not waits or is_enough or not state.partitions:
         parked.finish(answers)
         return None
     state.parked = parked
@@ -175,6 +176,33 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
     if is_held:
         manager.leader_throttle.hold(parked)
     return answers, size, is_urgent
+
+
+def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
+    """Whether no wait makes these answers any larger, as far as Kafka looks: what a partition has
+    counts up to its limit, whole batches or not, and what lies before the end of a segment goes at
+    once. Else who asks for as much as a partition may send waits its time out at every fetch."""
+    size = 0
+    for watched, answer in answers:
+        replica = watched.replica
+        if replica is None or answer.records is None:
+            continue
+        available_bytes, has_more = replica.log.available(
+            watched.asked.fetch_offset, end_offset=_readable_end(replica, watched.state)
+        )
+        if has_more:
+            return True
+        size += min(available_bytes, watched.asked.bytes_max)
+    return size >= parked.min_bytes
+
+
+def _readable_end(replica: Replica, state: FetchState) -> int:
+    core = replica.core
+    if state.replica_id >= 0:
+        return core.end_offset
+    if state.is_read_committed:
+        return replica.log.last_stable_offset(core.high_watermark)
+    return core.high_watermark
 
 
 def _full_state(

@@ -10,6 +10,7 @@ Files: `segment.py`; start-up: `recovery.py`; fsync order: `flush.py`; timestamp
 from __future__ import annotations
 
 import logging
+import sys
 from bisect import bisect_right
 
 from runtime.disk import Disk
@@ -225,6 +226,17 @@ class Log(LogBase):
             if self.config.compaction is None and not self._has_told_gap and at < len(segments):
                 self._tell_gap(offset, segments[at])
         return LogSlice(NO_FILE, 0, 0, offset)
+
+    def available(self, offset: int, *, end_offset: int) -> tuple[int, bool]:
+        """(bytes of the batches from the one that holds `offset` up to `end_offset`, as far as its
+        segment goes; whether there is more in a later one). What `read` gives, without a limit."""
+        segments = self._segments
+        at = max(0, bisect_right(segments.bases, offset) - 1)
+        found = segments.items[at].locate(
+            offset, bytes_max=sys.maxsize, end_offset=end_offset, at_least_one_batch=True
+        )
+        has_more = at + 1 < len(segments.bases) and segments.bases[at + 1] < end_offset
+        return (0 if found is None else found[1]), has_more
 
     def _tell_gap(self, offset: int, following: Segment) -> None:
         """Once: the log may have been compacted before, so that it is no proof of damage."""

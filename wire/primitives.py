@@ -131,12 +131,15 @@ def uvarint_bytes(value: int) -> bytes:
 
 
 def string_bytes(text: str | None, is_flexible: bool) -> bytes:
-    """`text` as a (nullable) string of either dialect."""
+    """`text` as a (nullable) string of either dialect. Above what the older one can tell it is cut
+    there: names are not as long, but a sentence about one may be."""
     if text is None:
         return b"\x00" if is_flexible else b"\xff\xff"
     encoded = text.encode()
     if is_flexible:
         return uvarint_bytes(len(encoded) + 1) + encoded
+    if len(encoded) > _INT16_MAX:
+        encoded = encoded[:_INT16_MAX].decode(errors="ignore").encode()
     return INT16.pack(len(encoded)) + encoded
 
 
@@ -145,4 +148,5 @@ def count_bytes(count: int, is_flexible: bool) -> bytes:
     return uvarint_bytes(count + 1) if is_flexible else INT32.pack(count)
 
 
+_INT16_MAX = (1 << 15) - 1
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]

@@ -10,7 +10,9 @@ STORE = "broker/replica_store.py"
 RECOVERY = "storage/recovery.py"
 
 CONNECTION = "broker/connection.py"
+FETCHING = "broker/fetching.py"
 
+OF_ANSWERS = ("tests/test_broker/test_answers.py",)
 OF_CONNECTIONS = ("tests/test_broker/test_connections.py",)
 OF_SESSION = ("tests/test_broker/test_replica_session.py",)
 OF_QUOTAS = ("tests/test_broker/test_client_quotas.py",)
@@ -75,6 +77,27 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if False:\n", OF_CONNECTIONS),
     ("waiting-without-bound", "a client has so many waiting requests under way", CONNECTION,
      "            or self.cold_requests >= COLD_REQUESTS_MAX\n", "", OF_CONNECTIONS),
+    ("unsent-answers-uncounted", "answers that wait for another one take room", CONNECTION,
+     "        connection.count_output(parts)\n", "", OF_ANSWERS),
+    ("answers-owed-are-lost", "what is answered goes out before a connection is closed", CONNECTION,
+     "            self.flush()\n            self.close(f\"protocol", "            self.close(f\"protocol",
+     OF_ANSWERS),
+    ("sentence-ends-the-broker", "a sentence is cut where a version can tell no more",
+     "wire/primitives.py",
+     "    if len(encoded) > _INT16_MAX:\n", "    if False:\n", OF_ANSWERS),
+    ("answer-ends-the-broker", "an answer that cannot be written costs its connection",
+     "broker/context.py",
+     "        except (struct.error, ArithmeticError, MemoryError, TypeError, ValueError) as error:\n",
+     "        except ArithmeticError as error:\n", OF_ANSWERS),
+    ("waits-though-it-has-all", "a fetch of all that it may have waits for nothing", FETCHING,
+     "    return size >= parked.min_bytes\n", "    return False\n", OF_ANSWERS),
+    ("waits-before-a-segment", "what lies before the end of a segment goes at once", FETCHING,
+     "        if has_more:\n", "        if False:\n", OF_ANSWERS),
+    ("parked-session-evicted", "a session with a waiting fetch is not evicted",
+     "broker/fetch_sessions.py",
+     "            if state.parked is not None:\n                continue",
+     "            if False:\n                continue",
+     ("tests/test_broker/test_waiters_and_sessions.py",)),
     ("waits-for-nobody", "a deletion is not waited for when its client has gone",
      "broker/api/delete_records.py",
      "    context.slot.parked = pending\n    await", "    await", OF_CONNECTIONS),

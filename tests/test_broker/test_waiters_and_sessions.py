@@ -205,6 +205,9 @@ def test_a_full_cache_gives_way_to_followers_and_to_newcomers_after_idleness() -
     assert cache.add(first, 0)
     second = FetchState(fetch_request(), is_by_id=False, now_ms=0)
     assert not cache.add(second, EVICTION_IDLE_MS)
+    first.parked = object()  # type: ignore[assignment]
+    assert not cache.add(second, EVICTION_IDLE_MS + 1), "its fetch would be woken by nothing"
+    first.parked = None
     assert cache.add(second, EVICTION_IDLE_MS + 1)
     follower = FetchState(fetch_request(2), is_by_id=False, now_ms=0)
     assert cache.add(follower, 0)
