@@ -321,6 +321,20 @@ def test_a_compacted_log_may_become_the_truth_again_gaps_and_all():
     assert made.end_offset == 3
 
 
+def test_a_replica_may_hold_what_compaction_took_from_an_unclean_leader():
+    # Seed 160610: a later value of its key is in both.
+    made = history(isr=(1,), kind=CompactedHistory)
+    made.look(compacted(1, records_of("a", "b", "a"), 2, is_leader=True, hw=2), 1)
+    note(made, isr=(2,), epoch=2, is_unclean=True)
+    leader = {"epoch": 2, "is_leader": True, "hw": 3}
+    made.look(compacted(2, records_of("a", "b", "a")[1:], 3, **leader), 2)
+    assert made.cuts and made.end_offset == 3
+    note(made, isr=(2, 3), epoch=2)
+    made.look(compacted(3, records_of("a", "b", "a"), 3, epoch=2, hw=3), 3)
+    with fails("ReplicasIdenticalBelowHighWatermark"):
+        made.look(compacted(3, records_of("c", "b", "a"), 3, epoch=2, hw=3, process=2), 4)
+
+
 def test_an_empty_log_that_leads_loses_what_compaction_had_taken_as_well():
     # Seed 9570: the first record that was left was at 2, and from there on all counted as lost.
     made = history(isr=(1,), kind=CompactedHistory)

@@ -91,7 +91,14 @@ class CompactedHistory(PartitionHistory):
                 or (self.last[committed.key] == offset and offset not in self.overtaken)
             ):
                 return offset
-        return min(found, default=None)
+        # Seed 160610: an unclean leader whose log had been compacted took the truth over. Another
+        # replica may still hold what was followed by a later value there.
+        extra = (
+            record.offset
+            for record in found.values()
+            if not (self._may_have_gaps() and self.last.get(record.key, -1) > record.offset)
+        )
+        return min(extra, default=None)
 
     def check_read(self, who: str, batch: Batch, told: Told) -> None:
         """A consumer got this batch, in which records may be missing."""
