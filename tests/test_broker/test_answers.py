@@ -77,7 +77,9 @@ def test_a_fetch_of_all_that_it_may_have_waits_for_nothing(
     client: RawClient, min_bytes: int, limit_bytes: int
 ) -> None:
     # It waited its time out, at each fetch of what lay there already.
-    values = fetch_values("t", 0, max_wait_ms=60_000, min_bytes=min_bytes)
+    for _ in range(3):
+        client.call("produce", 9, produce_values("u", record()))
+    values = fetch_values("u", 0, max_wait_ms=60_000, min_bytes=min_bytes)
     values["topics"][0]["partitions"] = [fetch_partition(0, bytes_max=limit_bytes)]
     values["max_bytes"] = limit_bytes
     assert fetched(client, values).records
