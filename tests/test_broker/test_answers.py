@@ -15,6 +15,7 @@ from broker.config import BrokerConfig
 from storage.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
+from tests.test_broker.test_connections import connection_of
 from wire.kio_codec import encode_request
 
 CONFIG = BrokerConfig(connection_output_bytes_max=1 << 20, socket_request_max_bytes=2 << 20)
@@ -60,7 +61,7 @@ def test_answers_that_wait_for_an_earlier_one_take_room(
     client.send("fetch", 12, fetch_values("u", 0, max_wait_ms=60_000))
     for _ in range(200):
         client.send("fetch", 12, fetch_values("t", 0))
-    (asking,) = harness.cluster.brokers[1].server._connections
+    asking = connection_of(harness, client)
     wait_until(lambda: not asking._is_reading, "it is not read from any more")
     assert CONFIG.connection_output_bytes_max < asking._output_bytes < 2 << 20
     assert len(asking.slots) < 50
