@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from broker.client_quotas import RateWindow
 from metadata.quotas import IP
 from metadata.records import QuotaEntity
+from runtime.text import whole_number
 
 CREATION_RATE = "connection_creation_rate"
 ADDRESSES_KEPT_MAX = 10_000
@@ -80,8 +81,9 @@ def parse_overrides(text: str) -> dict[str, int]:
     """max.connections.per.ip.overrides, `address:count,address:count`. Raises ValueError."""
     overrides = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        address, _, count = part.rpartition(":")
-        if not address or not count.isdigit():
+        address, _, digits = part.rpartition(":")
+        count = whole_number(digits)
+        if not address or count is None:
             raise ValueError(f"{part!r} is not address:count")
-        overrides[address.strip("[]")] = int(count)
+        overrides[address.strip("[]")] = count
     return overrides

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.text import whole_number
+
 BURST_MS = 1_000
 """So much may gather while nothing is sent."""
 
@@ -50,9 +52,10 @@ def parse_throttled(text: str) -> ThrottledReplicas:
         return ThrottledReplicas(is_all=True)
     pairs = set()
     for part in parts:
-        partition, _, broker = part.partition(":")
-        if partition.isdigit() and broker.isdigit():
-            pairs.add((int(partition), int(broker)))
+        partition_id, _, broker_id = part.partition(":")
+        pair = whole_number(partition_id), whole_number(broker_id)
+        if pair[0] is not None and pair[1] is not None:
+            pairs.add((pair[0], pair[1]))
     return ThrottledReplicas(pairs=frozenset(pairs)) if pairs else NOBODY
 
 

@@ -21,6 +21,7 @@ from raft.snapshot_files import SnapshotPolicy
 from runtime.config import bind, reject_unknown
 from runtime.errors import ConfigError
 from runtime.ids import uuid_from_text
+from runtime.text import whole_number
 from snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
@@ -356,8 +357,9 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
 
 def parse_address(what: str, text: str) -> Address:
     """`host:port`. Raises ConfigError naming `what` and the text."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    host, separator, digits = text.rpartition(":")
+    port = whole_number(digits)
+    if not separator or not host or port is None or not 0 < port < 65536:
         raise ConfigError(f"{what}: {text!r} is not host:port")
     host = host.strip("[]")
     if any(c.isspace() for c in host):
@@ -366,22 +368,23 @@ def parse_address(what: str, text: str) -> Address:
         host.encode("idna")
     except UnicodeError as error:
         raise ConfigError(f"{what}: {text!r} has a host that is no name: {error}") from error
-    return host, int(port)
+    return host, port
 
 
 def _voters(text: str) -> dict[int, Address]:
     voters: dict[int, Address] = {}
     for part in text.split(","):
-        node_id, separator, address = part.strip().partition("@")
-        if not separator or not node_id.isdigit():
+        digits, separator, address = part.strip().partition("@")
+        node_id = whole_number(digits)
+        if not separator or node_id is None:
             raise ConfigError(
                 f"controller.quorum.voters={text!r} must be of the form id@host:port,..."
             )
         if "@" in address:
             raise ConfigError(f"controller.quorum.voters={text!r}: {address!r} is not host:port")
-        if int(node_id) in voters:
+        if node_id in voters:
             raise ConfigError(f"controller.quorum.voters={text!r} names node {node_id} twice")
-        voters[int(node_id)] = parse_address("controller.quorum.voters", address)
+        voters[node_id] = parse_address("controller.quorum.voters", address)
     return voters
 
 
@@ -393,10 +396,11 @@ def _bootstrap_servers(text: str) -> tuple[Address, ...]:
 def _overrides(text: str) -> dict[int, Address]:
     overrides: dict[int, Address] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
-        node_id, separator, address = part.partition("=")
-        if not separator or not node_id.isdigit():
+        digits, separator, address = part.partition("=")
+        node_id = whole_number(digits)
+        if not separator or node_id is None:
             raise ConfigError(
                 f"peer.address.overrides={text!r} must be of the form id=host:port,..."
             )
-        overrides[int(node_id)] = parse_address("peer.address.overrides", address)
+        overrides[node_id] = parse_address("peer.address.overrides", address)
     return overrides

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from metadata.tree import REPEATING, Folder, Leaf, Node, expanded, names_in, parts_of, resolve
+from runtime.text import whole_number
 
 BELOW = "..."
 """Stands in an answer for what lies deeper than was asked for."""
@@ -144,7 +145,8 @@ def _of_one_name(old: Node, new: Node, path: str) -> Iterator[Difference]:
 
 
 def _by_number(name: str) -> tuple[int, str]:
-    return (int(name), "") if name.isascii() and name.isdigit() else (-1, name)
+    number = whole_number(name)
+    return (-1, name) if number is None else (number, "")
 
 
 def leaf_text(leaf: Leaf) -> str:

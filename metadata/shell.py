@@ -24,6 +24,7 @@ from metadata.inspect import (
 from metadata.record_rows import json_line
 from metadata.tree import Folder, NoSuchPath, expanded, names_in, parts_of, resolve, root
 from runtime.errors import KvorumError
+from runtime.text import whole_number
 
 HELP = {
     "ls": "ls [PATH]                          names in a folder",
@@ -243,9 +244,10 @@ def _with_option(name: str, arguments: list[str], option: str) -> tuple[list[str
 
 
 def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    number = whole_number(text)
+    if number is None:
         raise _wrong_use(name)
-    return int(text)
+    return number
 
 
 _RUN: dict[str, Callable[[Shell, list[str]], Iterator[str]]] = {

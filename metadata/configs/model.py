@@ -13,7 +13,8 @@ from dataclasses import dataclass
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,100}", re.ASCII)
+"""Far more digits than any bound has, and fewer than the 4,300 above which `int()` raises."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
@@ -100,7 +101,7 @@ class ConfigKey:
                 return None if text.lower() in ("true", "false") else "must be true or false"
             case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
                 if not _INTEGER.fullmatch(text):
-                    return "must be a whole number"
+                    return "must be a whole number of at most 100 digits"
                 return self._out_of_bounds(int(text))
             case ConfigType.DOUBLE:
                 if not _NUMBER.fullmatch(text):

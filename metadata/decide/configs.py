@@ -28,6 +28,7 @@ from metadata.decide import Decision
 from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
 from metadata.records import Config, Record
 from runtime.errors import ErrorCode, Rejected
+from runtime.text import whole_number
 
 RECORDS_PER_REQUEST_MAX = 10_000
 """As in Kafka; a request's outcome is one batch of the log, all or nothing."""
@@ -116,11 +117,12 @@ def _resource_problem(image: ClusterImage, resource: ConfigAlteration) -> Reject
     if resource.resource_type == RESOURCE_BROKER:
         if name == CLUSTER_DEFAULT:
             return None
-        if not (name.isascii() and name.isdigit()) or str(int(name)) != name:
+        broker_id = whole_number(name)
+        if broker_id is None or str(broker_id) != name:
             return Rejected(
                 ErrorCode.INVALID_REQUEST, f"A broker's id must be an integer, but it is: {name!r}"
             )
-        if int(name) not in image.brokers:
+        if broker_id not in image.brokers:
             return Rejected(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered."
             )

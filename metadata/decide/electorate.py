@@ -20,6 +20,7 @@ from metadata.features import (
 )
 from metadata.image import ClusterImage, PartitionImage, is_online
 from metadata.records import LOST_DIRECTORY
+from runtime.text import whole_number
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
@@ -122,7 +123,8 @@ def min_isr_of(image: ClusterImage, topic: str) -> int:
 
 
 def _minimum(text: str | None) -> int:
-    return int(text) if text is not None and text.isdigit() else MIN_ISR_DEFAULT
+    number = None if text is None else whole_number(text)
+    return MIN_ISR_DEFAULT if number is None else number
 
 
 def _is_unclean_allowed(image: ClusterImage, topic: str, default: bool) -> bool:

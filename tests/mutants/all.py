@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    absurd_requests,
     compaction,
     consumer_groups,
     decisions,
@@ -20,6 +21,7 @@ from tests.mutants import (
 from tests.mutants.model import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
+    *absurd_requests.MUTANTS,
     *quorum.MUTANTS,
     *decisions.MUTANTS,
     *departures.MUTANTS,

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.throttle import parse_throttled
 from metadata.config_keys import TOPIC_CONFIGS
 from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
 from metadata.configs.effective import topic_config_value
-from metadata.configs.model import ConfigKey, ConfigType
+from metadata.configs.model import ConfigKey, ConfigType, parse
 from metadata.decide.configs import RECORDS_PER_REQUEST_MAX, alter_configs
 from metadata.delta import Delta
 from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
@@ -269,3 +270,34 @@ def _replayed(image, *records):
     delta = Delta(image)
     delta.replay_all(records)
     return delta.apply(end_offset=image.end_offset + len(records), epoch=image.epoch)
+
+
+LONG = "9" * 5_000
+"""More digits than `int()` takes, which raises above 4,300."""
+
+
+def test_a_number_of_too_many_digits_is_a_refusal():
+    """1. The active controller raises, and ends. 2. The broker asks the next one, which does the
+    same. 3. There is no quorum."""
+    world = world_with_topic()
+    (result,) = alter(world, change(op("retention.ms", SET, LONG)))
+    assert result.error == ErrorCode.INVALID_CONFIG
+    (result,) = alter(world, broker("101", op("log.retention.ms", SET, f"-{LONG}")))
+    assert result.error == ErrorCode.INVALID_REQUEST
+    pair = f"{LONG}:{LONG}"
+    (result,) = alter(world, change(op("leader.replication.throttled.replicas", SET, pair)))
+    assert result.error == ErrorCode.INVALID_CONFIG
+    ratio = op("min.cleanable.dirty.ratio", SET, f"{LONG}e{LONG}")
+    assert alter(world, change(ratio))[0].error == ErrorCode.INVALID_CONFIG
+
+
+def test_a_broker_is_not_named_by_too_many_digits():
+    (result,) = alter(World(), broker(LONG, op("log.retention.ms", SET, "1")))
+    assert result.error == ErrorCode.INVALID_REQUEST
+
+
+def test_a_stored_number_of_too_many_digits_is_no_value():
+    key = TOPIC_CONFIGS["retention.ms"]
+    assert parse(key, LONG) is None
+    assert parse(key, "0" * 90 + "7") == 7
+    assert parse_throttled(f"{LONG}:1,0:{LONG},²:1,0:1").pairs == {(0, 1)}
