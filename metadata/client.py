@@ -26,11 +26,16 @@ from metadata import quorum_report
 from runtime.clock import monotonic_ms
 from runtime.errors import ErrorCode, Rejected
 from runtime.http2.client import Channel
+from runtime.http2.status import Unsent
 from runtime.rpc import open_channel
 
 RETRY_BACKOFF_MS = 20
 ATTEMPT_TIMEOUT_MS = 1_000
 """A controller that does not answer for so long is passed over, as long as there is time left."""
+
+LOST_MAX = 2
+"""Controllers that may be lost while at work on one request. The first is a failover, of which
+a client need not hear. After the second the request itself may be why: it would end them all."""
 
 
 class _Superseded(Exception):
@@ -174,11 +179,12 @@ class ControllerClient:
         away with NOT_CONTROLLER or by a broken connection are sent again until timeout_ms is
         over: the caller must be able to bear an outcome that came true twice.
 
-        leader_wait_ms: give up after so long already if no controller leads then.
+        leader_wait_ms: a client waits. Give up after so long already if no controller leads then,
+        and do not send again what has been lost with LOST_MAX controllers.
         """
         deadline_ms = monotonic_ms() + timeout_ms
         patience_ms = None if leader_wait_ms is None else monotonic_ms() + leader_wait_ms
-        last = "no controller was reachable"
+        last, lost = "no controller was reachable", 0
         while (left_ms := deadline_ms - monotonic_ms()) > 0:
             target = self.next_target()
             try:
@@ -200,6 +206,13 @@ class ControllerClient:
             except grpc.aio.AioRpcError as error:
                 last = f"controller {target}: {error.code().name} {error.details()}"
                 self.note_failure(target)
+                lost += _may_be_taken_up(error)
+                if patience_ms is not None and lost >= LOST_MAX:
+                    return Rejected(
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                        f"lost with {lost} controllers, one after the other, and not sent again as "
+                        f"it may be the cause: {last}",
+                    )
             if patience_ms is not None:
                 answers = await self._await_leader(min(patience_ms, deadline_ms))
                 if not self._follow(answers):
@@ -323,3 +336,10 @@ class ControllerClient:
         if channel is None:
             channel = self._channels[controller_id] = open_channel(self._addresses[controller_id])
         return channel
+
+
+def _may_be_taken_up(error: grpc.aio.AioRpcError) -> bool:
+    """Whether the controller may have ended over the request. One that does not answer in time has
+    not ended."""
+    is_late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    return not isinstance(error, Unsent) and not is_late

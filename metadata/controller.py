@@ -68,7 +68,7 @@ from metadata.requests import (
     UpdateFeatures,
 )
 from metadata.sessions import BrokerSessions
-from runtime.errors import Rejected, invariant, required
+from runtime.errors import InvariantViolated, KvorumError, Rejected, invariant, required
 
 Request = (
     RegisterBrokerRequest
@@ -112,6 +112,13 @@ Reply = (
 
 SHUT_DOWN = "it has shut down in good order"
 """Why a broker is fenced that had asked to go."""
+
+
+class Undecided(KvorumError):
+    """A bug of ours met a request before anything was decided: it is refused, and all goes on.
+
+    Else 1. the active controller ends, 2. who asked asks the next one, 3. there is no quorum left.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,12 +231,21 @@ class Controller:
         self.committed = image
 
     def decide(self, request: Request, now_ms: int) -> Decision[Reply]:
-        """Decide a request on the speculative image, which moves on by the decision's records."""
+        """Decide a request on the speculative image, which moves on by the decision's records.
+
+        Raises Undecided, and then nothing has changed.
+        """
         image = self._active_image()
-        decided = self._decide(image, request, now_ms)
-        decision = Decision(with_elr_cleared(image, decided.records), decided.reply)
-        self._take(decision.records)
-        return decision
+        try:
+            decided = self._decide(image, request, now_ms)
+            records = with_elr_cleared(image, decided.records)
+        except InvariantViolated:
+            raise
+        except Exception as bug:
+            raise Undecided(f"no decision about {type(request).__name__}: {bug!r}") from bug
+        self._note_session(request, decided.reply, now_ms)
+        self._take(records)
+        return Decision(records, decided.reply)
 
     def sweep_leaders(self, at: Sweep | None) -> Decision[Sweep | None]:
         """One chunk of the periodic walk over all partitions: elections that are due.
@@ -291,22 +307,26 @@ class Controller:
                 return departure
         return None
 
+    def _note_session(self, request: Request, reply: Reply, now_ms: int) -> None:
+        """What a decision says of the session of the broker that it is about."""
+        match request, reply:
+            case Heartbeat(), HeartbeatReply():
+                self.sessions.touch(
+                    request.broker_id, request.broker_epoch, request.metadata_offset, now_ms
+                )
+            case RegisterBrokerRequest(), RegisteredBroker():
+                self.sessions.touch(request.broker_id, reply.broker_epoch, -1, now_ms)
+            case UnregisterBrokerRequest(), UnregisteredBroker():
+                self.sessions.drop(request.broker_id)
+
     def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
+        """Changes nothing, so that a bug in here costs one request."""
         match request:
             case Heartbeat():
-                decision = heartbeat(image, request, is_unclean_default=self._is_unclean_default)
-                if isinstance(decision.reply, HeartbeatReply):
-                    self.sessions.touch(
-                        request.broker_id, request.broker_epoch, request.metadata_offset, now_ms
-                    )
-                return decision
+                return heartbeat(image, request, is_unclean_default=self._is_unclean_default)
             case RegisterBrokerRequest():
                 has_session = self.sessions.is_alive(request.broker_id, now_ms)
-                registered = register(image, request, self._context(), has_session=has_session)
-                if isinstance(registered.reply, RegisteredBroker):
-                    epoch = registered.reply.broker_epoch
-                    self.sessions.touch(request.broker_id, epoch, -1, now_ms)
-                return registered
+                return register(image, request, self._context(), has_session=has_session)
             case CreateTopics():
                 return create_topics(image, request, self._context())
             case DeleteTopics():
@@ -334,15 +354,12 @@ class Controller:
                 return update_features(image, request, self._context())
             case UnregisterBrokerRequest():
                 has_session = self.sessions.is_alive(request.broker_id, now_ms)
-                gone = unregister(
+                return unregister(
                     image,
                     request,
                     has_session=has_session,
                     is_unclean_default=self._is_unclean_default,
                 )
-                if isinstance(gone.reply, UnregisteredBroker):
-                    self.sessions.drop(request.broker_id)
-                return gone
             case RegisterControllerRequest():
                 return register_controller(image, request, self._context())
 

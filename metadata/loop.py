@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from metadata.controller import Controller, Reply, Request
+from metadata.controller import Controller, Reply, Request, Undecided
 from metadata.controller_core import ControllerCore
 from metadata.image import ClusterImage
 from metadata.snapshotter import ImageLoader, Snapshotter, load_newest
@@ -20,7 +20,7 @@ from raft.node import RaftNode
 from raft.roles.states import Follower
 from raft.voters import VoterSet
 from runtime.clock import monotonic_ms, wall_ms
-from runtime.errors import invariant, required
+from runtime.errors import ErrorCode, Rejected, invariant, required
 from runtime.ids import NO_NODE
 from storage.batch import build_batch
 from storage.log import Log
@@ -88,6 +88,12 @@ class ControllerLoop:
 
         try:
             self._core.submit(request, on_reply, timeout_ms=timeout_ms, now_ms=monotonic_ms())
+        except Undecided as bug:
+            logger.exception("node=%d refuses a request: %s", self.node.config.node_id, bug)
+            return Rejected(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "the active controller could not decide this request; its log says why",
+            )
         except Exception as error:
             # A bug of ours; the speculative image can no longer be trusted.
             self._on_failure(error)

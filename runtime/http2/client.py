@@ -16,7 +16,7 @@ import grpc.aio
 from runtime.http2 import frames, headers
 from runtime.http2.calls import StreamCall
 from runtime.http2.client_connection import ClientConnection
-from runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
+from runtime.http2.status import StreamEnded, check_status, parsed, rpc_error, unsent
 from runtime.http2.stream import Stream
 
 CONNECT_TIMEOUT_MS = 1_000
@@ -123,7 +123,7 @@ class Channel:
     async def begin(self, method: str, timeout_ms: float | None) -> tuple[Stream, bytes]:
         """A stream, and the headers of its request, to be sent before anybody else's turn.
 
-        Raises AioRpcError.
+        Raises Unsent.
         """
         connection = self._connection
         if connection is None or connection.is_closing:
@@ -132,7 +132,7 @@ class Channel:
             try:
                 await connection.admission()
             except StreamEnded as error:
-                raise rpc_error(error.code, error.details) from None
+                raise unsent(error.code, error.details) from None
         stream = connection.begin()
         block = self._head(method)
         if timeout_ms is not None:
@@ -189,16 +189,16 @@ class Channel:
         if self._connecting is None:
             loop = asyncio.get_running_loop()
             if loop.time() < self._retry_at:
-                raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._failure)
+                raise unsent(grpc.StatusCode.UNAVAILABLE, self._failure)
             self._connecting = loop.create_task(self._connect(), name=f"to-{self._authority}")
             self._connecting.add_done_callback(self._on_connected)
         connecting = self._connecting
         # Not a shield: the task is cancelled when the channel closes, and its waiters are not.
         await asyncio.wait((connecting,))
         if connecting.cancelled():
-            raise rpc_error(grpc.StatusCode.UNAVAILABLE, "the channel was closed")
+            raise unsent(grpc.StatusCode.UNAVAILABLE, "the channel was closed")
         if connecting.exception() is not None:
-            raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._failure)
+            raise unsent(grpc.StatusCode.UNAVAILABLE, self._failure)
         return connecting.result()
 
     async def _connect(self) -> ClientConnection:

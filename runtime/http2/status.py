@@ -44,6 +44,15 @@ def rpc_error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
 
 
+class Unsent(grpc.aio.AioRpcError):
+    """No byte of the request has left: whoever it was for has not begun to carry it out."""
+
+
+def unsent(code: grpc.StatusCode, details: str) -> Unsent:
+    """The error of a call that found no connection, or no place on one."""
+    return Unsent(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+
+
 def parsed(parse: Callable[[bytes], Any], message: bytes, method: str) -> Any:
     """The message, or AioRpcError if it is none."""
     try:

@@ -11,4 +11,25 @@ _METADATA: tuple[Rule, ...] = (
      " and len(text) <= DIGITS_MAX", ""),
 )  # fmt: skip
 
-MUTANTS = mutants_of(_METADATA, tests=("tests/test_metadata/test_configs.py",))
+_UNDECIDED: tuple[Rule, ...] = (
+    ("bug-in-a-decision-ends-the-quorum", "a bug in a decision costs its request",
+     "metadata/controller.py",
+     "        except Exception as bug:\n            raise Undecided(",
+     "        except ZeroDivisionError as bug:\n            raise Undecided("),
+    ("violated-invariant-survived", "a broken invariant ends the process",
+     "metadata/controller.py", "        except InvariantViolated:\n            raise\n", ""),
+    ("undecided-ends-the-controller", "who asks what cannot be decided is told",
+     "metadata/loop.py", "        except Undecided as bug:", "        except ZeroDivisionError as bug:"),
+    ("sent-to-every-controller", "what was lost with two controllers goes to no third",
+     "metadata/client.py", "lost >= LOST_MAX:", "lost >= 1 << 30:"),
+    ("unsent-is-lost", "what was not sent is not lost", "metadata/client.py",
+     "    return not isinstance(error, Unsent) and not is_late\n", "    return not is_late\n"),
+    ("late-is-lost", "a controller that is late is not lost", "metadata/client.py",
+     "    return not isinstance(error, Unsent) and not is_late\n",
+     "    return not isinstance(error, Unsent)\n"),
+)  # fmt: skip
+
+MUTANTS = (
+    *mutants_of(_METADATA, tests=("tests/test_metadata/test_configs.py",)),
+    *mutants_of(_UNDECIDED, tests=("tests/test_metadata",)),
+)

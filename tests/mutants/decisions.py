@@ -396,10 +396,8 @@ MUTANTS = (
         "decided-on-yesterdays-image",
         "a decision sees all that was decided before it",
         CONTROLLER,
-        "        image = self._active_image()\n"
-        "        decided = self._decide(image, request, now_ms)\n",
-        "        image = self._active_image()\n"
-        "        decided = self._decide(self.committed, request, now_ms)\n",
+        "            decided = self._decide(image, request, now_ms)\n",
+        "            decided = self._decide(self.committed, request, now_ms)\n",
     ),
     of_controller_runs(
         "records-in-two-places",

@@ -4,12 +4,14 @@ import asyncio
 import socket
 from types import SimpleNamespace
 
+import grpc
 import pytest
 
 from kvorum.rpc import admin_pb2 as pb
 from metadata.client import ControllerClient
 from metadata.quorum_report import LEADER_WAIT_MS
 from runtime.errors import ErrorCode, Rejected
+from runtime.http2.status import rpc_error, unsent
 
 
 def answer(code=ErrorCode.NONE, leader_id=-1, message=""):
@@ -88,6 +90,39 @@ def test_other_refusals_are_answers(client):
         return answer(ErrorCode.STALE_BROKER_EPOCH)
 
     assert run(client.call(invoke, 1_000)).status.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def gone():
+    return rpc_error(grpc.StatusCode.UNAVAILABLE, "it is gone")
+
+
+def test_a_request_that_two_controllers_were_lost_with_is_not_sent_to_the_third():
+    """1. The leader ends over a request. 2. The next one leads, is sent it and ends as well. 3. So
+    does the last."""
+    client = Probed([described(2, leader_id=2)])
+    asked = []
+
+    async def invoke(_, target, timeout):
+        asked.append(target)
+        raise gone()
+
+    refused = run(client.call(invoke, 5_000, leader_wait_ms=LEADER_WAIT_MS))
+    assert refused.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(asked) == 2
+
+
+def test_a_request_that_was_not_sent_is_not_lost():
+    client = Probed([described(2, leader_id=2)])
+    errors = [unsent(grpc.StatusCode.UNAVAILABLE, "refused") for _ in range(3)]
+
+    async def invoke(_, target, timeout):
+        if errors:
+            raise errors.pop()
+        return answer()
+
+    errors += [rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "late"), gone()]
+    reply = run(client.call(invoke, 5_000, leader_wait_ms=LEADER_WAIT_MS))
+    assert reply.status.code == ErrorCode.NONE
 
 
 class Probed(ControllerClient):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from metadata import controller_core
-from metadata.controller import Controller, ControllerConfig
+from metadata.controller import Controller, ControllerConfig, Undecided
 from metadata.controller_core import AT_ONCE_MS, ControllerCore
 from metadata.features import SUPPORTED
 from metadata.records import Endpoint
@@ -23,7 +23,7 @@ from metadata.requests import (
 from raft.control_records import LeaderChange, leader_change_batch
 from raft.effects import LeaderChanged
 from raft.voters import VoterSet
-from runtime.errors import ErrorCode, Rejected
+from runtime.errors import ErrorCode, InvariantViolated, Rejected
 from storage.batch import build_batch, stamp
 
 EPOCH = 3
@@ -221,6 +221,47 @@ def test_answered_requests_leave_no_deadlines_behind():
         story.commit()
     assert story.core.next_deadline_ms() >= 1_000  # of the periodic check, no request's
     assert story.core._deadlines == []
+
+
+def test_a_bug_in_a_decision_costs_the_request_and_changes_nothing(monkeypatch):
+    """1. The active controller ends over a request. 2. The next one is asked and ends as well."""
+    story = Story()
+    story.join(1)
+    before = story.controller.speculative
+
+    def raising(*_):
+        raise ValueError("digits")
+
+    monkeypatch.setattr("metadata.controller.create_topics", raising)
+    with pytest.raises(Undecided):
+        story.submit(CREATE)
+    monkeypatch.undo()
+    assert story.controller.speculative is before
+    assert story.port.next_offset == before.end_offset
+    replies = story.submit(CREATE)
+    story.commit()
+    assert replies[0][0].error == ErrorCode.NONE
+
+
+def test_a_broken_invariant_and_a_bug_behind_the_decision_end_the_process(monkeypatch):
+    story = Story()
+    story.join(1)
+
+    def violated(*_):
+        raise InvariantViolated("ours")
+
+    def raising(*_):
+        raise ValueError("ours")
+
+    monkeypatch.setattr("metadata.controller.create_topics", violated)
+    with pytest.raises(InvariantViolated):
+        story.submit(CREATE)
+    monkeypatch.undo()
+    for where in ("metadata.controller.Delta", "metadata.controller_core.encode_records"):
+        monkeypatch.setattr(where, raising)
+        with pytest.raises(ValueError, match="ours"):
+            story.submit(CREATE)
+        monkeypatch.undo()
 
 
 def test_requests_in_flight_are_limited(monkeypatch):

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from kvorum.rpc import admin_pb2 as pb
+from metadata.controller import Undecided
 from metadata.loop import ControllerLoop
 from metadata.service import AdminServicer
 from raft.core import RaftCore
@@ -16,6 +17,7 @@ from raft.flight_recorder import FlightRecorder, replay
 from raft.log_tail import LogTail
 from raft.model import RaftConfig, VoteState
 from raft.roles.states import Follower
+from runtime.errors import ErrorCode
 
 
 class Aborted(Exception):
@@ -89,3 +91,21 @@ def test_a_follower_that_has_lost_its_leader_names_none():
         return named
 
     assert asyncio.run(leaders()) == [-1, 2, -1, 2]
+
+
+def test_who_asks_what_cannot_be_decided_is_told_and_the_controller_lives_on(caplog):
+    async def asked():
+        failures = []
+        loop = ControllerLoop(None, on_failure=failures.append)
+        loop._node = node_of()
+
+        def submit(*_, **__):
+            raise Undecided("no decision") from ValueError("digits")
+
+        loop._core.submit = submit
+        return await loop.submit(None, 1_000), failures
+
+    reply, failures = asyncio.run(asked())
+    assert reply.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert failures == []
+    assert "ValueError: digits" in caplog.text
