@@ -25,6 +25,9 @@ ANONYMOUS = "ANONYMOUS"
 WINDOWS_KEPT_MAX = 10_000
 """Above it the windows of clients that have been silent longer than a window are dropped."""
 UNLIMITED_BYTES = (1 << 63) - 1
+PAUSE_MS_MAX = (1 << 31) - 1
+"""What ThrottleTimeMs can say, an INT32. A quota may be as small as a float can be, and the pause
+then comes to infinity, of which there is no whole number."""
 
 
 class QuotaKind(enum.Enum):
@@ -134,7 +137,7 @@ class ClientQuotas:
         rate = window.rate(now_ms)
         if rate <= limit.bound:
             return 0
-        pause_ms = round((rate - limit.bound) / limit.bound * window.width_ms(now_ms))
+        pause_ms = bounded_ms((rate - limit.bound) / limit.bound * window.width_ms(now_ms))
         # KIP-124: one request may take more than its share of many windows; a client that is not
         # heard of for as long would lose its session and its place in its group.
         return min(pause_ms, self._sample_ms) if kind is QuotaKind.REQUEST else pause_ms
@@ -169,6 +172,11 @@ class ClientQuotas:
             return
         for key in [key for key, window in self._windows.items() if window.is_empty(now_ms)]:
             del self._windows[key]
+
+
+def bounded_ms(pause_ms: float) -> int:
+    """A pause as it can be told."""
+    return round(min(pause_ms, PAUSE_MS_MAX))
 
 
 def _candidates(

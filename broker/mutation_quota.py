@@ -13,7 +13,7 @@ such a quota, all clients of a cluster take the same broker for the controller
 
 from __future__ import annotations
 
-from broker.client_quotas import WINDOWS_KEPT_MAX, ClientQuotas, Limit, QuotaKind
+from broker.client_quotas import WINDOWS_KEPT_MAX, ClientQuotas, Limit, QuotaKind, bounded_ms
 
 
 class TokenBucket:
@@ -29,7 +29,7 @@ class TokenBucket:
         """How long until nothing is owed, at `rate` tokens a second."""
         self._tokens = min(self._tokens + rate * (now_ms - self._at_ms) / 1000, capacity)
         self._at_ms = now_ms
-        return 0 if self._tokens >= 0 else max(round(-self._tokens / rate * 1000), 1)
+        return 0 if self._tokens >= 0 else max(bounded_ms(-self._tokens / rate * 1000), 1)
 
     def take(self, tokens: float) -> None:
         self._tokens -= tokens

@@ -29,7 +29,18 @@ _UNDECIDED: tuple[Rule, ...] = (
      "    return not isinstance(error, Unsent)\n"),
 )  # fmt: skip
 
+_BROKER: tuple[Rule, ...] = (
+    ("pause-without-bound", "a pause can be told", "broker/client_quotas.py",
+     "    return round(min(pause_ms, PAUSE_MS_MAX))\n", "    return round(pause_ms)\n"),
+    ("longest-pause-of-a-client", "a client's pause has a bound", "broker/client_quotas.py",
+     "        pause_ms = bounded_ms(", "        pause_ms = round("),
+    ("longest-debt-of-partitions", "a pause for partitions has a bound",
+     "broker/mutation_quota.py",
+     "max(bounded_ms(", "max(round("),
+)  # fmt: skip
+
 MUTANTS = (
     *mutants_of(_METADATA, tests=("tests/test_metadata/test_configs.py",)),
+    *mutants_of(_BROKER, tests=("tests/test_broker/test_absurd_requests.py",)),
     *mutants_of(_UNDECIDED, tests=("tests/test_metadata",)),
 )
