@@ -7,7 +7,8 @@ loggers, client metrics, groups (error 42).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from broker.config_entries import (
     Entry,
@@ -24,26 +25,49 @@ from wire.versions import Api
 API = Api(key=32, name="describe_configs", min_version=1, max_version=4, first_flexible=4)
 
 
+class _Asked(NamedTuple):
+    """keys: which of the resource's configs, none for all."""
+
+    kind: int
+    name: str
+    keys: set[str]
+
+
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     # Not asked for before v3.
     with_documentation = getattr(request, "include_documentation", False)
     return {
         "results": [
             _answer(
-                item,
-                _describe(context, item, with_documentation),
+                asked,
+                _describe(context, asked, with_documentation),
                 with_synonyms=request.include_synonyms,
             )
-            for item in request.resources
+            for asked in _each_once(request.resources)
         ]
     }
 
 
+def _each_once(resources: Iterable[Any]) -> Iterable[_Asked]:
+    """A resource named again and again is answered once, with all keys that were asked for: its
+    name takes a few bytes, and its answer thousands."""
+    found: dict[tuple[int, str], set[str]] = {}
+    for item in resources:
+        # Null and empty both mean all.
+        keys = set(item.configuration_keys or ())
+        known = found.setdefault((item.resource_type, item.resource_name), keys)
+        if keys and known:
+            known |= keys
+        else:
+            known.clear()
+    return [_Asked(kind, name, keys) for (kind, name), keys in found.items()]
+
+
 def _describe(
-    context: RequestContext, item: Any, with_documentation: bool
+    context: RequestContext, asked: _Asked, with_documentation: bool
 ) -> list[Entry] | Rejected:
     services = context.services
-    kind, name = item.resource_type, item.resource_name
+    kind, name = asked.kind, asked.name
     if kind == RESOURCE_TOPIC:
         reason = name_refusal(name)
         if reason is not None:
@@ -64,23 +88,20 @@ def _describe(
     return Rejected(ErrorCode.INVALID_REQUEST, f"resource type {kind} is not served")
 
 
-def _answer(item: Any, found: list[Entry] | Rejected, *, with_synonyms: bool) -> dict[str, Any]:
+def _answer(asked: _Asked, found: list[Entry] | Rejected, *, with_synonyms: bool) -> dict[str, Any]:
     error, message, entries = ErrorCode.NONE, None, []
     if isinstance(found, Rejected):
         error, message = found.code, found.message
     else:
         entries = found
-    # Null and empty both mean all.
-    wanted = item.configuration_keys
-    if wanted:
-        names = set(wanted)
-        entries = [entry for entry in entries if entry["name"] in names]
+    if asked.keys:
+        entries = [entry for entry in entries if entry["name"] in asked.keys]
     if not with_synonyms:
         entries = [{**entry, "synonyms": ()} for entry in entries]
     return {
         "error_code": error,
         "error_message": message,
-        "resource_type": item.resource_type,
-        "resource_name": item.resource_name,
+        "resource_type": asked.kind,
+        "resource_name": asked.name,
         "configs": entries,
     }

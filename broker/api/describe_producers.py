@@ -20,16 +20,17 @@ API = Api(key=61, name="describe_producers", min_version=0, max_version=0, first
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    # One named again and again is answered once: four bytes could ask for thousands of producers.
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return {
         "topics": [
             {
-                "name": topic.name,
-                "partitions": [
-                    _describe(context, topic.name, partition_id)
-                    for partition_id in topic.partition_indexes
-                ],
+                "name": name,
+                "partitions": [_describe(context, name, partition_id) for partition_id in ids],
             }
-            for topic in request.topics
+            for name, ids in asked.items()
         ]
     }
 

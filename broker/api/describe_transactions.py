@@ -21,7 +21,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     return {
         "transaction_states": [
             await _describe(context, transactional_id)
-            for transactional_id in request.transactional_ids
+            # One named again and again is answered once, with all its partitions.
+            for transactional_id in dict.fromkeys(request.transactional_ids)
         ]
     }
 

@@ -26,7 +26,8 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         return _find(context, kind, request.key)
     return {
         "coordinators": [
-            {"key": key, **_find(context, kind, key)} for key in request.coordinator_keys
+            {"key": key, **_find(context, kind, key)}
+            for key in dict.fromkeys(request.coordinator_keys)
         ]
     }
 

@@ -5,11 +5,12 @@ Timestamps: >= 0 first record at or after it, -1 latest (high watermark; log end
 tiered (-1: no tiering). Only the leader answers. A new leader whose watermark has not reached its
 epoch's start answers 78 for what depends on the end. With isolation level 1 (v2+) the end is the
 last stable offset. Special timestamps that are newer than the request's version, or unknown,
-are answered with UNSUPPORTED_VERSION.
+are answered with UNSUPPORTED_VERSION, and partitions named more than once with INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from broker.context import RequestContext
@@ -46,8 +47,16 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         is_debug=request.replica_id == DEBUG_CONSUMER,
         is_read_committed=int(getattr(request, "isolation_level", 0)) == READ_COMMITTED,
     )
+    counts = Counter(
+        (topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
+    )
     for topic in request.topics:
-        partitions = [_answer(context, asker, topic.name, asked) for asked in topic.partitions]
+        partitions = [
+            _answer(context, asker, topic.name, asked)
+            if counts[topic.name, asked.partition_index] == 1
+            else _row(asked, NONE_FOUND, ErrorCode.INVALID_REQUEST)
+            for asked in topic.partitions
+        ]
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 
@@ -76,9 +85,13 @@ def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> d
                 found, error = NONE_FOUND, ErrorCode.KAFKA_STORAGE_ERROR
                 if not isinstance(failure, BatchError):
                     replica.fail(failure, "look-up")
+    return _row(asked, found, error)
+
+
+def _row(asked: Any, found: tuple[int, int, int], error: ErrorCode) -> dict[str, Any]:
     timestamp_ms, offset, leader_epoch = found
     return {
-        "partition_index": partition_id,
+        "partition_index": asked.partition_index,
         "error_code": error,
         "timestamp": timestamp_ms,
         "offset": offset,

@@ -68,9 +68,11 @@ def _are_led_by(context: RequestContext, request: Any, brokers: Collection[int])
     if not brokers:
         return False
     image = context.services.image()
-    for item in request.topics:
-        topic_id = uuid_bytes(getattr(item, "topic_id", None))
-        topic = image.topics.get(topic_id) if topic_id != UUID_ZERO else image.topic(item.name)
+    asked = dict.fromkeys(
+        (uuid_bytes(getattr(item, "topic_id", None)), item.name) for item in request.topics
+    )
+    for topic_id, name in asked:
+        topic = image.topics.get(topic_id) if topic_id != UUID_ZERO else image.topic(name)
         if topic is not None and any(p.leader in brokers for p in topic.partitions.values()):
             return True
     return False
@@ -103,7 +105,10 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
         by_id = dict.fromkeys(topic_id for topic_id in ids if topic_id != UUID_ZERO)
         topics = [_topic_of_id(context, image, topic_id) for topic_id in by_id]
     else:
-        topics = [_topic_of_name(context, image, item.name, missing) for item in asked]
+        # A name asked for again and again is answered once, as in Kafka: it takes three bytes, and
+        # its answer as much as the topic has partitions.
+        by_name = dict.fromkeys(item.name for item in asked)
+        topics = [_topic_of_name(context, image, name, missing) for name in by_name]
     for topic in topics:
         if topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID:
             topic["topic_authorized_operations"] = operations.topic

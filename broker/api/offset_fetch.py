@@ -4,12 +4,14 @@ v2 null topics (all of the group's) and an error of the whole, v5 leader epochs,
 (KIP-447), v8 many groups, each asked of its own coordinator, v9 member epochs (looked at in groups
 of the consumer protocol, KIP-848). No offset is -1 without error, also in a group that is not
 there. Shows only what is replicated.
-Errors: 14, 15, 16, 24, 25, 113 of a group (of each partition in v1); 88 of a partition.
+Errors: 14, 15, 16, 24, 25, 113 of a group (of each partition in v1), 42 of one named twice; 88
+of a partition.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from broker.context import RequestContext
@@ -39,6 +41,10 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             topics = _all_failed(request.topics, found) if version < _FIRST_WITH_ERROR else ()
             return {"error_code": found, "topics": _rows(topics)}
         return {"error_code": ErrorCode.NONE, "topics": _rows(found)}
+    # A group takes a few bytes of the request, and of the answer all its offsets and metadata. No
+    # sound client names it twice.
+    counts = Counter(group.group_id for group in request.groups)
+    asked = [group for group in request.groups if counts[group.group_id] == 1]
     answers = await asyncio.gather(
         *(
             _fetch(
@@ -49,11 +55,13 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
                 getattr(group, "member_id", None),
                 getattr(group, "member_epoch", -1),
             )
-            for group in request.groups
+            for group in asked
         )
     )
+    by_id = {group.group_id: found for group, found in zip(asked, answers, strict=True)}
     groups = []
-    for group, found in zip(request.groups, answers, strict=True):
+    for group in request.groups:
+        found = by_id.get(group.group_id, ErrorCode.INVALID_REQUEST)
         error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
         topics = () if isinstance(found, ErrorCode) else found
         groups.append({"group_id": group.group_id, "topics": _rows(topics), "error_code": error})
@@ -70,11 +78,7 @@ async def _fetch(
 ) -> tuple[FetchedTopicOffsets, ...] | ErrorCode:
     body = FetchOffsets(
         group_id=group_id,
-        topics=(
-            None
-            if topics is None
-            else tuple(TopicPartitions(row.name, tuple(row.partition_indexes)) for row in topics)
-        ),
+        topics=None if topics is None else _each_once(topics),
         require_stable=require_stable,
         member_id=member_id,
         member_epoch=member_epoch,
@@ -84,6 +88,14 @@ async def _fetch(
         return found
     rows: tuple[FetchedTopicOffsets, ...] = found.topics
     return rows
+
+
+def _each_once(topics: Any) -> tuple[TopicPartitions, ...]:
+    """A partition named again and again is answered once, with the metadata of its offset."""
+    found: dict[str, dict[int, None]] = {}
+    for row in topics:
+        found.setdefault(row.name, {}).update(dict.fromkeys(row.partition_indexes))
+    return tuple(TopicPartitions(name, tuple(ids)) for name, ids in found.items())
 
 
 def _all_failed(topics: Any, error: ErrorCode) -> tuple[FetchedTopicOffsets, ...]:

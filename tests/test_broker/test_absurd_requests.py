@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from broker.api import offset_fetch
 from broker.client_quotas import PAUSE_MS_MAX, ClientQuotas, QuotaKind
+from broker.groups.requests import TopicPartitions
 from broker.mutation_quota import TokenBucket
 from metadata.decide.quotas import quota_problem
 from metadata.records import ClientQuota
+from runtime.errors import ErrorCode
 from storage.batch import build_batch
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
@@ -83,3 +89,81 @@ def test_a_broker_answers_under_a_quota_of_next_to_nothing(harness: Harness) -> 
         for kind in QuotaKind:
             harness.call(lambda kind=kind: commit(ClientQuota(RAW, kind.value, None)))
     assert harness.failures == []
+
+
+def test_a_topic_named_again_and_again_is_described_once(
+    harness: Harness, client: RawClient
+) -> None:
+    """1. A request of 252 kB names one topic of 1,000 partitions 84,000 times. 2. Its answer is
+    larger than 2 GiB. 3. The broker ends."""
+    once = client.call("metadata", 12, {**ALL_TOPICS, "topics": named("t", "nil")})
+    often = client.call("metadata", 12, {**ALL_TOPICS, "topics": named(*["t", "nil"] * 500)})
+    assert [topic.name for topic in often.topics] == ["t", "nil"]
+    assert often.topics == once.topics
+    assert len(often.topics[0].partitions) == PARTITIONS
+
+
+def named(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "topic_id": None} for name in names]
+
+
+def test_a_resource_named_again_and_again_is_described_once(client: RawClient) -> None:
+    def ask(*keys: list[str] | None) -> list[Any]:
+        item = {"resource_type": 2, "resource_name": "t"}
+        resources = [{**item, "configuration_keys": wanted} for wanted in keys]
+        values = {"include_synonyms": True, "include_documentation": True, "resources": resources}
+        return list(client.call("describe_configs", 4, values).results)
+
+    (every,) = ask(*[None] * 500)
+    assert every == ask(None)[0]
+    (two,) = ask(["segment.ms"], ["retention.ms"], ["segment.ms"])
+    assert sorted(entry.name for entry in two.configs) == ["retention.ms", "segment.ms"]
+    for keys in ([["segment.ms"], None], [None, ["segment.ms"]], [["segment.ms"], []]):
+        assert ask(*keys) == [every]
+
+
+def test_a_partition_named_twice_has_no_offsets(client: RawClient) -> None:
+    def asked(partition_id: int) -> dict[str, Any]:
+        return {"partition_index": partition_id, "timestamp": -1, "current_leader_epoch": -1}
+
+    topics = [
+        {"name": "t", "partitions": [asked(0), asked(1)]},
+        {"name": "t", "partitions": [asked(0)]},
+    ]
+    values = {"replica_id": -1, "isolation_level": 0, "topics": topics}
+    answer = client.call("list_offsets", 7, values)
+    codes = [[p.error_code for p in topic.partitions] for topic in answer.topics]
+    refused = ErrorCode.INVALID_REQUEST
+    assert codes == [[refused, ErrorCode.NONE], [refused]]
+
+
+def test_producers_and_transactions_are_described_once(client: RawClient) -> None:
+    topics = [{"name": "t", "partition_indexes": [2, 3, 2]}] * 2
+    answer = client.call("describe_producers", 0, {"topics": topics})
+    (topic,) = answer.topics
+    assert [p.partition_index for p in topic.partitions] == [2, 3]
+    answer = client.call("describe_transactions", 0, {"transactional_ids": ["x", "y", "x"]})
+    assert [state.transactional_id for state in answer.transaction_states] == ["x", "y"]
+    values = {"key_type": 7, "coordinator_keys": ["x", "y", "x"]}
+    answer = client.call("find_coordinator", 4, values)
+    assert [found.key for found in answer.coordinators] == ["x", "y"]
+
+
+def test_offsets_of_a_group_are_not_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1. A request names a group again and again. 2. Each time all its offsets are answered, each
+    with metadata of up to 4 kB."""
+    asked: list[Any] = []
+
+    async def ask(context: Any, group_id: str, body: Any) -> Any:
+        asked.append(body)
+        return SimpleNamespace(topics=())
+
+    monkeypatch.setattr(offset_fetch, "ask", ask)
+    row = SimpleNamespace(name="t", partition_indexes=[0, 1, 0])
+    groups = [SimpleNamespace(group_id=name, topics=[row, row]) for name in ("g", "h", "g")]
+    request = SimpleNamespace(require_stable=False, groups=groups)
+    context: Any = SimpleNamespace(api_version=8)
+    answer = asyncio.run(offset_fetch.handle(context, request))
+    codes = [group["error_code"] for group in answer["groups"]]
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert [body.topics for body in asked] == [(TopicPartitions("t", (0, 1)),)]
