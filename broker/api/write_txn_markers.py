@@ -29,10 +29,13 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             asked.coordinator_epoch,
             asked.transaction_result,
             asked.transaction_version if knows_version else 0,
+            # A partition named twice gets one marker, as in Kafka.
             tuple(
-                TopicPartition(topic.name, partition_id)
-                for topic in asked.topics
-                for partition_id in topic.partition_indexes
+                dict.fromkeys(
+                    TopicPartition(topic.name, partition_id)
+                    for topic in asked.topics
+                    for partition_id in topic.partition_indexes
+                )
             ),
         )
         for asked in request.markers

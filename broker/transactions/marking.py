@@ -77,7 +77,8 @@ async def write_markers(
     """Write them all; an error for each partition, a mapping a marker, in their order.
 
     NONE: replicated to all in-sync replicas. 3, 6, 56: not here. 19, 20, 7: not replicated, or not
-    known to be. 47: the producer is past this marker. 52: a later coordinator has been here.
+    known to be. 47: the producer is past this marker, or has no such epoch. 49: nobody has such a
+    producer id. 52: a later coordinator has been here.
     """
     replicas = services.replicas
     clock = replicas.clock
@@ -112,6 +113,12 @@ async def write_markers(
 
 
 def _append(services: Services, replica: Replica, marker: Marker, terms: ProduceTerms) -> ErrorCode:
+    # Below 0 means "not a producer": the marker would end nothing, and stay in the log as what no
+    # reader expects there.
+    if marker.producer_id < 0:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if marker.producer_epoch < 0:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     core = replica.core
     error = core.check_produce(-1)
     if error != ErrorCode.NONE:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.model import Rule, mutants_of
 
+MARKING = "broker/transactions/marking.py"
+
 _METADATA: tuple[Rule, ...] = (
     ("digits-without-bound", "a number of too many digits is a refusal",
      "metadata/configs/model.py", '"[+-]?[0-9]{1,100}"', '"[+-]?[0-9]+"'),
@@ -55,6 +57,10 @@ _BROKER: tuple[Rule, ...] = (
      "dict.fromkeys(request.transactional_ids)", "request.transactional_ids"),
     ("group-answered-again", "a group named twice has no offsets", "broker/api/offset_fetch.py",
      "if counts[group.group_id] == 1]", "]"),
+    ("marker-of-nobody", "a marker of no producer is not stored", MARKING,
+     "    if marker.producer_id < 0:\n", "    if False:\n"),
+    ("marker-of-no-epoch", "a marker of no epoch is not stored", MARKING,
+     "    if marker.producer_epoch < 0:\n", "    if False:\n"),
     ("offset-answered-again", "an offset is answered once", "broker/api/offset_fetch.py",
      "{}).update(dict.fromkeys(row.partition_indexes))",
      "{}).update({p + 1000 * n: None for n, p in enumerate(row.partition_indexes)})"),

@@ -167,3 +167,31 @@ def test_offsets_of_a_group_are_not_multiplied(monkeypatch: pytest.MonkeyPatch) 
     codes = [group["error_code"] for group in answer["groups"]]
     assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert [body.topics for body in asked] == [(TopicPartitions("t", (0, 1)),)]
+
+
+def test_a_marker_of_no_producer_is_refused_and_not_stored(
+    harness: Harness, client: RawClient
+) -> None:
+    """1. A marker of producer -1 is answered NONE. 2. The log has a control batch that no producer
+    wrote."""
+    harness.call(lambda: harness.cluster.controller.create("marked", [(1,)]))
+    log = harness.cluster.replica(1, "marked").log
+
+    def write(producer_id: int, producer_epoch: int) -> list[int]:
+        marker = {
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "coordinator_epoch": 0,
+            "transaction_result": True,
+            "topics": [{"name": "marked", "partition_indexes": [0, 0]}],
+        }
+        answer = client.call("write_txn_markers", 1, {"markers": [marker]})
+        (topic,) = answer.markers[0].topics
+        return [p.error_code for p in topic.partitions]
+
+    assert write(-1, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert write(-(1 << 63), -1) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert write(7, -1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert log.end_offset == 0
+    assert write(7, 0) == [ErrorCode.NONE]
+    assert log.end_offset == 1  # one marker, though its partition was named twice
