@@ -20,6 +20,7 @@ from storage.record_codec import (
     add_records,
     encode_record,
     read_record,
+    read_time,
     varint,
     wrapped_int64,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "encode_record",
     "iter_headers",
     "iter_records",
+    "iter_times",
     "read_header",
     "restamp",
     "seal_batch",
@@ -307,25 +309,48 @@ def iter_records(
     Timestamps are absolute; under LogAppendTime all are the batch's maximum.
     Raises BatchError(CORRUPT_MESSAGE) on records that do not parse.
     """
-    start = position + HEADER_BYTES
-    stop = position + header.batch_length + LENGTH_OVERHEAD
-    data = bytes(memoryview(buffer)[start:stop])
-    if header.attributes & CODEC_MASK:
-        try:
-            codec = Codec(header.attributes & CODEC_MASK)
-            data = bytes(decompress(codec, data, bytes_max=decompressed_bytes_max))
-        except (ValueError, CompressionError) as error:
-            raise BatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    data = _unpacked(buffer, position, header, decompressed_bytes_max)
     at = 0
     fixed_timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else None
     for _ in range(header.record_count):
         try:
             delta_ms, offset_delta, key, value, headers, at = read_record(data, at)
         except (IndexError, ValueError) as error:
-            raise BatchError(
-                ErrorCode.CORRUPT_MESSAGE, f"a record of batch {header.base_offset}: {error}"
-            ) from error
+            raise _no_record(header, error) from error
         timestamp_ms = fixed_timestamp_ms
         if timestamp_ms is None:
             timestamp_ms = wrapped_int64(header.base_timestamp_ms + delta_ms)
         yield Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers)
+
+
+def iter_times(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) of each record, as `iter_records` has them. Keys, values and headers, of
+    which a record may have very many, are not looked at."""
+    data = _unpacked(buffer, position, header, DECOMPRESSED_BYTES_MAX)
+    at = 0
+    fixed_timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else None
+    for _ in range(header.record_count):
+        try:
+            delta_ms, offset_delta, at = read_time(data, at)
+        except (IndexError, ValueError) as error:
+            raise _no_record(header, error) from error
+        timestamp_ms = fixed_timestamp_ms
+        if timestamp_ms is None:
+            timestamp_ms = wrapped_int64(header.base_timestamp_ms + delta_ms)
+        yield timestamp_ms, header.base_offset + offset_delta
+
+
+def _unpacked(buffer: Buffer, position: int, header: BatchHeader, bytes_max: int) -> bytes:
+    start = position + HEADER_BYTES
+    data = bytes(memoryview(buffer)[start : position + header.size_bytes])
+    if not header.attributes & CODEC_MASK:
+        return data
+    try:
+        codec = Codec(header.attributes & CODEC_MASK)
+        return bytes(decompress(codec, data, bytes_max=bytes_max))
+    except (ValueError, CompressionError) as error:
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
+def _no_record(header: BatchHeader, error: Exception) -> BatchError:
+    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"a record of batch {header.base_offset}: {error}")

@@ -99,7 +99,7 @@ def validate_client_records(
             if codec is Codec.LZ4:
                 check_lz4_frame(packed)
             records = memoryview(decompress(codec, packed, bytes_max=UNPACKED_BYTES_MAX))
-        newest_delta_ms = check_records(records, header.record_count)
+        newest_delta_ms, _ = check_records(records, header.record_count)
         if keyed_partition is not None:
             _refuse_keyless(bytes(records), header.record_count, keyed_partition)
     except CompressionError as error:

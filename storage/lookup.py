@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from storage.batch import BatchHeader, Record, iter_records
+from storage.batch import BatchHeader, iter_times
 from storage.segment import Segment
 
 Found = tuple[int, int, int]
@@ -79,22 +79,21 @@ def _largest_timestamp_ms(
     """Of the records from `start_offset` on, which may lie inside the batch."""
     if header.base_offset >= start_offset:
         return header.record_timestamp_max_ms
-    return max(
-        (r.timestamp_ms for r in _records_from(segment, position, header, start_offset)), default=-1
-    )
+    return max((ms for ms, _ in _times_from(segment, position, header, start_offset)), default=-1)
 
 
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> Found | None:
-    for record in _records_from(segment, position, header, start_offset):
-        if record.timestamp_ms >= timestamp_ms:
-            return record.timestamp_ms, record.offset, header.leader_epoch
+    for record_ms, offset in _times_from(segment, position, header, start_offset):
+        if record_ms >= timestamp_ms:
+            return record_ms, offset, header.leader_epoch
     return None
 
 
-def _records_from(
+def _times_from(
     segment: Segment, position: int, header: BatchHeader, start_offset: int
-) -> Iterator[Record]:
+) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) of the records from `start_offset` on."""
     batch = segment.file.pread(header.size_bytes, position)
-    return (record for record in iter_records(batch, 0, header) if record.offset >= start_offset)
+    return (found for found in iter_times(batch, 0, header) if found[1] >= start_offset)

@@ -20,6 +20,10 @@ RECORDS_MAX = 1_000_000
 """Of one batch; librdkafka's own bound (batch.num.messages). A few compressed kilobytes can hold
 more of them than a broker can look at while others wait."""
 
+HEADERS_MAX = 100_000
+"""Of all the records of one batch. A header takes two bytes, which next to nothing unpacks to, and
+each is looked at."""
+
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and the count of headers, a byte each."""
 
@@ -52,6 +56,13 @@ class BadRecords(KvorumError):
         self.reason = reason
 
 
+class CheckedRecords(NamedTuple):
+    """What a batch holds. newest_delta_ms: the largest timestamp delta."""
+
+    newest_delta_ms: int
+    header_count: int
+
+
 class _Layout(NamedTuple):
     """Where the bytes of a record lie, from its beginning. fixed: those of its length fields and of
     its count of headers, which is 0; stride: its size."""
@@ -78,10 +89,10 @@ def _offsets(size: int) -> _Offsets:
     return _Offsets(start, end, tuple(encoded[i::size] for i in range(size)))
 
 
-def check_records(records: memoryview, count: int) -> int:
+def check_records(records: memoryview, count: int) -> CheckedRecords:
     """Check that `records` (unpacked) are `count` whole records with offset deltas 0, 1, 2, ...
 
-    Returns the largest timestamp delta in ms. Raises BadRecords.
+    Raises BadRecords.
     """
     if not 0 < count <= RECORDS_MAX:
         _bad(0, f"{count} records in a batch; 1 to {RECORDS_MAX} are taken")
@@ -90,6 +101,7 @@ def check_records(records: memoryview, count: int) -> int:
     # A copy: steps through bytes are ten times as fast as steps through a view.
     data = bytes(records)
     at = index = 0
+    headers_left = HEADERS_MAX
     newest_ms = -(1 << 63)
     while index < count:
         run, at, run_newest_ms = _run(data, at, index, count)
@@ -97,12 +109,12 @@ def check_records(records: memoryview, count: int) -> int:
             index += run
         else:
             stop = min(index + _SINGLES, count)
-            at, run_newest_ms = _singles(data, at, index, stop)
+            at, run_newest_ms, headers_left = _singles(data, at, index, stop, headers_left)
             index = stop
         newest_ms = max(newest_ms, run_newest_ms)
     if at != len(data):
         _bad(count - 1, f"{len(data) - at} bytes behind the last of {count} records")
-    return newest_ms
+    return CheckedRecords(newest_ms, HEADERS_MAX - headers_left)
 
 
 def _run(data: bytes, at: int, index: int, count: int) -> tuple[int, int, int]:
@@ -178,10 +190,12 @@ def _layout(data: bytes, at: int, index: int) -> _Layout | None:
     )
 
 
-def _singles(data: bytes, at: int, index: int, stop: int) -> tuple[int, int]:
+def _singles(
+    data: bytes, at: int, index: int, stop: int, headers_left: int
+) -> tuple[int, int, int]:
     """Check the records up to `stop` one by one; the position behind them, the largest timestamp
-    delta. Raises BadRecords. One or two bytes, as nearly all of them have, are read in place: a
-    call each would double the time."""
+    delta, and what they leave of `headers_left`. Raises BadRecords. One or two bytes, as nearly all
+    of them have, are read in place: a call each would double the time."""
     newest_ms = -(1 << 63)
     number = index
     try:
@@ -232,19 +246,22 @@ def _singles(data: bytes, at: int, index: int, stop: int) -> tuple[int, int]:
             at += 1
             if byte:
                 headers, at = read_varint(data, at - 1)
-                at = _skip_headers(data, at, headers, number)
+                at = _skip_headers(data, at, headers, number, headers_left)
+                headers_left -= headers
             if at != end:
                 _bad(number, f"its fields end {at - end} bytes off its length")
     except IndexError as error:
         raise BadRecords(number, "it runs past the end of the batch") from error
     except ValueError as error:
         raise BadRecords(number, str(error)) from error
-    return at, newest_ms
+    return at, newest_ms, headers_left
 
 
-def _skip_headers(data: bytes, at: int, count: int, number: int) -> int:
+def _skip_headers(data: bytes, at: int, count: int, number: int, headers_left: int) -> int:
     if not 0 < count <= len(data) - at:
         _bad(number, f"claims {count} headers")
+    if count > headers_left:
+        _bad(number, f"its {count} headers are more than the {HEADERS_MAX} of a batch leave")
     for _ in range(count):
         size, at = read_varint(data, at)
         if size < 0:

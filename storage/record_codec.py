@@ -122,6 +122,18 @@ def read_record(data: bytes, at: int) -> RecordFields:
     return timestamp_delta_ms, offset_delta, key, value, headers, at
 
 
+def read_time(data: bytes, at: int) -> tuple[int, int, int]:
+    """(timestamp delta, offset delta, position behind it) of the record at `at`; the rest of it is
+    passed over by its length. Raises as `read_record`."""
+    length, at = read_varint(data, at)
+    stop = at + length
+    if length < 0 or stop > len(data):
+        raise IndexError(f"{length} bytes run past the batch")
+    timestamp_delta_ms, at = read_varint(data, at + 1)
+    offset_delta, _ = read_varint(data, at)
+    return timestamp_delta_ms, offset_delta, stop
+
+
 def _read_record_headers(
     data: bytes, at: int, count: int
 ) -> tuple[tuple[tuple[bytes, bytes | None], ...], int]:

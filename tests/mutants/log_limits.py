@@ -27,7 +27,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "wrapped_int64(base_ms + max(record.fields[0] for record in kept))"),
     ("timestamp-beyond-64-bits", "a delta that wrapped is read as it was meant",
      "storage/batch.py",
-     "wrapped_int64(header.base_timestamp_ms + delta_ms)", "header.base_timestamp_ms + delta_ms"),
+     "wrapped_int64(header.base_timestamp_ms + delta_ms)\n        yield Record(",
+     "header.base_timestamp_ms + delta_ms\n        yield Record("),
     ("below-zero-unbounded", "of timestamps below 0 only -1 is none", CLIENT_BATCH,
      "        elif timestamp_ms != -1 and (", "        elif timestamp_ms >= 0 and ("),
     # lz4.

@@ -252,7 +252,7 @@ def newest_by_hand(data: bytes, count: int) -> int | None:
 
 def newest(data: bytes, count: int) -> int | None:
     try:
-        return check_records(memoryview(data), count)
+        return check_records(memoryview(data), count).newest_delta_ms
     except BadRecords:
         return None
 

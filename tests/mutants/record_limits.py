@@ -1,0 +1,28 @@
+"""Mutants of what a client's few bytes may cost a broker, and of how long its numbers may be."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+RECORD_CHECK = "storage/record_check.py"
+
+OF_LIMITS = ("tests/test_storage/test_record_limits.py",)
+
+_RULES: tuple[tuple[str, str, str, str, str], ...] = (
+    # Headers.
+    ("headers-without-end", "a batch has a bound of headers", RECORD_CHECK,
+     "    if count > headers_left:\n", "    if False:\n"),
+    ("headers-of-one-record", "headers are counted over all records", RECORD_CHECK,
+     "                headers_left -= headers\n", ""),
+    ("lookup-reads-headers", "a lookup by time passes over headers", "storage/batch.py",
+     "            delta_ms, offset_delta, at = read_time(data, at)\n",
+     "            delta_ms, offset_delta, *_, at = read_record(data, at)\n"),
+    ("time-beyond-64-bits", "a delta that wrapped is looked up as it was meant", "storage/batch.py",
+     "wrapped_int64(header.base_timestamp_ms + delta_ms)\n        yield timestamp_ms",
+     "header.base_timestamp_ms + delta_ms\n        yield timestamp_ms"),
+)  # fmt: skip
+
+MUTANTS = tuple(
+    Mutant(name, rule, path, old, new, tests=OF_LIMITS, world="partitions")
+    for name, rule, path, old, new in _RULES
+)
