@@ -14,7 +14,7 @@ import re
 from typing import NamedTuple, NoReturn
 
 from runtime.errors import ErrorCode, KvorumError
-from storage.record_codec import read_varint, varint
+from storage.record_codec import read_varint, read_varint32, varint
 
 RECORDS_MAX = 1_000_000
 """Of one batch; librdkafka's own bound (batch.num.messages). A few compressed kilobytes can hold
@@ -163,12 +163,12 @@ def _layout(data: bytes, at: int, index: int) -> _Layout | None:
     """How the record at `at` is laid out; None if it is none, or has headers."""
     start = at
     try:
-        length, body = read_varint(data, at)
+        length, body = read_varint32(data, at)
         _, timestamp_end = read_varint(data, body + 1)
-        offset_delta, offset_end = read_varint(data, timestamp_end)
-        key_bytes, key_at = read_varint(data, offset_end)
+        offset_delta, offset_end = read_varint32(data, timestamp_end)
+        key_bytes, key_at = read_varint32(data, offset_end)
         value_size_at = key_at + max(key_bytes, 0)
-        value_bytes, value_at = read_varint(data, value_size_at)
+        value_bytes, value_at = read_varint32(data, value_size_at)
         count_at = value_at + max(value_bytes, 0)
         has_headers = data[count_at] != 0
     except (IndexError, ValueError):
@@ -205,7 +205,7 @@ def _singles(
                 at += 2
                 end = at + ((byte & 0x7F | high << 7) >> 1)
             else:
-                length, at = read_varint(data, at)
+                length, at = read_varint32(data, at)
                 end = at + length
             byte = data[at + 1]
             if byte < 0x80:
@@ -223,14 +223,14 @@ def _singles(
                 offset_delta = (byte & 0x7F | data[at + 1] << 7) >> 1
                 at += 2
             else:
-                offset_delta, at = read_varint(data, at)
+                offset_delta, at = read_varint32(data, at)
             if offset_delta != number or byte & 1:  # odd ones are negative
                 _bad(number, "its offset delta is not its place")
             byte = data[at]
             if byte == 1:  # no key
                 at += 1
             else:
-                size, at = read_varint(data, at)
+                size, at = read_varint32(data, at)
                 if size < -1:
                     _bad(number, f"a key of {size} bytes")
                 at += size if size > 0 else 0
@@ -238,14 +238,14 @@ def _singles(
             if byte >= 0x80 and (high := data[at + 1]) < 0x80 and not byte & 1:
                 at += 2 + ((byte & 0x7F | high << 7) >> 1)
             else:
-                size, at = read_varint(data, at)
+                size, at = read_varint32(data, at)
                 if size < -1:
                     _bad(number, f"a value of {size} bytes")
                 at += size if size > 0 else 0
             byte = data[at]
             at += 1
             if byte:
-                headers, at = read_varint(data, at - 1)
+                headers, at = read_varint32(data, at - 1)
                 at = _skip_headers(data, at, headers, number, headers_left)
                 headers_left -= headers
             if at != end:
@@ -263,11 +263,11 @@ def _skip_headers(data: bytes, at: int, count: int, number: int, headers_left: i
     if count > headers_left:
         _bad(number, f"its {count} headers are more than the {HEADERS_MAX} of a batch leave")
     for _ in range(count):
-        size, at = read_varint(data, at)
+        size, at = read_varint32(data, at)
         if size < 0:
             _bad(number, "a header without key")
         at += size
-        size, at = read_varint(data, at)
+        size, at = read_varint32(data, at)
         if size < -1:
             _bad(number, f"a header of {size} bytes")
         at += max(size, 0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+VARINT32_BYTES_MAX = 5
 
 
 class Record(NamedTuple):
@@ -177,3 +179,21 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     if raw >> 64:
         raise ValueError("a varint of more than 64 bits")
     return (raw >> 1) ^ -(raw & 1), at + 1
+
+
+def read_varint32(data: bytes, at: int) -> tuple[int, int]:
+    """As `read_varint`, for all that is no timestamp: five bytes and 32 bits at most, as Java's
+    consumers read it."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    high = data[at + 1]
+    if high < 0x80:
+        raw = byte & 0x7F | high << 7
+        return (raw >> 1) ^ -(raw & 1), at + 2
+    value, end = read_varint(data, at)
+    if end - at > VARINT32_BYTES_MAX:
+        raise ValueError("a varint of more than five bytes")
+    if not INT32_MIN <= value <= INT32_MAX:
+        raise ValueError("a varint of more than 32 bits")
+    return value, end

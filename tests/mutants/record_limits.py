@@ -20,6 +20,17 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("time-beyond-64-bits", "a delta that wrapped is looked up as it was meant", "storage/batch.py",
      "wrapped_int64(header.base_timestamp_ms + delta_ms)\n        yield timestamp_ms",
      "header.base_timestamp_ms + delta_ms\n        yield timestamp_ms"),
+    # The length of numbers.
+    ("ten-bytes-of-length", "lengths take five bytes at most", "storage/record_codec.py",
+     "    if end - at > VARINT32_BYTES_MAX:\n", "    if end - at > 10:\n"),
+    ("64-bits-of-length", "lengths take 32 bits at most", "storage/record_codec.py",
+     "    if not INT32_MIN <= value <= INT32_MAX:\n", "    if False:\n"),
+    ("long-key-in-a-run", "a key's length in a run takes five bytes at most", RECORD_CHECK,
+     "        key_bytes, key_at = read_varint32(data, offset_end)\n",
+     "        key_bytes, key_at = read_varint(data, offset_end)\n"),
+    ("long-value-in-a-run", "a value's length in a run takes five bytes at most", RECORD_CHECK,
+     "        value_bytes, value_at = read_varint32(data, value_size_at)\n",
+     "        value_bytes, value_at = read_varint(data, value_size_at)\n"),
 )  # fmt: skip
 
 MUTANTS = tuple(

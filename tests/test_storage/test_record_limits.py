@@ -9,7 +9,7 @@ from storage.batch import BatchError, encode_record, iter_records, iter_times, r
 from storage.compression import Codec, compress
 from storage.log import LogConfig
 from storage.record_check import HEADERS_MAX, BadRecords, check_records
-from storage.record_codec import INT64_MAX
+from storage.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, read_varint32
 from tests.test_storage.compacted import new_disk, opened
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 from tests.test_storage.test_client_batch import resealed, validated
@@ -77,3 +77,75 @@ def test_times_alone_are_those_of_the_records(attributes: int, base_ms: int) -> 
         cut = resealed(batch, made, record_count=1)
         with pytest.raises(BatchError, match="CORRUPT_MESSAGE"):
             list(iter_times(cut, 0, read_header(cut, 0)))
+
+
+# --- the length of numbers -----------------------------------------------------------------------
+
+
+def longer(encoded: bytes, size: int) -> bytes:
+    """The same varint in `size` bytes."""
+    return bytes((*encoded[:-1], encoded[-1] | 0x80)).ljust(size - 1, b"\x80") + b"\0"
+
+
+def one_record(index: int, **encoded: bytes) -> bytes:
+    """A record with one header, its numbers as they come by default or as `encoded` has them."""
+    numbers = {
+        "timestamp": b"\0", "offset": varint(index), "key": b"\x02", "value": b"\x02",
+        "headers": b"\x02", "header key": b"\x02", "header value": b"\x01",
+    } | encoded  # fmt: skip
+    body = b"\0" + numbers["timestamp"] + numbers["offset"] + numbers["key"] + b"k"
+    body += numbers["value"] + b"v" + numbers["headers"]
+    if numbers["headers"] != b"\0":
+        body += numbers["header key"] + b"h" + numbers["header value"]
+    size = varint(len(body))
+    return (longer(size, int(encoded["length"])) if "length" in encoded else size) + body
+
+
+NUMBERS = ("offset", "key", "value", "headers", "header key", "header value")
+
+
+@pytest.mark.parametrize("size", [6, 10])
+@pytest.mark.parametrize("number", ["length", *NUMBERS])
+def test_a_number_of_more_bytes_than_java_reads_is_refused(number: str, size: int) -> None:
+    # It was stored as it came. Every Java consumer of the partition stopped there for good:
+    # "Varint is too long, the most significant bit in the 5th byte is set".
+    default = {"offset": b"\0", "header value": b"\x01"}.get(number, b"\x02")
+
+    def encoded(bytes_of_number: int) -> bytes:
+        if number == "length":
+            return one_record(0, length=b"%d" % bytes_of_number)
+        return one_record(0, **{number: longer(default, bytes_of_number)})
+
+    assert validated(client_batch(encoded(5)))
+    with pytest.raises(BatchError, match="more than five bytes") as caught:
+        validated(client_batch(encoded(size)))
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("number", ["length", "offset", "key", "value"])
+def test_a_run_of_numbers_of_too_many_bytes_is_refused(number: str) -> None:
+    # Of records that are laid out alike only the first is looked at byte by byte.
+    def run(bytes_of_number: int) -> bytes:
+        parts = []
+        for at in range(40):
+            own = {"offset": varint(at)}.get(number, b"\x02")
+            size = b"%d" % bytes_of_number if number == "length" else longer(own, bytes_of_number)
+            parts.append(one_record(at, headers=b"\0", **{number: size}))
+        return b"".join(parts)
+
+    assert validated(client_batch(run(5), 40), max_message_bytes=2_000)
+    with pytest.raises(BatchError, match="record 0: a varint of more than five bytes"):
+        validated(client_batch(run(6), 40), max_message_bytes=2_000)
+
+
+@pytest.mark.parametrize("raw", [1 << 32, (1 << 35) - 1])
+def test_a_length_of_more_than_32_bits_is_refused(raw: int) -> None:
+    # Java drops the bits above: it would read on at another place.
+    assert read_varint32(varint(INT32_MAX), 0) == (INT32_MAX, 5)
+    assert read_varint32(varint(INT32_MIN), 0) == (INT32_MIN, 5)
+    with pytest.raises(ValueError, match="more than 32 bits"):
+        read_varint32(varint(raw >> 1 if raw % 2 == 0 else -(raw >> 1) - 1), 0)
+
+
+def test_a_timestamp_may_take_ten_bytes() -> None:
+    assert validated(client_batch(one_record(0, timestamp=longer(b"\0", 10))))
