@@ -7,7 +7,7 @@ import logging
 from broker.topic_config import TopicConfig
 from runtime.errors import ErrorCode
 from storage.batch import CODEC_MASK, BatchError, BatchHeader
-from storage.client_batch import validate_client_batch, validate_client_records
+from storage.client_batch import Unpacking, validate_client_batch, validate_client_records
 from storage.compression import Codec
 
 _log = logging.getLogger(__name__)
@@ -17,9 +17,16 @@ ZSTD_VERSION = 7
 
 
 def checked_header(
-    batch: memoryview, config: TopicConfig, *, name: str, version: int, wall_ms: int
+    batch: memoryview,
+    config: TopicConfig,
+    *,
+    name: str,
+    version: int,
+    wall_ms: int,
+    unpacking: Unpacking | None = None,
 ) -> BatchHeader:
-    """The header of the batch as it is to be stored. name: of the partition; version: of Produce.
+    """The header of the batch as it is to be stored. name: of the partition; version: of Produce;
+    unpacking: see `validate_client_records`.
 
     Raises BatchError, and nothing else.
     """
@@ -37,6 +44,7 @@ def checked_header(
             timestamp_before_max_ms=config.timestamp_before_max_ms,
             timestamp_after_max_ms=config.timestamp_after_max_ms,
             keyed_partition=None if config.log.compaction is None else name,
+            unpacking=unpacking,
         )
     except BatchError:
         raise

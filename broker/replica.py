@@ -27,6 +27,7 @@ from storage.batch import (
     stamp_log_append_time,
 )
 from storage.checkpoints import PARTITION_METADATA
+from storage.client_batch import Unpacking
 from storage.log import Log
 from wire.produce_codec import ProducedPartition
 
@@ -54,6 +55,7 @@ class ProduceTerms(NamedTuple):
     version: int
     now_ms: int
     wall_ms: int
+    unpacking: Unpacking | None = None
 
 
 class ReplicaObserver(Protocol):
@@ -197,6 +199,7 @@ class Replica:
                 name=f"{core.topic}-{partition_id}",
                 version=terms.version,
                 wall_ms=terms.wall_ms,
+                unpacking=terms.unpacking,
             )
             duplicate = check_sequence(
                 log.producers, self.refused, header, has_too_few_replicas=has_too_few_replicas

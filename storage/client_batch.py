@@ -22,9 +22,15 @@ from storage.batch import (
     read_header,
     restamp,
 )
-from storage.compression import Codec, CompressionError, check_lz4_frame, decompress
-from storage.record_check import BadRecords, check_records
-from storage.record_codec import INT64_MAX, INT64_MIN, read_record
+from storage.compression import (
+    Codec,
+    CompressionError,
+    UnpacksToMore,
+    check_lz4_frame,
+    decompress,
+)
+from storage.record_check import HEADERS_MAX, RECORDS_MAX, BadRecords, check_records
+from storage.record_codec import INT64_MAX, INT64_MIN, read_record, read_time
 
 CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """Attributes that are a producer's to say; the others are the broker's."""
@@ -32,7 +38,27 @@ UNPACKED_BYTES_MAX = 100 << 20
 """What a client's batch may unpack to: what a request may have without compression
 (socket.request.max.bytes). Kafka sets no bound, and unpacks as it reads."""
 
+UNPACKED_RATIO = 10
+"""What the batches of one request may unpack to beyond that, for each byte of the request:
+producers may send as many as socket.request.max.bytes holds, and they seldom pack better."""
+
+RECORD_ERRORS_MAX = 100
+"""Of one batch, told by name. Clients only show them, and a million of them are 80 MB."""
 _RECORD_ERRORS_SHOWN = 3
+
+
+class Unpacking:
+    """What the compressed batches of one request may still unpack to, all together; each may be a
+    few bytes that take a tenth of a second, and a request has room for a hundred thousand.
+
+    items: records and their headers, which are looked at one by one.
+    """
+
+    __slots__ = ("bytes_left", "items_left")
+
+    def __init__(self, request_bytes: int) -> None:
+        self.bytes_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO * request_bytes
+        self.items_left = RECORDS_MAX + request_bytes
 
 
 def validate_client_batch(view: Buffer, *, max_message_bytes: int) -> BatchHeader:
@@ -81,25 +107,25 @@ def validate_client_records(
     timestamp_before_max_ms: int | None = None,
     timestamp_after_max_ms: int | None = None,
     keyed_partition: str | None = None,
+    unpacking: Unpacking | None = None,
 ) -> BatchHeader:
     """Check the records of a batch whose header has been checked; the header as it is to be stored.
 
     keyed_partition: name of a partition of a compacted topic, whose records are nothing without a
-    key.
+    key. unpacking: of the request, None for a batch that stands for itself.
 
     What a producer has no say in is put right in place, as Kafka does: attribute bits of the
     broker's, and a maximum timestamp that no record has. The bounds of timestamps hold only when
-    `now_ms` is given. Raises BatchError: INVALID_RECORD or INVALID_TIMESTAMP.
+    `now_ms` is given. Raises BatchError: INVALID_RECORD or INVALID_TIMESTAMP, MESSAGE_TOO_LARGE if
+    the request unpacks to too much: Java's producer sends such a batch again in parts.
     """
     records = memoryview(view)[HEADER_BYTES:]
     try:
         if header.attributes & CODEC_MASK:
-            codec = Codec(header.attributes & CODEC_MASK)
-            packed = bytes(records)
-            if codec is Codec.LZ4:
-                check_lz4_frame(packed)
-            records = memoryview(decompress(codec, packed, bytes_max=UNPACKED_BYTES_MAX))
-        newest_delta_ms, _ = check_records(records, header.record_count)
+            records = _unpacked(records, header, unpacking or Unpacking(0))
+        newest_delta_ms, header_count = check_records(records, header.record_count)
+        if unpacking is not None and header.attributes & CODEC_MASK:
+            unpacking.items_left -= header_count
         if keyed_partition is not None:
             _refuse_keyless(bytes(records), header.record_count, keyed_partition)
     except CompressionError as error:
@@ -107,6 +133,8 @@ def validate_client_records(
             ErrorCode.INVALID_RECORD, f"the records cannot be unpacked: {error}"
         ) from error
     except BadRecords as error:
+        if unpacking is not None:
+            unpacking.items_left -= HEADERS_MAX
         raise BatchError(error.code, str(error), [(error.index, error.reason)]) from error
     newest_ms = header.base_timestamp_ms + newest_delta_ms
     if now_ms is not None:
@@ -130,15 +158,38 @@ def validate_client_records(
     )
 
 
+def _unpacked(records: memoryview, header: BatchHeader, unpacking: Unpacking) -> memoryview:
+    """Raises BatchError or CompressionError. What could not be unpacked counts as well."""
+    codec = Codec(header.attributes & CODEC_MASK)
+    packed = bytes(records)
+    if codec is Codec.LZ4:
+        check_lz4_frame(packed)
+    unpacking.items_left -= min(header.record_count, RECORDS_MAX)
+    if unpacking.items_left < 0 or unpacking.bytes_left <= 0:
+        _refuse(ErrorCode.MESSAGE_TOO_LARGE, "the batches of the request unpack to too much")
+    bytes_max = min(UNPACKED_BYTES_MAX, unpacking.bytes_left)
+    try:
+        unpacked = memoryview(decompress(codec, packed, bytes_max=bytes_max))
+    except CompressionError as error:
+        unpacking.bytes_left -= bytes_max
+        if isinstance(error, UnpacksToMore) and bytes_max < UNPACKED_BYTES_MAX:
+            _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"of what the request may unpack to: {error}")
+        raise
+    unpacking.bytes_left -= len(unpacked)
+    return unpacked
+
+
 def _refuse_keyless(records: bytes, count: int, partition: str) -> None:
     """Name the records without key, if there are any. records: unpacked, and whole."""
     sentence = f"Compacted topic cannot accept message without key in topic partition {partition}."
     errors: list[tuple[int, str]] = []
-    position = 0
+    position = total = 0
     for at in range(count):
         _, _, key, _, _, position = read_record(records, position)
         if key is None:
-            errors.append((at, sentence))
+            total += 1
+            if total <= RECORD_ERRORS_MAX:
+                errors.append((at, sentence))
     if errors:
         shown = ", ".join(
             f"RecordError(batchIndex={at}, message='{sentence}')"
@@ -146,7 +197,7 @@ def _refuse_keyless(records: bytes, count: int, partition: str) -> None:
         )
         raise BatchError(
             ErrorCode.INVALID_RECORD,
-            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"One or more records have been rejected due to {total} record errors in total, "
             f"and only showing the first three errors at most: [{shown}]",
             errors,
         )
@@ -179,19 +230,24 @@ def _refuse_untimely(
     low = f"{low_ms}" if low_ms is not None else "ever"
     high = f"{high_ms}" if high_ms is not None else "ever"
     errors: list[tuple[int, str]] = []
-    position = 0
+    position = total = 0
     for at in range(header.record_count):
-        delta_ms, *_, position = read_record(records, position)
+        delta_ms, _, position = read_time(records, position)
         timestamp_ms = header.base_timestamp_ms + delta_ms
         is_early = low_ms is not None and timestamp_ms < low_ms
         if not INT64_MIN <= timestamp_ms <= INT64_MAX:
-            errors.append((at, f"timestamp {timestamp_ms} does not fit 64 bits"))
+            error = f"timestamp {timestamp_ms} does not fit 64 bits"
         elif timestamp_ms != -1 and (is_early or (high_ms is not None and timestamp_ms > high_ms)):
-            errors.append((at, f"timestamp {timestamp_ms} is not within {low} to {high}"))
+            error = f"timestamp {timestamp_ms} is not within {low} to {high}"
+        else:
+            continue
+        total += 1
+        if total <= RECORD_ERRORS_MAX:
+            errors.append((at, error))
     if errors:
         raise BatchError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"{len(errors)} of {header.record_count} records have a timestamp out of bounds;"
+            f"{total} of {header.record_count} records have a timestamp out of bounds;"
             f" record {errors[0][0]}: {errors[0][1]}",
             errors,
         )

@@ -53,6 +53,10 @@ class CompressionError(KvorumError):
     """A payload that is not of its codec, or that unpacks to more than the caller allows."""
 
 
+class UnpacksToMore(CompressionError):
+    """A payload that unpacks to more than the caller allows."""
+
+
 def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes:
     """The records region of a batch, packed.
 
@@ -157,7 +161,7 @@ def _bounded(codec: Any, payload: bytes, bytes_max: int) -> memoryview:
             if _BUFFER_FULL not in str(error):
                 raise CompressionError(f"damaged payload: {error}") from error
             if size >= bytes_max:
-                raise CompressionError(f"unpacks to more than {bytes_max} bytes") from error
+                raise UnpacksToMore(f"unpacks to more than {bytes_max} bytes") from error
         size = min(bytes_max, size * _GROWTH)
 
 
@@ -165,7 +169,7 @@ def _raw_snappy(cramjam: Any, payload: bytes, bytes_max: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(payload)
         if size > bytes_max:
-            raise CompressionError(f"unpacks to {size} bytes, more than {bytes_max}")
+            raise UnpacksToMore(f"unpacks to {size} bytes, more than {bytes_max}")
         return bytes(cramjam.snappy.decompress_raw(payload))
     except _error_types() as error:
         raise CompressionError(f"damaged snappy block: {error}") from error

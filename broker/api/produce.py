@@ -23,6 +23,7 @@ from broker.topic_names import INTERNAL_TOPICS
 from broker.transactions.produce_gate import ProduceGate
 from broker.waiters import PendingProduce
 from runtime.errors import ErrorCode
+from storage.client_batch import Unpacking
 from wire.framing import response_head
 from wire.produce_codec import (
     FIRST_FLEXIBLE,
@@ -38,6 +39,8 @@ from wire.versions import Api
 
 ADMIN_CLIENT_ID = "__admin_client"
 """Who may write to the internal topics beside the coordinators (Kafka's rule): repair tools."""
+
+_NAMED_TWICE = "the request names the partition twice; only its first batch was looked at"
 
 API = Api(
     key=0,
@@ -56,6 +59,15 @@ class _Waiting(NamedTuple):
     partition_index: int
 
 
+class _Progress(NamedTuple):
+    """Of one request. named: the replicas that it has brought a batch for."""
+
+    terms: ProduceTerms
+    gate: ProduceGate | None
+    waiting: list[_Waiting]
+    named: set[Replica]
+
+
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Append what the request brings; answer now, or when it is replicated."""
     version = context.api_version
@@ -68,12 +80,14 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
         version,
         clock.monotonic_ms(),
         clock.wall_ms(),
+        Unpacking(end - position),
     )
     gate = None
     if request.transactional_id is not None:
         gate = ProduceGate(context.services, request.transactional_id, terms)
+    progress = _Progress(terms, gate, waiting, set())
     for topic_index, topic in enumerate(request.topics):
-        partitions = _append_topic(context, view, topic, topic_index, terms, waiting, gate)
+        partitions = _append_topic(context, view, topic, topic_index, progress)
         topics.append(ProducedTopic(topic.name, topic.topic_id, partitions))
     # Before the answer, which may have to wait for replication: it tells how long the pause is then
     # still to be.
@@ -91,10 +105,9 @@ def _append_topic(
     view: memoryview,
     topic: ProduceTopic,
     topic_index: int,
-    terms: ProduceTerms,
-    waiting: list[_Waiting],
-    gate: ProduceGate | None,
+    progress: _Progress,
 ) -> list[ProducedPartition]:
+    terms, gate, waiting, named = progress
     replicas = context.services.replicas
     is_by_id = context.api_version >= FIRST_TOPIC_ID
     partitions: list[ProducedPartition] = []
@@ -115,6 +128,13 @@ def _append_topic(
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
             partitions.append(ProducedPartition(partition_id, error.value))
             continue
+        if replica in named:
+            error = ErrorCode.INVALID_REQUEST
+            partitions.append(
+                ProducedPartition(partition_id, error.value, error_message=_NAMED_TWICE)
+            )
+            continue
+        named.add(replica)
         batch = view[position : position + max(length, 0)]
         if gate is not None and gate.holds(replica, batch, topic_index, len(partitions)):
             partitions.append(ProducedPartition(partition_id))

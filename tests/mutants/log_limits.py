@@ -33,7 +33,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "        elif timestamp_ms != -1 and (", "        elif timestamp_ms >= 0 and ("),
     # lz4.
     ("any-lz4", "lz4 is let in as Java reads it", CLIENT_BATCH,
-     "            if codec is Codec.LZ4:\n", "            if codec is None:\n"),
+     "    if codec is Codec.LZ4:\n", "    if codec is None:\n"),
     ("linked-lz4", "blocks of lz4 refer to no others", COMPRESSION,
      "_LZ4_FIXED_MASK, _LZ4_FIXED = 0xE3, 0x60", "_LZ4_FIXED_MASK, _LZ4_FIXED = 0xC3, 0x40"),
     ("lz4-with-dictionary", "lz4 needs no dictionary", COMPRESSION,

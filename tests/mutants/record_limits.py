@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
+CLIENT_BATCH = "storage/client_batch.py"
+PRODUCE = "broker/api/produce.py"
 RECORD_CHECK = "storage/record_check.py"
 
-OF_LIMITS = ("tests/test_storage/test_record_limits.py",)
+OF_LIMITS = ("tests/test_storage/test_record_limits.py", "tests/test_broker/test_batch_checks.py")
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     # Headers.
@@ -31,6 +33,23 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("long-value-in-a-run", "a value's length in a run takes five bytes at most", RECORD_CHECK,
      "        value_bytes, value_at = read_varint32(data, value_size_at)\n",
      "        value_bytes, value_at = read_varint(data, value_size_at)\n"),
+    # What a request may bring.
+    ("unpacked-bytes-not-counted", "the batches of a request share bytes", CLIENT_BATCH,
+     "    unpacking.bytes_left -= len(unpacked)\n", ""),
+    ("bombs-not-counted", "what could not be unpacked counts as well", CLIENT_BATCH,
+     "        unpacking.bytes_left -= bytes_max\n", ""),
+    ("records-not-counted", "the batches of a request share records", CLIENT_BATCH,
+     "    unpacking.items_left -= min(header.record_count, RECORDS_MAX)\n", ""),
+    ("headers-not-counted", "the batches of a request share headers", CLIENT_BATCH,
+     "            unpacking.items_left -= header_count\n", "            pass\n"),
+    ("wrong-headers-not-counted", "headers of a refused batch count as well", CLIENT_BATCH,
+     "            unpacking.items_left -= HEADERS_MAX\n", "            pass\n"),
+    ("every-batch-for-itself", "a request has one account", "broker/replica.py",
+     "                unpacking=terms.unpacking,\n", ""),
+    ("every-record-named", "no more than a hundred records are named", CLIENT_BATCH,
+     "RECORD_ERRORS_MAX = 100\n", "RECORD_ERRORS_MAX = 1_000_000\n"),
+    ("partition-named-twice", "a partition named twice gets its first batch alone", PRODUCE,
+     "        named.add(replica)\n", ""),
 )  # fmt: skip
 
 MUTANTS = tuple(

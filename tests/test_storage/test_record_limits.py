@@ -6,6 +6,7 @@ import pytest
 
 from runtime.errors import ErrorCode
 from storage.batch import BatchError, encode_record, iter_records, iter_times, read_header, varint
+from storage.client_batch import UNPACKED_BYTES_MAX, Unpacking
 from storage.compression import Codec, compress
 from storage.log import LogConfig
 from storage.record_check import HEADERS_MAX, BadRecords, check_records
@@ -149,3 +150,84 @@ def test_a_length_of_more_than_32_bits_is_refused(raw: int) -> None:
 
 def test_a_timestamp_may_take_ten_bytes() -> None:
     assert validated(client_batch(one_record(0, timestamp=longer(b"\0", 10))))
+
+
+# --- what one request may unpack to --------------------------------------------------------------
+
+MANY = encode_record(offset_delta=0, timestamp_delta_ms=0, key=None, value=bytes(30 << 20))
+CODECS = [codec for codec in Codec if codec is not Codec.NONE]
+
+
+def refused(batch: bytearray, unpacking: Unpacking) -> ErrorCode:
+    try:
+        validated(batch, max_message_bytes=4 << 20, unpacking=unpacking)
+    except BatchError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_batches_of_a_request_share_what_they_may_unpack_to(codec: Codec) -> None:
+    # 1. A request brings twenty batches for as many partitions, of a few kilobytes each, 2. each
+    # unpacks to 99 MB, 3. nobody else is served until all are.
+    unpacking = Unpacking(0)
+    packed = client_batch(MANY, codec=codec)
+    codes = [refused(packed, unpacking) for _ in range(5)]
+    assert codes == [ErrorCode.NONE] * 3 + [ErrorCode.MESSAGE_TOO_LARGE] * 2
+    assert unpacking.bytes_left <= 0
+    # What is not packed takes no room but that of its bytes.
+    assert refused(client_batch(with_headers(1)), unpacking) is ErrorCode.NONE
+    assert [refused(packed, Unpacking(0)) for _ in range(4)] == [ErrorCode.NONE] * 4
+
+
+def test_a_larger_request_may_unpack_to_more() -> None:
+    packed = client_batch(MANY, codec=Codec.ZSTD)
+    unpacking = Unpacking(3 << 20)
+    assert [refused(packed, unpacking) for _ in range(5)] == [
+        *[ErrorCode.NONE] * 4, ErrorCode.MESSAGE_TOO_LARGE,
+    ]  # fmt: skip
+
+
+def test_a_batch_that_unpacks_to_too_much_takes_what_its_request_has() -> None:
+    # It was unpacked up to the bound, and so was the next one.
+    bomb = client_batch(bytes(UNPACKED_BYTES_MAX + 1), codec=Codec.ZSTD)
+    unpacking = Unpacking(0)
+    assert refused(bomb, unpacking) is ErrorCode.INVALID_RECORD
+    assert refused(bomb, unpacking) is ErrorCode.MESSAGE_TOO_LARGE
+    assert refused(client_batch(with_headers(1), codec=Codec.GZIP), unpacking) is (
+        ErrorCode.MESSAGE_TOO_LARGE
+    )
+
+
+def test_the_batches_of_a_request_share_how_many_records_and_headers_they_may_have() -> None:
+    # They are looked at one by one: two bytes of a header cost more than their unpacking.
+    packed = client_batch(with_headers(HEADERS_MAX), codec=Codec.ZSTD)
+    unpacking = Unpacking(0)
+    codes = [refused(packed, unpacking) for _ in range(12)]
+    assert codes == [ErrorCode.NONE] * 10 + [ErrorCode.MESSAGE_TOO_LARGE] * 2
+    wrong = client_batch(with_headers(HEADERS_MAX) + b"x", codec=Codec.ZSTD)
+    unpacking = Unpacking(0)
+    codes = [refused(wrong, unpacking) for _ in range(11)]
+    assert codes == [ErrorCode.INVALID_RECORD] * 10 + [ErrorCode.MESSAGE_TOO_LARGE]
+    records = b"".join(
+        encode_record(offset_delta=at, timestamp_delta_ms=0, key=None, value=b"")
+        for at in range(400_000)
+    )
+    packed = client_batch(records, 400_000, codec=Codec.ZSTD)
+    unpacking = Unpacking(0)
+    codes = [refused(packed, unpacking) for _ in range(3)]
+    assert codes == [ErrorCode.NONE] * 2 + [ErrorCode.MESSAGE_TOO_LARGE]
+
+
+def test_of_very_many_refused_records_the_first_hundred_are_named() -> None:
+    # A million records without key, in a few kilobytes, were answered with 79 MB.
+    records = b"".join(
+        encode_record(offset_delta=at, timestamp_delta_ms=0, key=None, value=b"")
+        for at in range(1_000)
+    )
+    bounds = {"now_ms": TIMESTAMP_MS + 9, "timestamp_before_max_ms": 1}
+    for limits in ({"keyed_partition": "t-0"}, bounds):
+        with pytest.raises(BatchError, match=r"1000 (record errors|of 1000 records)") as caught:
+            batch = client_batch(records, 1_000, codec=Codec.ZSTD)
+            validated(batch, max_message_bytes=9_000, **limits)
+        assert [at for at, _ in caught.value.record_errors] == list(range(100))
