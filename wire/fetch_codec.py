@@ -13,7 +13,14 @@ from typing import NamedTuple, Protocol
 
 from runtime.errors import WireError
 from runtime.ids import UUID_ZERO
-from wire.primitives import INT32, Reader, count_bytes, string_bytes, uvarint_bytes
+from wire.primitives import (
+    INT32,
+    REQUEST_ITEMS_MAX,
+    Reader,
+    count_bytes,
+    string_bytes,
+    uvarint_bytes,
+)
 from wire.produce_codec import NodeEndpoint, pack_endpoints
 
 FIRST_FLEXIBLE = 12
@@ -128,7 +135,7 @@ def parse_fetch_request(
     buffer: bytes | bytearray | memoryview, position: int, end: int, version: int
 ) -> FetchRequest:
     """The request body in buffer[position:end]. Raises WireError when it does not parse."""
-    reader = Reader(buffer, position, end)
+    reader = Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)
     is_flexible = version >= FIRST_FLEXIBLE
     try:
         replica_id = reader.int32() if version <= 14 else NO_REPLICA

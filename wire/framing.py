@@ -12,7 +12,7 @@ import struct
 from typing import NamedTuple
 
 from runtime.errors import WireError
-from wire.primitives import Reader
+from wire.primitives import REQUEST_ITEMS_MAX, Reader
 from wire.versions import ServedVersions
 
 FRAME_SIZE_BYTES = 4
@@ -70,7 +70,7 @@ def parse_request_header(
     if served.get(api_key) is None:
         raise WireError(f"API key {api_key} is not served here")
     if served.is_served(api_key, api_version) and served.is_flexible(api_key, api_version):
-        reader = Reader(buffer, position, end)
+        reader = Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)
         reader.skip_tags()
         position = reader.position
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)

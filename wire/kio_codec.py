@@ -23,7 +23,7 @@ from runtime.errors import WireError
 from runtime.ids import UUID_ZERO
 from wire.length_check import check_lengths
 from wire.null_check import Check, null_check
-from wire.primitives import count_bytes, string_bytes, uvarint_bytes
+from wire.primitives import REQUEST_ITEMS_MAX, count_bytes, string_bytes, uvarint_bytes
 from wire.shapes import shape_of
 from wire.unknown_tags import without_unknown_tags
 
@@ -52,7 +52,8 @@ def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
     read, decode_error, check_nulls = _reader(name, version, kind)
     # Bytes: kio refuses writable buffers.
     readable = bytes(body)
-    check_lengths(message_class(name, version, kind), readable)
+    items_max = REQUEST_ITEMS_MAX if kind == "request" else None
+    check_lengths(message_class(name, version, kind), readable, items_max=items_max)
     for is_cleaned in (False, True):
         try:
             entity, _ = read(readable, 0)

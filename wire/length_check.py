@@ -2,7 +2,8 @@
 
 kio's native parser takes an array's count at its word and asks for memory for so many items: a
 request of twenty bytes that announces two thousand million of them ends the process. Here every
-count and length is held against the bytes that are left; an item takes at least one.
+count and length is held against the bytes that are left; an item takes at least one. And so that a
+request does not make a broker work for seconds, all its items are counted.
 """
 
 from __future__ import annotations
@@ -18,8 +19,25 @@ from runtime.errors import WireError
 from wire.primitives import INT16, INT32
 from wire.shapes import shape_of
 
-Skip = Callable[[bytes, int], int]
-"""(message, where a value begins) -> where it ends. Raises WireError, IndexError, struct.error."""
+
+class Items:
+    """How many items of arrays and tagged fields a message may still announce."""
+
+    __slots__ = ("left", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = self.left = most
+
+    def take(self, count: int) -> None:
+        if count > 0:
+            self.left -= count
+            if self.left < 0:
+                raise WireError(f"{count} items more make it over the bound of {self.most}")
+
+
+Skip = Callable[[bytes, int, Items], int]
+"""(message, where a value begins, account of items) -> where it ends. Raises WireError, IndexError,
+struct.error."""
 
 FIXED_BYTES = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4,
@@ -31,12 +49,14 @@ _LARGE_UVARINT = re.compile(rb"[\x80-\xff]{2}")
 """Counts up to 16,383 need fewer bytes, and no memory to speak of."""
 
 
-def check_lengths(entity: Any, body: bytes) -> None:
-    """Raises WireError if a length in `body`, a message of kio's class `entity`, cannot be true."""
-    if entity.__flexible__ and _LARGE_UVARINT.search(body) is None:
+def check_lengths(entity: Any, body: bytes, *, items_max: int | None = None) -> None:
+    """Raises WireError if a length in `body`, a message of kio's class `entity`, cannot be true, or
+    if it has more than `items_max` items."""
+    most = len(body) if items_max is None else items_max
+    if entity.__flexible__ and len(body) <= most and _LARGE_UVARINT.search(body) is None:
         return
     try:
-        end = _entity_skip(entity)(body, 0)
+        end = _entity_skip(entity)(body, 0, Items(most))
     except (IndexError, struct.error) as error:
         raise WireError(f"{entity.__name__} of {len(body)} bytes ends too early") from error
     if end > len(body):
@@ -56,23 +76,24 @@ def _entity_skip(entity: Any) -> Skip:
         else:
             tagged[tag] = skip
 
-    def skip_entity(body: bytes, at: int) -> int:
+    def skip_entity(body: bytes, at: int, items: Items) -> int:
         for skip in plain:
-            at = skip(body, at)
-        return _skip_tags(body, at, tagged) if is_flexible else at
+            at = skip(body, at, items)
+        return _skip_tags(body, at, items, tagged) if is_flexible else at
 
     return skip_entity
 
 
-def _skip_tags(body: bytes, at: int, known: dict[int, Skip]) -> int:
+def _skip_tags(body: bytes, at: int, items: Items, known: dict[int, Skip]) -> int:
     count, at = _uvarint(body, at)
+    items.take(count)
     for _ in range(count):
         tag, at = _uvarint(body, at)
         size, at = _uvarint(body, at)
         end = at + size
         _fits(body, at, size)
         skip = known.get(tag)
-        if skip is not None and skip(body, at) > end:
+        if skip is not None and skip(body, at, items) > end:
             raise WireError(f"tag {tag} is longer than the {size} bytes that it says")
         at = end
     return at
@@ -92,7 +113,7 @@ def _field_skip(field: Any, is_flexible: bool, *, is_tagged: bool) -> Skip:
 
 
 def _array_skip(item: Skip, is_flexible: bool) -> Skip:
-    def skip_array(body: bytes, at: int) -> int:
+    def skip_array(body: bytes, at: int, items: Items) -> int:
         if is_flexible:
             count, at = _uvarint(body, at)
             count -= 1
@@ -100,16 +121,17 @@ def _array_skip(item: Skip, is_flexible: bool) -> Skip:
             count = INT32.unpack_from(body, at)[0]
             at += 4
         _fits(body, at, count)
+        items.take(count)
         for _ in range(count):
-            at = item(body, at)
+            at = item(body, at, items)
         return at
 
     return skip_array
 
 
 def _nullable_struct_skip(item: Skip) -> Skip:
-    def skip_struct(body: bytes, at: int) -> int:
-        return at + 1 if body[at] == _NULL_STRUCT else item(body, at + 1)
+    def skip_struct(body: bytes, at: int, items: Items) -> int:
+        return at + 1 if body[at] == _NULL_STRUCT else item(body, at + 1, items)
 
     return skip_struct
 
@@ -118,25 +140,25 @@ def _primitive_skip(kafka_type: str, is_flexible: bool) -> Skip:
     size = FIXED_BYTES.get(kafka_type)
     if size is not None:
         fixed = size
-        return lambda body, at: at + fixed
+        return lambda _body, at, _items: at + fixed
     if is_flexible:
         return _skip_compact
     return _skip_string if kafka_type == "string" else _skip_bytes
 
 
-def _skip_compact(body: bytes, at: int) -> int:
+def _skip_compact(body: bytes, at: int, _items: Items) -> int:
     length, at = _uvarint(body, at)
     _fits(body, at, length - 1)
     return at + max(length - 1, 0)
 
 
-def _skip_string(body: bytes, at: int) -> int:
+def _skip_string(body: bytes, at: int, _items: Items) -> int:
     length: int = INT16.unpack_from(body, at)[0]
     _fits(body, at + 2, length)
     return at + 2 + max(length, 0)
 
 
-def _skip_bytes(body: bytes, at: int) -> int:
+def _skip_bytes(body: bytes, at: int, _items: Items) -> int:
     length: int = INT32.unpack_from(body, at)[0]
     _fits(body, at + 4, length)
     return at + 4 + max(length, 0)

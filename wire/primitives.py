@@ -15,9 +15,13 @@ INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
-#: Items that one array of a hot request may announce: far above any real client, and low enough
-#: that a garbage count cannot make the parser loop for seconds.
+#: Items that all the arrays of one message may announce: low enough that a garbage count cannot
+#: make the parser loop for seconds.
 ARRAY_ITEMS_MAX = 1_000_000
+
+#: As many of a client's request, tagged fields too: far above any real client. Each is parsed,
+#: looked up and answered while others wait, some 3 us that it takes a single byte to ask for.
+REQUEST_ITEMS_MAX = 100_000
 
 UVARINT_BYTES_MAX = 5
 
@@ -25,16 +29,25 @@ UVARINT_BYTES_MAX = 5
 class Reader:
     """A cursor over one request body inside a larger buffer.
 
-    Every read moves `position`; reading past `end` raises WireError. Nothing is copied except
-    strings and uuids.
+    Every read moves `position`; reading past `end` raises WireError, and so do more than
+    `items_max` items of arrays and tagged fields, those inside of others too. Nothing is copied
+    except strings and uuids.
     """
 
-    __slots__ = ("buffer", "end", "position")
+    __slots__ = ("buffer", "end", "items_left", "items_max", "position")
 
-    def __init__(self, buffer: bytes | bytearray | memoryview, position: int, end: int) -> None:
+    def __init__(
+        self,
+        buffer: bytes | bytearray | memoryview,
+        position: int,
+        end: int,
+        *,
+        items_max: int = ARRAY_ITEMS_MAX,
+    ) -> None:
         self.buffer = buffer
         self.position = position
         self.end = end
+        self.items_max = self.items_left = items_max
 
     def skip(self, length: int) -> int:
         """Pass over `length` bytes and return where they began."""
@@ -73,9 +86,9 @@ class Reader:
     def array_count(self, is_flexible: bool) -> int:
         """Items of the array that follows; a null array counts as -1."""
         count = self.uvarint() - 1 if is_flexible else self.int32()
-        if count < -1 or count > ARRAY_ITEMS_MAX:
+        if count < -1:
             raise WireError(f"an array announces {count} items")
-        return count
+        return self._counted(count) if count > 0 else count
 
     def byte_length(self, is_flexible: bool) -> int:
         """Length of the bytes field that follows; null is -1."""
@@ -102,20 +115,23 @@ class Reader:
         if self.buffer[self.skip(1)] == 0:
             return
         self.position -= 1
-        for _ in range(self.uvarint()):
+        for _ in range(self._counted(self.uvarint())):
             self.uvarint()
             self.skip(self.uvarint())
 
     def tags(self) -> list[tuple[int, int, int]]:
         """The tagged fields that follow, as (tag, first position, length)."""
-        count = self.uvarint()
-        if count > ARRAY_ITEMS_MAX:
-            raise WireError(f"a struct announces {count} tagged fields")
         found = []
-        for _ in range(count):
+        for _ in range(self._counted(self.uvarint())):
             tag, length = self.uvarint(), self.uvarint()
             found.append((tag, self.skip(length), length))
         return found
+
+    def _counted(self, count: int) -> int:
+        self.items_left -= count
+        if self.items_left < 0:
+            raise WireError(f"{count} items more make it over the bound of {self.items_max}")
+        return count
 
 
 def uvarint_bytes(value: int) -> bytes:

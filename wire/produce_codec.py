@@ -13,13 +13,19 @@ from typing import NamedTuple
 
 from runtime.errors import WireError
 from runtime.ids import UUID_ZERO
-from wire.primitives import INT32, Reader, count_bytes, string_bytes, uvarint_bytes
+from wire.primitives import (
+    INT32,
+    REQUEST_ITEMS_MAX,
+    Reader,
+    count_bytes,
+    string_bytes,
+    uvarint_bytes,
+)
 
 FIRST_FLEXIBLE = 9
 FIRST_TOPIC_ID = 13
 
-_HEAD = struct.Struct(">hii")
-_HEAD_FLEXIBLE = struct.Struct(">hi")
+_HEAD = struct.Struct(">hi")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _PARTITION_V5 = struct.Struct(">ihqqq")
 _LEADER_TAG = struct.Struct(">BBiiB")
@@ -84,16 +90,13 @@ def parse_produce_request(
 
     Bytes left over are ignored, as Kafka does. Raises WireError when it does not parse.
     """
-    reader = Reader(buffer, position, end)
+    reader = Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)
     is_flexible = version >= FIRST_FLEXIBLE
     try:
         transactional_id = reader.nullable_string(is_flexible)
-        if is_flexible:
-            acks, timeout_ms = _HEAD_FLEXIBLE.unpack_from(buffer, reader.skip(6))
-            topic_count = reader.uvarint() - 1
-        else:
-            acks, timeout_ms, topic_count = _HEAD.unpack_from(buffer, reader.skip(10))
-        topics = [_parse_topic(reader, version, is_flexible) for _ in range(topic_count)]
+        acks, timeout_ms = _HEAD.unpack_from(buffer, reader.skip(_HEAD.size))
+        count = reader.array_count(is_flexible)
+        topics = [_parse_topic(reader, version, is_flexible) for _ in range(count)]
         if is_flexible:
             reader.skip_tags()
     except (struct.error, IndexError) as error:

@@ -9,6 +9,7 @@ PRODUCE = "broker/api/produce.py"
 RECORD_CHECK = "storage/record_check.py"
 
 OF_LIMITS = ("tests/test_storage/test_record_limits.py", "tests/test_broker/test_batch_checks.py")
+OF_ITEMS = ("tests/test_wire/test_item_limits.py",)
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     # Headers.
@@ -52,7 +53,33 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "        named.add(replica)\n", ""),
 )  # fmt: skip
 
-MUTANTS = tuple(
-    Mutant(name, rule, path, old, new, tests=OF_LIMITS, world="partitions")
-    for name, rule, path, old, new in _RULES
+_ITEMS: tuple[tuple[str, str, str, str, str], ...] = (
+    ("produce-of-any-size", "a Produce request has a bound of items", "wire/produce_codec.py",
+     "Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)", "Reader(buffer, position, end)"),
+    ("fetch-of-any-size", "a Fetch request has a bound of items", "wire/fetch_codec.py",
+     "Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)", "Reader(buffer, position, end)"),
+    ("header-of-any-size", "a request's header has a bound of tags", "wire/framing.py",
+     "Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)", "Reader(buffer, position, end)"),
+    ("items-by-array", "items of all arrays are counted together", "wire/primitives.py",
+     "        self.items_left -= count\n", "        self.items_left = self.items_max - count\n"),
+    ("kio-of-any-size", "what kio reads has a bound of items", "wire/kio_codec.py",
+     'REQUEST_ITEMS_MAX if kind == "request" else None', "None"),
+    ("answers-bounded", "answers of other brokers have no bound of items", "wire/kio_codec.py",
+     'REQUEST_ITEMS_MAX if kind == "request" else None', "REQUEST_ITEMS_MAX"),
+    ("kio-tags-not-counted", "tags that kio skips are items", "wire/length_check.py",
+     "    items.take(count)\n    for _ in range(count):\n        tag, at",
+     "    for _ in range(count):\n        tag, at"),
+    ("small-arrays-not-counted", "a long body of small arrays is counted", "wire/length_check.py",
+     "len(body) <= most and ", ""),
+)  # fmt: skip
+
+MUTANTS = (
+    *(
+        Mutant(name, rule, path, old, new, tests=OF_LIMITS, world="partitions")
+        for name, rule, path, old, new in _RULES
+    ),
+    *(
+        Mutant(name, rule, path, old, new, tests=OF_ITEMS, world="partitions")
+        for name, rule, path, old, new in _ITEMS
+    ),
 )
