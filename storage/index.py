@@ -124,6 +124,12 @@ class TimeIndex:
         at = bisect_right(self.timestamps_ms, timestamp_ms) - 1
         return self.base_offset + self.relative_offsets[at] if at >= 0 else self.base_offset
 
+    def last_offset_below(self, offset: int) -> int | None:
+        """Last offset of the first batch with the largest timestamp that is known of those that end
+        below `offset`; None if none is known."""
+        at = bisect_left(self.relative_offsets, offset - self.base_offset) - 1
+        return self.base_offset + self.relative_offsets[at] if at >= 0 else None
+
     def last(self) -> tuple[int, int]:
         """(largest timestamp, its batch's last offset); (-1, base offset) when empty."""
         if not self.timestamps_ms:

@@ -56,20 +56,35 @@ def find_max_timestamp(
 def _candidates(
     segment: Segment, start_offset: int, end_offset: int
 ) -> list[tuple[int, BatchHeader]]:
-    """Batches that may hold the maximum: one, unless the range cuts through the segment."""
-    offset_index, _ = segment.indexes
+    """Batches that may hold the maximum, in order.
+
+    The first one that has the largest timestamp of all below the end is known: from the time index
+    up to its last entry there, and behind it an index interval is looked at. Only if the start cuts
+    that one off, or through it, all that is above the start may hold the maximum.
+    """
+    offset_index, time_index = segment.indexes
     # Only now: it comes with the indexes, which a start leaves on disk.
-    largest_ms, last_offset = segment.max_timestamp
-    is_whole = segment.base_offset >= start_offset and last_offset < end_offset
-    position = offset_index.lookup(last_offset) if is_whole else 0
+    _, newest = segment.max_timestamp
+    known: int | None = newest
+    tail = segment.size_bytes
+    if newest >= end_offset:
+        known = time_index.last_offset_below(end_offset)
+        # What begins before it is in the time index: a batch gets its entries of both together.
+        tail = offset_index.lookup(end_offset - 1)
     found: list[tuple[int, BatchHeader]] = []
-    for at, header in segment.headers(position):
+    if known is not None:
+        for at, header in segment.headers(offset_index.lookup(known)):
+            if header.last_offset >= known:
+                if header.base_offset >= start_offset:
+                    found.append((at, header))
+                else:
+                    tail = offset_index.lookup(start_offset)
+                break
+    for at, header in segment.headers(tail):
         if header.last_offset >= end_offset:
             break
         if header.last_offset >= start_offset:
             found.append((at, header))
-            if is_whole and header.record_timestamp_max_ms == largest_ms:
-                return found[-1:]
     return found
 
 

@@ -9,6 +9,7 @@ PRODUCE = "broker/api/produce.py"
 RECORD_CHECK = "storage/record_check.py"
 
 OF_LIMITS = ("tests/test_storage/test_record_limits.py", "tests/test_broker/test_batch_checks.py")
+OF_LOOKUPS = ("tests/test_storage/test_log_limits.py",)
 OF_ITEMS = ("tests/test_wire/test_item_limits.py",)
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
@@ -73,6 +74,20 @@ _ITEMS: tuple[tuple[str, str, str, str, str], ...] = (
      "len(body) <= most and ", ""),
 )  # fmt: skip
 
+_LOOKUPS: tuple[tuple[str, str, str, str, str], ...] = (
+    ("end-walks-all", "an end inside a segment costs no walk", "storage/lookup.py",
+     "        tail = offset_index.lookup(end_offset - 1)\n", "        tail = 0\n"),
+    ("end-walks-nothing", "what is behind the time index is looked at", "storage/lookup.py",
+     "        tail = offset_index.lookup(end_offset - 1)\n", ""),
+    ("start-walks-nothing", "a start above the largest leaves the rest", "storage/lookup.py",
+     "                    tail = offset_index.lookup(start_offset)\n", "                    pass\n"),
+    ("known-at-the-end", "a batch at the end is not below it", "storage/index.py",
+     "        at = bisect_left(self.relative_offsets, offset - self.base_offset) - 1\n"
+     "        return self.base_offset",
+     "        at = bisect_right(self.relative_offsets, offset - self.base_offset) - 1\n"
+     "        return self.base_offset"),
+)  # fmt: skip
+
 MUTANTS = (
     *(
         Mutant(name, rule, path, old, new, tests=OF_LIMITS, world="partitions")
@@ -81,5 +96,9 @@ MUTANTS = (
     *(
         Mutant(name, rule, path, old, new, tests=OF_ITEMS, world="partitions")
         for name, rule, path, old, new in _ITEMS
+    ),
+    *(
+        Mutant(name, rule, path, old, new, tests=OF_LOOKUPS, world="partitions")
+        for name, rule, path, old, new in _LOOKUPS
     ),
 )

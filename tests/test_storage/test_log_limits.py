@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import cramjam
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from chaos.sim.disk import MemoryDisk
 from runtime.errors import ErrorCode
-from storage.batch import BatchError, build_batch, iter_records, read_header
+from storage.batch import BatchError, BatchHeader, build_batch, iter_records, read_header
 from storage.batch_cleaning import BatchCleaner
 from storage.cleaned_transactions import CleanedTransactions
 from storage.client_batch import validate_client_batch, validate_client_records
@@ -26,7 +27,7 @@ from storage.offset_map import OffsetMap
 from storage.record_codec import INT64_MAX, INT64_MIN, encode_record
 from storage.retention import deletable_count
 from storage.segment import Segment
-from tests.test_storage.cleaning_steps import clean, records
+from tests.test_storage.cleaning_steps import batches, clean, records
 from tests.test_storage.compacted import CONFIG, DAY_MS, DIRECTORY, new_disk, opened, put, seal
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 from tests.test_storage.test_client_batch import resealed
@@ -342,6 +343,52 @@ def test_the_largest_timestamp_may_lie_in_a_batch_that_the_start_cuts() -> None:
     assert log.offset_of_max_timestamp(5) == (1007, 2, 0)
     put(log, (b"k", b"v"), timestamp_ms=1008)
     assert log.offset_of_max_timestamp(6) == (1008, 5, 0)
+
+
+def largest_by_hand(log: Log, end_offset: int) -> tuple[int, int] | None:
+    """Every record is looked at."""
+    times = [(r.timestamp_ms, -r.offset) for r in records(log) if r.timestamp_ms >= 0]
+    in_range = [row for row in times if log.start_offset <= -row[1] < end_offset]
+    return (max(in_range)[0], -max(in_range)[1]) if in_range else None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_the_largest_timestamp_is_found_whatever_the_range_cuts(data: st.DataObject) -> None:
+    interval = data.draw(st.sampled_from((0, 150, 400)))
+    log = opened(new_disk(), replace(KEEPING, index_interval_bytes=interval))
+    for _ in range(data.draw(st.integers(1, 25))):
+        ms = data.draw(st.integers(-1, 30))
+        put(log, *[(b"k", b"v")] * data.draw(st.integers(1, 3)), timestamp_ms=ms)
+        if data.draw(st.integers(0, 9)) == 0:
+            seal(log)
+    log.advance_start_offset(data.draw(st.integers(0, log.end_offset)))
+    ends = [header.base_offset for _, _, header in batches(log)]
+    end_offset = data.draw(st.sampled_from([*ends, log.end_offset]))
+    found = log.offset_of_max_timestamp(end_offset)
+    assert (found and found[:2]) == largest_by_hand(log, end_offset)
+
+
+def test_an_end_inside_a_segment_costs_no_walk_through_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Of a newest batch that is not replicated yet all before it were looked at, up to a gigabyte,
+    # while nobody else was served.
+    log = opened(new_disk(), replace(KEEPING, index_interval_bytes=1_000))
+    for at in range(2_000):
+        put(log, (b"k", b"v"), timestamp_ms=at)
+    looked_at = []
+    headers = Segment.headers
+
+    def counted(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        for row in headers(segment, position):
+            looked_at.append(row)
+            yield row
+
+    monkeypatch.setattr(Segment, "headers", counted)
+    assert log.offset_of_max_timestamp(1_999) == (1_998, 1_998, 0)
+    assert log.offset_of_max_timestamp(1_000) == (999, 999, 0)
+    assert len(looked_at) < 100
 
 
 # --- epochs --------------------------------------------------------------------------------------
