@@ -184,7 +184,7 @@ class ControllerClient:
         """
         deadline_ms = monotonic_ms() + timeout_ms
         patience_ms = None if leader_wait_ms is None else monotonic_ms() + leader_wait_ms
-        last, lost = "no controller was reachable", 0
+        last, lost = "no controller was reachable", set[int]()
         while (left_ms := deadline_ms - monotonic_ms()) > 0:
             target = self.next_target()
             try:
@@ -206,12 +206,13 @@ class ControllerClient:
             except grpc.aio.AioRpcError as error:
                 last = f"controller {target}: {error.code().name} {error.details()}"
                 self.note_failure(target)
-                lost += _may_be_taken_up(error)
-                if patience_ms is not None and lost >= LOST_MAX:
+                if _may_be_taken_up(error):
+                    lost.add(target)
+                if patience_ms is not None and len(lost) >= LOST_MAX:
                     return Rejected(
                         ErrorCode.UNKNOWN_SERVER_ERROR,
-                        f"lost with {lost} controllers, one after the other, and not sent again as "
-                        f"it may be the cause: {last}",
+                        f"lost with {len(lost)} controllers, one after the other, and not sent "
+                        f"again as it may be the cause: {last}",
                     )
             if patience_ms is not None:
                 answers = await self._await_leader(min(patience_ms, deadline_ms))

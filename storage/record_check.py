@@ -20,7 +20,7 @@ RECORDS_MAX = 1_000_000
 """Of one batch; librdkafka's own bound (batch.num.messages). A few compressed kilobytes can hold
 more of them than a broker can look at while others wait."""
 
-HEADERS_MAX = 100_000
+HEADERS_MAX = 1_000_000
 """Of all the records of one batch. A header takes two bytes, which next to nothing unpacks to, and
 each is looked at."""
 

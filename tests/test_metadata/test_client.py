@@ -108,7 +108,8 @@ def test_a_request_that_two_controllers_were_lost_with_is_not_sent_to_the_third(
 
     refused = run(client.call(invoke, 5_000, leader_wait_ms=LEADER_WAIT_MS))
     assert refused.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert len(asked) == 2
+    # Lost with the same one again, it is its link that breaks.
+    assert len(set(asked)) == 2
 
 
 def test_a_request_that_was_not_sent_is_not_lost():

@@ -203,12 +203,12 @@ def test_the_batches_of_a_request_share_how_many_records_and_headers_they_may_ha
     # They are looked at one by one: two bytes of a header cost more than their unpacking.
     packed = client_batch(with_headers(HEADERS_MAX), codec=Codec.ZSTD)
     unpacking = Unpacking(0)
-    codes = [refused(packed, unpacking) for _ in range(12)]
-    assert codes == [ErrorCode.NONE] * 10 + [ErrorCode.MESSAGE_TOO_LARGE] * 2
+    codes = [refused(packed, unpacking) for _ in range(3)]
+    assert codes == [ErrorCode.NONE] + [ErrorCode.MESSAGE_TOO_LARGE] * 2
     wrong = client_batch(with_headers(HEADERS_MAX) + b"x", codec=Codec.ZSTD)
     unpacking = Unpacking(0)
-    codes = [refused(wrong, unpacking) for _ in range(11)]
-    assert codes == [ErrorCode.INVALID_RECORD] * 10 + [ErrorCode.MESSAGE_TOO_LARGE]
+    codes = [refused(wrong, unpacking) for _ in range(2)]
+    assert codes == [ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE]
     records = b"".join(
         encode_record(offset_delta=at, timestamp_delta_ms=0, key=None, value=b"")
         for at in range(400_000)
