@@ -100,6 +100,7 @@ def test_a_request_that_two_controllers_were_lost_with_is_not_sent_to_the_third(
     """1. The leader ends over a request. 2. The next one leads, is sent it and ends as well. 3. So
     does the last."""
     client = Probed([described(2, leader_id=2)])
+    client.note_active(1)
     asked = []
 
     async def invoke(_, target, timeout):
@@ -108,8 +109,21 @@ def test_a_request_that_two_controllers_were_lost_with_is_not_sent_to_the_third(
 
     refused = run(client.call(invoke, 5_000, leader_wait_ms=LEADER_WAIT_MS))
     assert refused.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    # Lost with the same one again, it is its link that breaks.
-    assert len(set(asked)) == 2
+    assert asked == [1, 2]
+
+
+def test_a_request_is_sent_again_to_the_controller_whose_link_broke():
+    client = Probed([described(1, leader_id=1)])
+    client.note_active(1)
+    errors = [gone() for _ in range(3)]
+
+    async def invoke(_, target, timeout):
+        if errors:
+            raise errors.pop()
+        return answer()
+
+    reply = run(client.call(invoke, 5_000, leader_wait_ms=LEADER_WAIT_MS))
+    assert reply.status.code == ErrorCode.NONE
 
 
 def test_a_request_that_was_not_sent_is_not_lost():
