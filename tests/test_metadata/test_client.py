@@ -126,16 +126,23 @@ def test_a_request_is_sent_again_to_the_controller_whose_link_broke():
     assert reply.status.code == ErrorCode.NONE
 
 
-def test_a_request_that_was_not_sent_is_not_lost():
-    client = Probed([described(2, leader_id=2)])
-    errors = [unsent(grpc.StatusCode.UNAVAILABLE, "refused") for _ in range(3)]
+@pytest.mark.parametrize(
+    "error",
+    [
+        unsent(grpc.StatusCode.UNAVAILABLE, "refused"),
+        rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "late"),
+    ],
+    ids=["not sent", "late"],
+)
+def test_a_request_that_no_controller_ended_over_goes_to_the_third(error):
+    client = Probed([described(2, 2, epoch=8)], [described(3, 3, epoch=9)])
+    client.note_active(1)
 
     async def invoke(_, target, timeout):
-        if errors:
-            raise errors.pop()
+        if target < 3:
+            raise error
         return answer()
 
-    errors += [rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "late"), gone()]
     reply = run(client.call(invoke, 5_000, leader_wait_ms=LEADER_WAIT_MS))
     assert reply.status.code == ErrorCode.NONE
 
