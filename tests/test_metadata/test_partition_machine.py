@@ -37,6 +37,12 @@ replica_lists = st.lists(brokers, min_size=1, max_size=4, unique=True)
 picks = st.integers(min_value=0, max_value=1_000)
 
 
+def _agreed(one, other):
+    """How many records two logs begin with in common."""
+    differ = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differ, min(len(one), len(other)))
+
+
 class PartitionMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
@@ -200,9 +206,12 @@ class PartitionMachine(RuleBasedStateMachine):
     def commit(self, name, key, partition):
         if not partition.has_leader or len(partition.isr) < self.min_isr(name, partition):
             return
-        end = min(len(self.log(key, member)) for member in partition.isr)
+        # Of a member what it has in common with the leader counts: what it has of another leader it
+        # cuts before it fetches.
+        held = self.log(key, partition.leader)
+        end = min(_agreed(held, self.log(key, member)) for member in partition.isr)
         if end > len(self.committed.get(key, ())):
-            self.committed[key] = self.log(key, partition.leader)[:end]
+            self.committed[key] = held[:end]
 
     # Proposals.
 
