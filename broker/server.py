@@ -197,9 +197,11 @@ class KafkaServer:
                 sock, peer = listener.sock.accept()
             except BlockingIOError:
                 return
+            except ConnectionError:
+                continue  # the peer left between
             except OSError as failure:
-                # Out of descriptors, or the peer left between. The socket stays readable: without
-                # a pause nothing else would be done, and the log fill up.
+                # Out of descriptors. The socket stays readable: without a pause nothing else would
+                # be done, and the log fill up.
                 _log.warning("accept failed: %s", failure)
                 loop.remove_reader(listener.sock.fileno())
                 loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)

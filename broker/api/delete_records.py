@@ -51,7 +51,6 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     # The client says how long, up to 24 days; not longer than it is there.
     context.slot.parked = pending
     await pending.wait(deadline_ms)
-    context.slot.parked = None
     for home, numbers in moved.items():
         home.store.checkpoints.collect_log_offsets(
             [r for r in replicas.with_files() if r.home is home]

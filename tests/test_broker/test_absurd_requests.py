@@ -43,13 +43,6 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
         made.close()
 
 
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    made = RawClient(harness.cluster.brokers[1].port)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("kind", [QuotaKind.REQUEST, QuotaKind.PRODUCE])
 def test_the_smallest_quota_makes_the_longest_pause(kind: QuotaKind) -> None:
     """1. Somebody sets request_percentage=1e-310. 2. The first request that is counted makes an

@@ -37,13 +37,6 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     harness.close()
 
 
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    client = RawClient(harness.cluster.ports[1])
-    yield client
-    client.close()
-
-
 def record() -> bytes:
     now_ms = int(time.time() * 1000)
     return bytes(build_batch([(None, bytes(50_000))], timestamp_ms=now_ms))
