@@ -22,15 +22,15 @@ from runtime.ids import uuid_text
 
 _log = logging.getLogger(__name__)
 
-DISK_FAULTS = frozenset(
+OWN_ERRORS = frozenset(
     {
-        errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOENT, errno.ENOTDIR,
-        errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT,
-        errno.EUCLEAN, errno.EREMOTEIO,
+        errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EBADF, errno.EINVAL, errno.EAGAIN,
+        errno.EINTR, errno.EFBIG, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG,
     }
 )  # fmt: skip
-"""What says that a directory, or the disk below it, is of no use any more. Other errors (no
-descriptor left, a file closed) are the process's own and cost only the replica that met them."""
+"""The process's own (no descriptor left, a file closed): they cost only the replica that met them.
+Any other says that a directory, or the disk below it, is of no use any more: file systems have many
+words for it, EBADMSG where a checksum of their own is wrong, ENOTCONN where a server is gone."""
 
 
 class DirectoriesLost(KvorumError):
@@ -299,4 +299,6 @@ class LogDirectories:
 
 def is_disk_fault(failure: BaseException) -> bool:
     """Whether an error takes the whole directory down."""
-    return isinstance(failure, OSError) and failure.errno in DISK_FAULTS
+    if not isinstance(failure, OSError) or failure.errno is None:
+        return False
+    return failure.errno not in OWN_ERRORS

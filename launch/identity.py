@@ -12,7 +12,7 @@ import random
 
 from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, CorruptData
 from runtime.ids import UUID_ZERO, new_uuid, uuid_from_text, uuid_text
 from storage.checkpoints import read_meta_properties, write_meta_properties
 
@@ -22,6 +22,8 @@ _ANEW = (
     "--again for a controller with dynamic voters)"
 )
 _RESTORE = f"restore the file from a copy, or {_ANEW}"
+_NOBODYS = (LOCK_NAME, "logs", "lost+found")
+"""What a directory may hold before its first use; mkfs makes the last one."""
 _PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
 
 
@@ -143,7 +145,8 @@ def check_log_folder(disk: Disk, directory: str) -> None:
 def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) -> bytes | None:
     """The directory id if the directory is this node's, None if it is nobody's. Changes nothing.
 
-    Raises ConfigError if it is another node's, another cluster's, or no data directory at all.
+    Raises ConfigError if it is another node's, another cluster's, or no data directory at all,
+    CorruptData if its meta.properties is damaged.
     """
     try:
         known = read_meta_properties(disk, directory)
@@ -151,7 +154,7 @@ def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) ->
     except OSError as error:
         raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
     if known is None:
-        strangers = [name for name in names if name not in (LOCK_NAME, "logs")]
+        strangers = [name for name in names if name not in _NOBODYS]
         if FOLDER_NAME in strangers and not disk.list_dir(f"{directory}/{FOLDER_NAME}"):
             strangers.remove(FOLDER_NAME)  # a crash between the two steps of claim_directory
         if FOLDER_NAME in strangers:
@@ -172,7 +175,7 @@ def _check(directory: str, known: dict[str, str], *, node_id: int, cluster_id: s
     path = f"{directory}/meta.properties"
     missing = [name for name in _PROPERTIES if name not in known]
     if missing:
-        raise ConfigError(f"{path} is damaged: it has no {', '.join(missing)}; {_RESTORE}")
+        raise CorruptData(path, 0, f"it has no {', '.join(missing)}; {_RESTORE}")
     if known["version"] != "1":
         raise ConfigError(
             f"{path} has version {known['version']}, this build reads version 1: it was written "

@@ -7,14 +7,16 @@ belongs to somebody else is a mistake of the configuration and stops the start.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import logging
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 
 from broker.log_directories import Claim
 from launch.identity import DirectoryLock, check_owner, claim_directory
 from runtime.disk import Disk
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, CorruptData
 from runtime.ids import uuid_text
 from storage.checkpoints import META_PROPERTIES, take_clean_shutdown
 
@@ -62,7 +64,9 @@ class OwnDirectories:
 
     def note_first_start(self, disk: Disk, metadata_directory: str) -> None:
         """Look whether the node has run before; then its metadata directory says whose it is."""
-        self._is_first_start = not disk.exists(f"{metadata_directory}/{META_PROPERTIES}")
+        # A directory that cannot be read is named by `claim_directory`.
+        with suppress(OSError):
+            self._is_first_start = not disk.exists(f"{metadata_directory}/{META_PROPERTIES}")
 
     def warn_of_new(self, metadata_directory: str) -> None:
         """A node that has run before gets a further directory: that is how one is added, and also
@@ -111,6 +115,10 @@ class OwnDirectories:
             )
         except OSError as failure:
             self.claims[path] = Claim(directory_id=None, failure=failure)
+            return
+        except CorruptData as damage:
+            unreadable = OSError(errno.EBADMSG, str(damage))
+            self.claims[path] = Claim(directory_id=None, failure=unreadable)
             return
         except ConfigError as refused:
             if not isinstance(refused.__cause__, OSError):

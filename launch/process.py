@@ -71,7 +71,11 @@ def raise_file_limit() -> None:
     each segment that was read, and shells allow 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            # A hard limit above what the system has come to allow since.
+            logger.warning("the limit of open files stays at %d: %s", soft, error)
 
 
 async def _run(make: MakeNode, ready: Callable[[], None]) -> int:

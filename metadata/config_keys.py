@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from metadata.configs.broker_keys import BROKER_CONFIGS
 from metadata.configs.effective import CLUSTER_DEFAULT
-from metadata.configs.model import Update
+from metadata.configs.model import Update, parse
 from metadata.configs.topic_keys import TOPIC_CONFIGS
 from runtime.errors import ErrorCode, Rejected
 
@@ -16,7 +18,11 @@ __all__ = [
     "TOPIC_CONFIGS",
     "broker_config_problem",
     "topic_config_problem",
+    "topic_configs_conflict",
 ]
+
+_MIN_LAG = "min.compaction.lag.ms"
+_MAX_LAG = "max.compaction.lag.ms"
 
 
 def topic_config_problem(name: str, value: str) -> Rejected | None:
@@ -26,6 +32,21 @@ def topic_config_problem(name: str, value: str) -> Rejected | None:
         return Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
     problem = _too_long(name, value) or key.problem(value)
     return None if problem is None else Rejected(ErrorCode.INVALID_CONFIG, problem)
+
+
+def topic_configs_conflict(configs: Mapping[str, str]) -> Rejected | None:
+    """Why these configs of one topic, each of which may be set, cannot be set together, or None."""
+    low, high = (
+        parse(key, configs.get(key.name, key.default or ""))
+        for key in (TOPIC_CONFIGS[_MIN_LAG], TOPIC_CONFIGS[_MAX_LAG])
+    )
+    # What an older or newer version let in may not parse; it counts as not set, as elsewhere.
+    if not isinstance(low, int) or not isinstance(high, int) or low <= high:
+        return None
+    return Rejected(
+        ErrorCode.INVALID_CONFIG,
+        f"conflict topic config setting {_MIN_LAG} ({low}) > {_MAX_LAG} ({high})",
+    )
 
 
 def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected | None:

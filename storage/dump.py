@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from runtime.disk import Disk, DiskFile
-from runtime.errors import KvorumError
+from runtime.errors import CorruptData, KvorumError
 from storage.batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
@@ -96,7 +96,7 @@ def dump_lines(
             jumps: list[tuple[int, int]] = []
             file = disk.open(path)
             try:
-                for line, control in _log_lines(file, is_deep, text, jumps):
+                for line, control in _log_lines(file, is_deep, text, jumps, complaints.damage):
                     yield line if control is None else line + _control_text(control, control_text)
             finally:
                 file.close()
@@ -105,11 +105,15 @@ def dump_lines(
 
 
 def _log_lines(
-    file: DiskFile, deep_iteration: bool, text: RecordText | None, jumps: list[tuple[int, int]]
+    file: DiskFile,
+    deep_iteration: bool,
+    text: RecordText | None,
+    jumps: list[tuple[int, int]],
+    damage: list[str],
 ) -> Iterator[tuple[str, Record | None]]:
     """Lines, each with the control record whose meaning is to follow.
 
-    jumps: takes the pairs of neighbours in which an offset is left out.
+    jumps: takes the pairs of neighbours in which an offset is left out; damage: what is wrong.
     """
     position, size = 0, file.size()
     last_offset = -1
@@ -123,7 +127,9 @@ def _log_lines(
         batch = file.pread(header.size_bytes, position)
         is_valid = check_crc(batch, 0, header)
         yield _batch_line(header, position, is_valid), None
-        if deep_iteration and is_valid:
+        if not is_valid:
+            damage.append(f"{file.path} at byte {position}: the CRC does not match")
+        if deep_iteration:
             try:
                 for record in iter_records(batch, 0, header):
                     if last_offset >= 0 and record.offset != last_offset + 1:
@@ -131,12 +137,14 @@ def _log_lines(
                     last_offset = record.offset
                     line = _record_line(header, record, text)
                     yield line, record if header.is_control else None
-            except BatchError as error:
+            except (BatchError, CorruptData) as error:
+                damage.append(f"{file.path} at byte {position}: {error.reason}")
                 yield f"| not readable: {error.reason}", None
         position += header.size_bytes
     if position < size:
         name = file.path.rpartition("/")[2]
         yield f"Found {size - position} invalid bytes at the end of {name}", None
+        damage.append(f"{file.path} at byte {position}: {size - position} bytes are no batch")
 
 
 def _timestamp_type(header: BatchHeader) -> str:

@@ -34,12 +34,15 @@ class Complaints:
     timestamps_out_of_order: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     offsets_not_found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     not_consecutive: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)
+    """Of .log files, which say where it lies in a line of their own."""
 
     @property
     def are_faults(self) -> bool:
         """Whether any is more than a gap in the offsets, which compaction leaves."""
         return bool(
-            self.offset_mismatches
+            self.damage
+            or self.offset_mismatches
             or self.timestamp_mismatches
             or self.timestamps_out_of_order
             or self.offsets_not_found

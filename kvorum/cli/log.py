@@ -34,7 +34,7 @@ def dump(
     """Print what kafka-dump-log prints for PATHS.
 
     Takes .log, .index, .timeindex, .txnindex, .snapshot (of producers) and leader-epoch-checkpoint
-    files. What does not fit together goes to stderr, and the exit status is 1 then.
+    files. What is damaged or does not fit together goes to stderr, and the exit status is 1 then.
     """
     from raft.control_text import control_text
     from runtime.disk import OsDisk
@@ -68,6 +68,8 @@ def dump(
             raise CommandFailed(str(error)) from error
     for line in complaints.lines():
         click.echo(line, err=True)
+    if complaints.damage:
+        raise CommandFailed("; ".join(complaints.damage))
     if complaints.are_faults:
         raise CommandFailed("an index and its log do not agree")
 

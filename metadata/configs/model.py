@@ -115,10 +115,12 @@ class ConfigKey:
                 return None
 
     def _unsound_list(self, text: str) -> str | None:
-        items = list_items(text)
+        # Empty ones as well: Kafka takes `,delete` for a list of two.
+        items = [item.strip() for item in text.split(",")] if text else []
         if self.values and (not items or any(item not in self.values for item in items)):
             return f"must be a list of {', '.join(self.values)}"
-        if self.pattern and any(not re.fullmatch(self.pattern, item) for item in items):
+        is_every = items == ["*"]
+        if self.pattern and not is_every and any(not re.fullmatch(self.pattern, i) for i in items):
             return "must be * or a list of partition:broker pairs such as 0:101,1:102"
         return None
 

@@ -213,7 +213,7 @@ _REPLICATION: tuple[ConfigKey, ...] = (
             name=f"{side}.replication.throttled.replicas",
             type=ConfigType.LIST,
             default="",
-            pattern=r"\*|[0-9]{1,10}:[0-9]{1,10}",
+            pattern=r"[0-9]{1,10}:[0-9]{1,10}",
             broker_name=f"{side}.replication.throttled.replicas",
             documentation=f"Replicas held to {side}.replication.throttled.rate while they are not "
             "in sync, partition:broker,... or *.",

@@ -14,6 +14,7 @@ from metadata.config_keys import (
     TOPIC_CONFIGS,
     broker_config_problem,
     topic_config_problem,
+    topic_configs_conflict,
 )
 from metadata.config_requests import (
     AlterConfigs,
@@ -97,6 +98,10 @@ def _alter_one(
         if refused is not None:
             return refused
         wanted[operation.name] = value
+    if resource.resource_type == RESOURCE_TOPIC:
+        conflict = topic_configs_conflict(wanted)
+        if conflict is not None:
+            return conflict
     return [
         Config(resource.resource_type, resource.resource_name, name, wanted.get(name))
         for name in sorted({*current, *wanted})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from metadata.config_keys import topic_config_problem
+from metadata.config_keys import topic_config_problem, topic_configs_conflict
 from metadata.decide import Context, Decision
 from metadata.image import RESOURCE_TOPIC, ClusterImage, TopicImage
 from metadata.placement import UsableBroker, place
@@ -110,6 +110,9 @@ def _create_one(
         problem = topic_config_problem(name, value)
         if problem is not None:
             return problem
+    conflict = topic_configs_conflict(dict(topic.configs))
+    if conflict is not None:
+        return conflict
     placements = _placements(image, topic, context)
     if isinstance(placements, Rejected):
         return placements

@@ -21,7 +21,7 @@ from launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from launch.properties import broker_config, controller_config
 from launch.restore import ASIDE_SUFFIX, Restoration, restore
 from runtime.disk import OsDisk
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, CorruptData
 from runtime.ids import uuid_text
 from storage.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -412,3 +412,42 @@ def test_a_broker_whose_last_directory_fails_ends_at_once(paths: tuple[Path, Pat
 
     (ended,) = asyncio.run(fail())
     assert "no data directory is left" in str(ended) and str(paths[0]) in str(ended)
+
+
+@pytest.mark.parametrize("content", [bytes(92), b"", b"version=1\n", b"\xff\xfe"])
+def test_a_further_directory_whose_identity_is_damaged_is_passed_over(
+    paths: tuple[Path, Path], content: bytes
+) -> None:
+    # What a broken file system left of it stopped the broker, and what it prints was a screen full.
+    take(*paths).release()
+    (paths[1] / "meta.properties").write_bytes(content)
+    own = take(*paths)
+    own.release()
+    claim = own.claims[str(paths[1])]
+    assert claim.directory_id is None
+    assert claim.failure is not None and "meta.properties" in str(claim.failure)
+    assert len(str(claim.failure)) < len(str(paths[1])) + 300
+    (paths[0] / "meta.properties").write_bytes(content)
+    with pytest.raises(CorruptData, match=r"meta\.properties"):
+        take(*paths)
+
+
+def test_a_new_file_system_may_be_mounted_there(paths: tuple[Path, Path]) -> None:
+    for path in paths:
+        (path / "lost+found").mkdir(parents=True)
+    own = take(*paths)
+    own.release()
+    assert all(claim.directory_id for claim in own.claims.values())
+
+
+def test_a_metadata_directory_that_cannot_be_entered_is_named(
+    paths: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = PermissionError(errno.EACCES, "Permission denied", str(paths[0]))
+
+    def refuse(*_: object) -> bool:
+        raise denied
+
+    monkeypatch.setattr(OsDisk, "exists", refuse)
+    with pytest.raises(ConfigError, match=f"cannot use data directory {paths[0]}: Permission"):
+        take(*paths)

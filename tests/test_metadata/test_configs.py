@@ -301,3 +301,24 @@ def test_a_stored_number_of_too_many_digits_is_no_value():
     assert parse(key, LONG) is None
     assert parse(key, "0" * 90 + "7") == 7
     assert parse_throttled(f"{LONG}:1,0:{LONG},²:1,0:1").pairs == {(0, 1)}
+
+
+def test_lags_of_compaction_that_contradict_each_other_are_refused():
+    world = world_with_topic()
+    (result,) = alter(world, change(op("max.compaction.lag.ms", SET, "5")))
+    assert result.error is ErrorCode.NONE
+    (result,) = alter(world, change(op("min.compaction.lag.ms", SET, "10")))
+    assert result.error is ErrorCode.INVALID_CONFIG
+    assert "min.compaction.lag.ms (10) > max.compaction.lag.ms (5)" in result.message
+    both = change(op("min.compaction.lag.ms", SET, "10"), op("max.compaction.lag.ms", SET, "10"))
+    assert alter(world, both)[0].error is ErrorCode.NONE
+    lags = (("min.compaction.lag.ms", "10"), ("max.compaction.lag.ms", "5"))
+    created = world.create("u", configs=lags)
+    assert created.error is ErrorCode.INVALID_CONFIG
+
+
+def test_what_another_version_let_in_contradicts_nothing():
+    world = world_with_topic()
+    world.commit(Config(RESOURCE_TOPIC, "t", "min.compaction.lag.ms", "soon"))
+    (result,) = alter(world, change(op("max.compaction.lag.ms", SET, "5")))
+    assert result.error is ErrorCode.NONE

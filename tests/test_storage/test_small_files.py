@@ -12,6 +12,7 @@ from storage import checkpoints
 from storage.batch import build_batch
 from storage.compression import Codec
 from storage.dump import DumpError, dump_lines
+from storage.dump_indexes import Complaints
 from storage.log import Log, LogConfig
 from storage.names import replica_of
 
@@ -173,10 +174,30 @@ def test_a_dump_shows_damage_and_changes_nothing() -> None:
     file = disk.open(path)
     file.pwrite(b"torn", file.size())
     before = disk.read_bytes(path)
-    lines = list(dump_lines(disk, path))
+    complaints = Complaints()
+    lines = list(dump_lines(disk, path, complaints=complaints))
     assert lines[2].endswith("isvalid: false") and lines[3].endswith("isvalid: true")
     assert lines[-1].startswith("Found 4 invalid bytes at the end of ")
+    assert complaints.are_faults
+    said = [damage.partition(f"{path} at byte ")[2] for damage in complaints.damage]
+    assert said[0] == "0: the CRC does not match"
+    assert said[1].endswith(": 4 bytes are no batch")
     assert disk.read_bytes(path) == before
+
+
+def test_a_dump_shows_the_records_of_a_damaged_batch_as_far_as_they_can_be_read() -> None:
+    disk = new_disk()
+    dumped_log(disk)
+    path = "d/t-0/00000000000000000000.log"
+    whole = [line for line in dump_lines(disk, path, deep_iteration=True) if line[0] == "|"]
+    disk.flip_bits(path, 17)  # the CRC itself
+    damaged = [line for line in dump_lines(disk, path, deep_iteration=True) if line[0] == "|"]
+    assert damaged == whole
+    disk.flip_bits(path, 61)  # the length of the first record
+    complaints = Complaints()
+    lines = list(dump_lines(disk, path, deep_iteration=True, complaints=complaints))
+    assert lines[3].startswith("| not readable: ")
+    assert len(complaints.damage) == 2
 
 
 # --- the memory disk -----------------------------------------------------------------------------

@@ -200,3 +200,15 @@ def test_leader_epochs_are_dumped(folder: Path) -> None:
     code, said = run("dump", str(folder / "leader-epoch-checkpoint"))
     assert code == 0
     assert "epoch: 0 startOffset: 0\n" in said
+
+
+@pytest.mark.parametrize("data", [b"torn", bytes(100)])
+def test_a_dump_of_a_log_with_damage_ends_with_1(folder: Path, data: bytes) -> None:
+    path = folder / f"{BASE}.log"
+    assert run("dump", str(path))[0] == 0
+    with path.open("ab") as file:
+        file.write(data)
+    code, said = run("dump", str(path))
+    assert code == 1
+    assert f"Found {len(data)} invalid bytes at the end of {BASE}.log" in said
+    assert f"{len(data)} bytes are no batch" in said
