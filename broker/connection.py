@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import logging
 import os
 import select
 import socket
+import sys
+import termios
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -266,7 +269,11 @@ class Connection:
             return False
         poll = select.poll()
         poll.register(self._fd, select.POLLRDHUP)
-        return bool(poll.poll(0))
+        if not poll.poll(0):
+            return False
+        # What was sent before with acks=0 is still to be read, when a pause is over.
+        is_paused = self._is_yielding or self._unmute_timer is not None
+        return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))
 
     def _pause_reading(self) -> None:
         if self._is_reading:
@@ -410,6 +417,12 @@ class _FileSend:
     def read(self) -> bytes:
         data: bytes = self.source.file.pread(self.left, self.position)
         return data
+
+
+def _unread_bytes(fd: int) -> int:
+    """Of a socket, as the kernel has them; 0 when the peer has broken off."""
+    count = fcntl.ioctl(fd, termios.FIONREAD, bytes(4))
+    return int.from_bytes(count, sys.byteorder)
 
 
 def _size(part: Part) -> int:

@@ -155,14 +155,13 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
         if size >= parked.bytes_max and size and not parked.is_full:
             break  # the others stay dirty, first in line next time
         room = _room(manager, watched)
+        # Of what is held back for its bytes all else is told: an error, where the histories part.
+        bytes_left = min(parked.bytes_max - size, room)
+        answer = _answer(manager, watched, bytes_left, is_first=size == 0 and room > 0)
         if room == 0:
             is_held = True
-            if not parked.is_full:
+            if answer is not None and not parked.is_full and not _must_be_told(watched, answer):
                 continue  # and dirty as it was
-            answer: FetchedPartition | None = _nothing_new(watched)
-        else:
-            bytes_left = min(parked.bytes_max - size, room)
-            answer = _answer(manager, watched, bytes_left, is_first=size == 0)
         if answer is None:
             if not parked.is_full:
                 state.dirty.pop(watched, None)
@@ -171,7 +170,7 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
         answers.append((watched, answer))
         if answer.records is not None:
             size += answer.records.length
-        elif answer.error or answer.diverging is not None or _is_news(watched, answer):
+        elif _must_be_told(watched, answer):
             is_urgent = True
     if is_held:
         manager.leader_throttle.hold(parked)
@@ -187,9 +186,14 @@ def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
         replica = watched.replica
         if replica is None or answer.records is None:
             continue
-        available_bytes, has_more = replica.log.available(
-            watched.asked.fetch_offset, end_offset=_readable_end(replica, watched.state)
-        )
+        try:
+            available_bytes, has_more = replica.log.available(
+                watched.asked.fetch_offset, end_offset=_readable_end(replica, watched.state)
+            )
+        except (OSError, CorruptData) as failure:
+            # What lies behind the answer, up to the watermark: the next fetch hears of it.
+            replica.fail(failure, "read")
+            return True
         if has_more:
             return True
         size += min(available_bytes, watched.asked.bytes_max)
@@ -360,6 +364,11 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
     if not log.start_offset <= asked.fetch_offset <= core.end_offset:
         return _out_of_range(replica, watched)
     return None
+
+
+def _must_be_told(watched: Watched, answer: FetchedPartition) -> bool:
+    """Whether an answer without records goes out at once."""
+    return bool(answer.error) or answer.diverging is not None or _is_news(watched, answer)
 
 
 def _is_news(watched: Watched, answer: FetchedPartition) -> bool:

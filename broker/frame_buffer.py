@@ -45,6 +45,11 @@ class FrameBuffer:
         self._end += count
         return count
 
+    @property
+    def has_more(self) -> bool:
+        """Bytes have come that were not handed out yet."""
+        return self._end > self._start
+
     def next_frame(self) -> tuple[int, int] | None:
         """(position, end) in `view` of the next whole frame, its size field not included."""
         start = self._start

@@ -110,13 +110,20 @@ class OffsetCheckpoints:
     def set_cleaner_offset(self, topic: str, partition_id: int, offset: int) -> None:
         self._cleaner_offsets = {**self._cleaner_offsets, (topic, partition_id): offset}
 
-    def lower(self, topic: str, partition_id: int, offset: int) -> None:
+    def lower(
+        self, topic: str, partition_id: int, offset: int, start_offset: int | None = None
+    ) -> None:
         """Before a truncation to `offset`: no checkpoint may speak of what lies above it any more.
 
         A recovery point above the log's end would make a torn tail look like damage. Durable on
-        return.
+        return. start_offset: the log's start, if that is to lie above the first batch to come.
         """
         key = (topic, partition_id)
+        if start_offset is not None:
+            # 1. DeleteRecords is answered as all replicas have told the new start, 2. a batch is
+            # fetched that begins below, 3. all end: without this who starts first leads from there.
+            self._log_starts = {**self._log_starts, key: start_offset}
+            self.write_log_starts()
         if self._high_watermarks.get(key, 0) > offset:
             # 1. The only replica in sync loses its power, and what it had told us of. 2. We are
             # cut, 3. get other records in its place, 4. and end: the next process would take these
@@ -127,7 +134,7 @@ class OffsetCheckpoints:
             self.recovery_points = {**self.recovery_points, key: offset}
             with self._lock:
                 self._write(RECOVERY_POINT, self.recovery_points)
-        if self._log_starts.get(key, 0) > offset:
+        if start_offset is None and self._log_starts.get(key, 0) > offset:
             # A leader that lost what others had begins below our start. Kept, the start would be
             # above the end at the next start, and the log be thrown away.
             self._log_starts = {**self._log_starts, key: offset}

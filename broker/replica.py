@@ -21,12 +21,8 @@ from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
 from runtime.ids import uuid_text
-from storage.batch import (
-    TRANSACTIONAL_BIT,
-    BatchError,
-    stamp_log_append_time,
-)
-from storage.checkpoints import PARTITION_METADATA
+from storage.batch import TRANSACTIONAL_BIT, BatchError, stamp_log_append_time
+from storage.checkpoints import PARTITION_METADATA, sync_partition_metadata
 from storage.client_batch import Unpacking
 from storage.log import Log
 from wire.produce_codec import ProducedPartition
@@ -107,7 +103,7 @@ class Replica:
         disk: Disk,
         turn: TurnEnd,
         has_identity: bool,
-        lower_checkpoints: Callable[[str, int, int], None],
+        lower_checkpoints: Callable[[str, int, int, int | None], None],
         on_first_file: Callable[[Replica], None],
         home: LogDirectory,
         on_failed: Callable[[Replica, OSError | CorruptData, str], None],
@@ -146,10 +142,15 @@ class Replica:
         if image.leader_epoch < self.log.epochs.latest_epoch:
             return False
         self.core.end_offset = self.log.end_offset
+        has_led = self.core.is_leader
         if self.core.become_leader(image, now_ms):
             self.log.epochs.assign(image.leader_epoch, self.log.end_offset)
             self.refused.clear()
-            self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if has_led:
+                # What waits is in the log as before; repeated, it would be there twice.
+                self.on_low_watermark()
+            else:
+                self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.core.raise_high_watermark(now_ms):
             self.on_high_watermark()
         self.notify_state_change()
@@ -205,10 +206,11 @@ class Replica:
                 log.producers, self.refused, header, has_too_few_replicas=has_too_few_replicas
             )
             if duplicate is not None:
-                required = duplicate.last_offset + 1
-                return self._produced(duplicate.base_offset), self._wait_until(required, terms)
+                append_time_ms = duplicate.timestamp_ms if self.config.is_log_append_time else -1
+                answer = self._produced(duplicate.base_offset, append_time_ms)
+                return answer, self._wait_until(duplicate.last_offset + 1, terms)
             if header.attributes & TRANSACTIONAL_BIT:
-                admit(self.log.producers, self.verifications, header, is_verified=is_verified)
+                admit(log.producers, self.verifications, header, terms.version, is_verified)
             append_time_ms = -1
             if self.config.is_log_append_time:
                 append_time_ms = terms.wall_ms
@@ -394,10 +396,14 @@ class Replica:
         self, batches: memoryview, *, leader_high_watermark: int, wall_ms: int
     ) -> None:
         """Append what the leader sent, as it is. Raises what Log.append_as_follower raises."""
-        self.log.append_as_follower(batches, now_ms=wall_ms)
+        log = self.log
+        base_offset = log.base_below_start(batches)
+        if base_offset is not None:
+            self._lower_checkpoints(base_offset, log.start_offset)
+        log.append_as_follower(batches, now_ms=wall_ms)
         if not self.has_identity:
             self.write_identity()
-        if self.core.on_follower_append(self.log.end_offset, leader_high_watermark):
+        if self.core.on_follower_append(log.end_offset, leader_high_watermark):
             self.on_high_watermark()
 
     def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> bool:
@@ -429,14 +435,14 @@ class Replica:
         # Seed 106525: in a compacted log, up to a gap. A recovery point left above the real end
         # spoke for what came there later, and was lost with the power.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
-        self.lower_checkpoints(self.core.topic, self.core.partition_id, target)
+        self._lower_checkpoints(target)
         log.truncate_to(target)
         self.core.on_truncated(log.end_offset)
         return log.end_offset
 
     def restart_at(self, offset: int, wall_ms: int) -> None:
         """Drop everything and begin at `offset`: the leader no longer has what we need."""
-        self.lower_checkpoints(self.core.topic, self.core.partition_id, 0)
+        self._lower_checkpoints(0)
         self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
         self.core.on_truncated(offset)
         self.core.on_start_moved(offset)
@@ -447,6 +453,9 @@ class Replica:
             # one a folder that does not say whose it is counts as damaged.
             self.sync_identity()
             self.identity_unsynced = False
+
+    def _lower_checkpoints(self, offset: int, start_offset: int | None = None) -> None:
+        self.lower_checkpoints(self.core.topic, self.core.partition_id, offset, start_offset)
 
     # --- disk --------------------------------------------------------------------------------
 
@@ -467,7 +476,7 @@ class Replica:
 
     def sync_identity(self) -> None:
         """Make partition.metadata durable (runs in the flush thread)."""
-        sync_identity(self.disk, self.log.directory)
+        sync_partition_metadata(self.disk, self.log.directory)
 
     def fail(self, failure: OSError | CorruptData, operation: str) -> None:
         """A disk call failed, or stored bytes are damaged: the controller must hear of it, or this
@@ -487,13 +496,3 @@ class Replica:
     def summary(self) -> str:
         more = " uncleanable" if self.uncleanable else ""
         return f"{self.core.summary()} {self.log.summary()}{more}"
-
-
-def sync_identity(disk: Disk, directory: str) -> None:
-    """Make the partition.metadata of a folder durable."""
-    file = disk.open(f"{directory}/{PARTITION_METADATA}")
-    try:
-        file.sync()
-    finally:
-        file.close()
-    disk.sync_dir(directory)

@@ -277,18 +277,20 @@ class ReplicaSession:
             self._changed[key] = followed
             # Asked for twice by overlapping requests, it is here already; the offsets that come
             # with it may be newer, and the leader takes them for told.
-            if read_header(view, part.position).base_offset >= replica.log.end_offset:
-                self._append(followed, part, view)
+            batches = view[part.position : part.position + part.length]
+            is_next = read_header(view, part.position).base_offset >= replica.log.end_offset
+            if is_next or replica.log.base_below_start(batches) is not None:
+                self._append(followed, part, batches)
         has_moved = replica.on_leader_offsets(
             high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
         )
         if has_moved:
             self._changed[key] = followed
 
-    def _append(self, followed: Followed, part: ReplicaAnswer, view: memoryview) -> None:
+    def _append(self, followed: Followed, part: ReplicaAnswer, batches: memoryview) -> None:
         replica = followed.replica
         replica.append_as_follower(
-            view[part.position : part.position + part.length],
+            batches,
             leader_high_watermark=part.high_watermark,
             wall_ms=self._clock.wall_ms(),
         )

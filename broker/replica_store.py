@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from broker.offset_checkpoints import OffsetCheckpoints
-from broker.replica import Replica, sync_identity
+from broker.replica import Replica
 from metadata.image import TopicImage
 from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
@@ -23,6 +23,7 @@ from storage.checkpoints import (
     TopicPartition,
     is_torn_partition_metadata,
     read_partition_metadata,
+    sync_partition_metadata,
 )
 from storage.log import Log, LogConfig
 from storage.names import aside_name, replica_of
@@ -200,7 +201,7 @@ class ReplicaStore:
         if not (self._is_clean and name not in self._unclean):
             # Recovery has fsynced what it kept, and a process that was killed may never have come
             # to fsync this. Without it the next power cut would make the log nobody's.
-            sync_identity(self._disk, path)
+            sync_partition_metadata(self._disk, path)
         if log.torn_tail is not None:
             _log.warning("%s", log.torn_tail)
         # 1. The power fails and takes a tail that was not fsynced, of records below the watermark,

@@ -52,15 +52,15 @@ class StartCheckpoints:
         durable = replica.home.store.checkpoints.durable_start(core.topic, core.partition_id)
         if durable >= start_offset:
             return start_offset
-        bases = log.segment_base_offsets
-        if bases and bases[0] >= start_offset:
+        first = log.durable_first_offset
+        if first >= start_offset:
             return start_offset  # the name of its first file says it
         self._waiting[replica] = None
         self._listeners[on_saved] = None
         if not self._is_running:
             self._is_running = True
             self._tasks.spawn(self._run(), "checkpoint of log starts")
-        return max(durable, bases[0]) if bases else durable
+        return max(durable, first)
 
     async def _run(self) -> None:
         try:

@@ -286,9 +286,10 @@ def check_batch(
 
 
 def first_damage(found: LogSlice, data: bytes) -> CorruptData | None:
-    """What is wrong with the first batch of a slice, read as `data`, that fails its checks."""
+    """What is wrong with the first batch of a slice, read as `data`, that fails its checks. A file
+    that has become shorter gives less than the slice says."""
     at, expected_offset = 0, found.first_offset
-    while at < len(data):
+    while at < found.length:
         header, reason = check_batch(data, at, found.first_offset, expected_offset)
         if header is None:
             return CorruptData(found.file.path, found.position + at, reason)

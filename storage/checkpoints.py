@@ -82,6 +82,16 @@ def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes) -> Non
     disk.write_atomic(f"{directory}/{PARTITION_METADATA}", body.encode())
 
 
+def sync_partition_metadata(disk: Disk, directory: str) -> None:
+    """Make the partition.metadata of a folder durable."""
+    file = disk.open(f"{directory}/{PARTITION_METADATA}")
+    try:
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_dir(directory)
+
+
 def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
     """The 16 bytes of the topic id; None when the file is missing. Raises CorruptData."""
     path = f"{directory}/{PARTITION_METADATA}"
@@ -129,7 +139,7 @@ def read_meta_properties(disk: Disk, directory: str) -> dict[str, str] | None:
         if line.strip() and not line.startswith("#"):
             name, separator, value = line.partition("=")
             if not separator:
-                raise CorruptData(path, position, f"no '=' in {line!r}")
+                raise CorruptData(path, position, f"no '=' in {line[:40]!r}")
             properties[name.strip()] = value.strip().replace("\\:", ":").replace("\\\\", "\\")
         position += len(line.encode()) + 1
     return properties

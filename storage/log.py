@@ -15,7 +15,7 @@ from bisect import bisect_right
 
 from runtime.disk import Disk
 from storage import lookup, recovery
-from storage.batch import Buffer
+from storage.batch import HEADER_BYTES, Buffer, read_header
 from storage.flush import FlushTicket
 from storage.log_base import LogBase
 from storage.model import (
@@ -108,12 +108,36 @@ class Log(LogBase):
 
         A batch cut off at the end is left for the next fetch. Raises OutOfOrderAppend when offsets
         or epochs do not continue this log, BatchError on a CRC that does not match; nothing is
-        appended then. A base offset above `end_offset` is a gap that compaction left.
+        appended then. A base offset above `end_offset` is a gap that compaction left; one below it
+        fits if `base_below_start` says so.
         """
+        base_offset = self.base_below_start(batches)
         placed = place_as_follower(
-            batches, end_offset=self._end_offset, latest_epoch=self.epochs.latest_epoch
+            batches,
+            end_offset=self._end_offset if base_offset is None else base_offset,
+            latest_epoch=self.epochs.latest_epoch,
         )
-        return self._append(batches, placed, now_ms)
+        if base_offset is None:
+            return self._append(batches, placed, now_ms)
+        start_offset = self._start_offset
+        self.truncate_fully_and_start_at(base_offset, now_ms=now_ms)
+        if not self._segments.items:
+            self._segments.add(base_offset, now_ms=now_ms)
+        self._start_offset = start_offset
+        appended = self._append(batches, placed, now_ms)
+        self.epochs.truncate_from_start(start_offset)
+        return appended
+
+    def base_below_start(self, batches: Buffer) -> int | None:
+        """Base offset of the first of `batches` if this log is empty and begins within it: as
+        DeleteRecords lets the leader's log begin. The first file is named by it then, so that a
+        caller sees to it that the log's start is known without."""
+        start_offset = self._start_offset
+        if start_offset != self._end_offset or self.size_bytes or len(batches) < HEADER_BYTES:
+            return None
+        header = read_header(batches, 0)
+        is_around = header.base_offset < start_offset <= header.last_offset
+        return header.base_offset if is_around else None
 
     def _append(self, data: Buffer, placed: list[Placed], now_ms: int) -> Appended:
         count = len(placed)
@@ -141,7 +165,11 @@ class Log(LogBase):
                 if timestamp_ms > max_timestamp_ms:
                     max_timestamp_ms = timestamp_ms
                 segment.note(base_offset, last_offset, timestamp_ms, size)
-                self.epochs.assign(epoch, base_offset)
+                # Not from `base_offset` on if compaction has left a gap before it. Bad sequence:
+                # 1. epoch 2 began at 10, its first records are compacted away, and a new replica
+                # notes that it began at 15; 2. that one leads, 3. a replica comes back with 10 to
+                # 12 of epoch 1, which nobody else has: told that epoch 1 ends at 15, it keeps them.
+                self.epochs.assign(epoch, max(self._end_offset, segment.base_offset))
                 if header.producer_id >= 0:
                     aborted = self.producers.update(header, last_offset, data, at)
                     if aborted is not None:
@@ -385,6 +413,8 @@ class Log(LogBase):
         active.cut(offset)
         segments.sync_directories()
         self._end_offset = active.end_offset
+        # A cut within a batch takes all of it, and no flush may claim a part.
+        segments.stop_derived_files(self._end_offset)
         self._start_offset = min(self._start_offset, self._end_offset)
         self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
         self.epochs.truncate_from_end(self._end_offset)

@@ -101,6 +101,13 @@ class LogBase:
         return list(self._segments.bases)
 
     @property
+    def durable_first_offset(self) -> int:
+        """Where the first segment begins, as far as every start will find it so; 0 if files were
+        made or removed since, or there are none."""
+        segments = self._segments
+        return 0 if segments.has_unsynced_names or not segments.bases else segments.bases[0]
+
+    @property
     def has_unflushed_roll(self) -> bool:
         """A rolled segment waits for its fsync."""
         return self._segments.has_unflushed_roll
@@ -181,7 +188,8 @@ class LogBase:
     def apply_retention(self, *, now_ms: int, high_watermark: int) -> list[int]:
         """Delete the segments that start offset, size and age allow; base offsets of those gone.
 
-        Files are renamed now and removed by `remove_deleted` after `file_delete_delay_ms`.
+        Files are renamed now and removed by `remove_deleted` after `file_delete_delay_ms`. Those of
+        segments that are not flushed yet wait for the next run, and readers do not see them.
         """
         segments = self._segments
         if segments.is_cleaning:
@@ -198,15 +206,22 @@ class LogBase:
         )
         if count == 0:
             return []
-        segments.stop_derived_files(self._end_offset)
         if count == len(segments.items):
             self._roll(self._end_offset, now_ms)
         # First the start: a disk that fails half-way must leave no hole behind it, which readers
         # would be led over in silence.
         self._start_offset = max(self._start_offset, segments.bases[count])
-        retired = segments.retire_first(
-            count, delete_at_ms=now_ms + self.config.file_delete_delay_ms
-        )
+        # With its flush comes the snapshot of the producers at a segment's end. Bad sequence: 1. a
+        # topic is idle for longer than `retention_ms`, 2. its last segment is rolled and retired,
+        # 3. the process is killed, 4. a producer repeats its last batch, which nobody knows.
+        count = min(count, len(segments.sealed_prefix()))
+        retired: list[Segment] = []
+        if count:
+            segments.stop_derived_files(self._end_offset)
+            segments.keep_producers(count)
+            retired = segments.retire_first(
+                count, delete_at_ms=now_ms + self.config.file_delete_delay_ms
+            )
         self.epochs.truncate_from_start(self._start_offset)
         return [segment.base_offset for segment in retired]
 

@@ -19,7 +19,8 @@ from storage.names import (
     file_name,
     put_aside,
 )
-from storage.producer_state import ProducerStateTable
+from storage.producer_rebuild import producers_at
+from storage.producer_state import ProducerStateTable, write_snapshot
 from storage.recovery_state import RecoveryStateWriter
 from storage.segment import Segment
 
@@ -85,6 +86,11 @@ class SegmentList:
     @property
     def is_flushing(self) -> bool:
         return self._ticket is not None
+
+    @property
+    def has_unsynced_names(self) -> bool:
+        """Files were made, renamed or removed, and a power cut may undo that."""
+        return bool(self._dirty_directories) or self._ticket is not None
 
     # --- growing -----------------------------------------------------------------------------
 
@@ -225,6 +231,16 @@ class SegmentList:
         self._close_file(segment)
         for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(segment.path(suffix))
+
+    def keep_producers(self, count: int) -> None:
+        """Before the first `count` segments go: write what nothing else will know of the producers
+        where the log begins then. Their flush has, but for a snapshot found damaged since."""
+        offset = self.bases[count]
+        path = f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+        if not self._disk.exists(path):
+            first = self.items[:count]
+            known = producers_at(self._disk, self.directory, first, end_offset=offset)
+            write_snapshot(self._disk, path, known)
 
     def retire_first(self, count: int, *, delete_at_ms: int) -> list[Segment]:
         """Take the oldest segments out of the log; their files are renamed to `.deleted`.

@@ -50,6 +50,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     deadline_ms = now_ms + max(milliseconds(request.timeout), 0)
     # The client says how long, up to 24 days; not longer than it is there.
     context.slot.parked = pending
+    if context.slot.connection.is_closed:
+        pending.cancel()
     await pending.wait(deadline_ms)
     for home, numbers in moved.items():
         home.store.checkpoints.collect_log_offsets(

@@ -3,7 +3,8 @@
 Timestamps: >= 0 first record at or after it, -1 latest (high watermark; log end for replicas),
 -2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
 tiered (-1: no tiering). Only the leader answers. A new leader whose watermark has not reached its
-epoch's start answers 78 for what depends on the end. With isolation level 1 (v2+) the end is the
+epoch's start answers 78 for what depends on the end: a record that is found below the watermark
+does not. With isolation level 1 (v2+) the end is the
 last stable offset. Special timestamps that are newer than the request's version, or unknown,
 are answered with UNSUPPORTED_VERSION, and partitions named more than once with INVALID_REQUEST.
 """
@@ -109,15 +110,20 @@ def _look_up(
         return NONE_FOUND, ErrorCode.NONE
     if asker.is_replica:
         end_offset = core.end_offset
-    elif core.is_latest_known or not core.is_leader:
+    else:
         end_offset = core.high_watermark
         if asker.is_read_committed:
             end_offset = log.last_stable_offset(end_offset)
-    else:
-        return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE
+    is_end_known = asker.is_replica or core.is_latest_known or not core.is_leader
     if timestamp_ms == LATEST:
+        if not is_end_known:
+            return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE
         return (-1, end_offset, core.leader_epoch), ErrorCode.NONE
     if timestamp_ms == MAX_TIMESTAMP:
-        return log.offset_of_max_timestamp(end_offset) or NONE_FOUND, ErrorCode.NONE
-    found = log.find_offset_by_timestamp(timestamp_ms, end_offset=end_offset)
+        # What is not known to be committed may be, and have the largest.
+        found = log.offset_of_max_timestamp(end_offset if is_end_known else core.end_offset)
+    else:
+        found = log.find_offset_by_timestamp(timestamp_ms, end_offset=end_offset)
+    if not is_end_known and (found is None or found[1] >= end_offset):
+        return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE
     return found or NONE_FOUND, ErrorCode.NONE

@@ -29,9 +29,9 @@ def read_back(log: Log) -> Iterator[list[Replayed]]:
         found = log.read(
             max(offset, log.start_offset), bytes_max=CHUNK_BYTES, end_offset=end_offset
         )
-        data = found.read()
-        if not data:
+        if not found.length:
             return  # all that is left was compacted away
+        data = found.read()
         damage = first_damage(found, data)
         if damage is not None:
             # Kafka takes such bytes: an offset that nobody committed, a transaction forgotten.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.replica import PendingAck, ProduceTerms, Replica
 from broker.transactions.coordinators import as_told_to_producer
 from broker.transactions.model import TopicPartition
-from broker.transactions.verification import needs_verification
+from broker.transactions.verification import FIRST_ADDING_VERSION, needs_verification
 from broker.waiters import PendingProduce
 from runtime.errors import ErrorCode
 from storage.batch import MAGIC, BatchError, BatchHeader, check_crc, read_header
@@ -22,8 +22,6 @@ from wire.produce_codec import ProducedPartition
 if TYPE_CHECKING:
     from broker.context import Services
 
-FIRST_ADDING_VERSION = 12
-"""Produce from which on the leader adds the partition to the transaction (KIP-890 part 2)."""
 FIRST_ABORTABLE_VERSION = 11
 
 

@@ -23,6 +23,9 @@ T = TypeVar("T")
 SEQUENCES_KEPT_MAX = 10_000
 """Producers whose first sequence is remembered; above it the one noted first is forgotten."""
 
+FIRST_ADDING_VERSION = 12
+"""Produce from which on the leader adds the partition to the transaction (KIP-890 part 2)."""
+
 Key = tuple[int, int]
 """Producer id and epoch."""
 
@@ -120,12 +123,12 @@ def admit(
     producers: ProducerStateTable,
     verifications: Verifications[Any],
     header: BatchHeader,
-    *,
+    version: int,
     is_verified: bool,
 ) -> None:
     """Let a new batch of a transaction into the log; raises BatchError if it may not come in.
 
-    producers: of that log. The batch has passed `ProducerStateTable.check`.
+    producers: of that log. The batch has passed `ProducerStateTable.check`. version: of Produce.
     """
     producer_id, epoch = header.producer_id, header.producer_epoch
     if not is_verified and not producers.is_open(producer_id, epoch):
@@ -142,5 +145,13 @@ def admit(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"producer {producer_id} epoch {epoch} sequence {header.base_sequence}: an earlier"
             " batch of it was sent and is not here",
+        )
+    if not is_known and version >= FIRST_ADDING_VERSION and header.base_sequence:
+        # Its epoch is of this transaction alone (KIP-890), so that an earlier batch was sent, maybe
+        # to another leader, and is under way: behind this one it would be out of order.
+        raise BatchError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer_id} epoch {epoch} begins with sequence {header.base_sequence}, not"
+            " with 0",
         )
     verifications.on_append(producer_id, epoch)

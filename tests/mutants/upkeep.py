@@ -100,7 +100,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      ("tests/test_broker/test_waiters_and_sessions.py",)),
     ("waits-for-nobody", "a deletion is not waited for when its client has gone",
      "broker/api/delete_records.py",
-     "    context.slot.parked = pending\n    await", "    await", OF_CONNECTIONS),
+     "    context.slot.parked = pending\n", "", OF_CONNECTIONS),
     ("large-batch-not-replicated", "a follower takes whatever its leader has", "broker/fetcher.py",
      "ANSWER_BYTES_MAX = (1 << 31) - 1", "ANSWER_BYTES_MAX = 77_594_624", OF_CONNECTIONS),
     ("second-session", "one request at a time opens a session", "broker/replica_session.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -185,3 +186,58 @@ def test_who_asks_an_offline_replica_for_the_end_of_an_epoch_hears_so(
     )
     (partition,) = answer.topics[0].partitions
     assert partition.error_code is KioError.kafka_storage_error
+
+
+def test_what_a_client_sent_before_it_closed_is_read_when_its_pause_is_over(
+    harness: Harness,
+) -> None:
+    # With acks=0 nobody ever hears of the rest: seven of ten batches were thrown away.
+    harness.call(lambda: harness.cluster.controller.create("t", [(1,)]))
+    client = RawClient(harness.cluster.ports[1])
+    client.call("api_versions", 0, {})
+    paused = connection_of(harness, client)
+    harness.call(lambda: paused.mute(60_000))
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=int(time.time() * 1000)))
+    for _ in range(10):
+        client.send("produce", 9, produce_values("t", batch, acks=0))
+    client.close()
+    wait_until(lambda: not paused._is_reading and _is_over(paused), "the end has come")
+    assert not paused.has_hung_up
+    harness.call(paused._unmute)
+    wait_until(lambda: harness.cluster.replica(1, "t").log.end_offset == 10, "all is there")
+    wait_until(lambda: paused.is_closed, "and then the end is read")
+
+
+def test_a_client_that_closed_during_a_pause_and_left_nothing_is_gone(harness: Harness) -> None:
+    client = RawClient(harness.cluster.ports[1])
+    client.call("api_versions", 0, {})
+    paused = connection_of(harness, client)
+    harness.call(lambda: paused.mute(60_000))
+    client.close()
+    wait_until(lambda: paused.has_hung_up, "it has hung up")
+
+
+def _is_over(connection: Any) -> bool:
+    poll = select.poll()
+    poll.register(connection._fd, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
+def test_a_deletion_whose_connection_closed_before_it_began_waits_for_nobody(
+    harness: Harness, client: RawClient
+) -> None:
+    # Requests of one packet are taken in one turn, and garbage behind them ends the connection.
+    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)]))
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=int(time.time() * 1000)))
+    client.call("produce", 9, produce_values("t", batch))
+    harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
+    partition = {"partition_index": 0, "offset": -1}
+    deletion = {"topics": [{"name": "t", "partitions": [partition]}], "timeout": (1 << 31) - 1}
+    ending = RawClient(harness.cluster.ports[1])
+    frame = ending.frame("delete_records", 2, bytes(encode_request("delete_records", 2, deletion)))
+    ending.sock.sendall(frame + b"\0\0\0\x08GARBAGE!")
+    assert ending.is_closed_by_peer()
+    ending.close()
+    server, replica = harness.cluster.brokers[1].server, harness.cluster.replica(1, "t")
+    wait_until(lambda: replica.log.start_offset == 1, "it has begun")
+    wait_until(lambda: not server._tasks and not replica.pending_deletions, "and is over")

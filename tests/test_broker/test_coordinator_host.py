@@ -7,6 +7,7 @@ every effect.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from broker.config import BrokerConfig
 from broker.coordinator.host import CoordinatorHost
 from broker.coordinator.keys import partition_of
+from broker.coordinator.loading import read_back
 from broker.coordinator.model import (
     Answer,
     Append,
@@ -38,7 +40,10 @@ from broker.coordinator.model import (
 )
 from broker.coordinator.term import State
 from metadata.records import PartitionChange, RemoveTopic
-from runtime.errors import ErrorCode
+from runtime.disk import OsDisk
+from runtime.errors import CorruptData, ErrorCode
+from storage.batch import build_batch
+from storage.log import Log, LogConfig
 from tests.test_broker.harness import Harness, wait_until
 
 TOPIC = "kept"
@@ -348,3 +353,19 @@ def test_a_batch_that_cannot_be_written_is_forgotten_and_the_term_begins_anew(
         assert not kept.cluster.replica(1, TOPIC).is_offline
     finally:
         kept.close()
+
+
+@pytest.mark.parametrize("kept", [0, 12])
+def test_a_log_that_became_shorter_is_not_taken_for_a_compacted_one(
+    tmp_path: Path, kept: int
+) -> None:
+    # Half a memory: offsets that were committed would be none.
+    log = Log.new(OsDisk(), str(tmp_path / "kept-0"), LogConfig())
+    for at in range(20):
+        batch = build_batch([(b"k%d" % at, b"v")], timestamp_ms=1)
+        log.append_as_leader(batch, leader_epoch=0, now_ms=1)
+    assert sum(map(len, read_back(log))) == 20
+    path = tmp_path / "kept-0" / f"{0:020d}.log"
+    os.truncate(path, kept * path.stat().st_size // 20)
+    with pytest.raises(CorruptData):
+        list(read_back(log))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from broker.replica_session import REFUSED_MAX_MS
 from metadata.records import LOST_DIRECTORY, NO_LEADER
 from storage.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient, produce_values
+from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
 from tests.test_broker.test_replica_session import TOPIC_ID, answer, replica_of, session_of
 
 RECORDS = 40
@@ -177,3 +178,49 @@ def test_a_follower_pauses_longer_and_longer_and_says_once_who_sent_what(
         "CORRUPT_MESSAGE: the CRC of batch 0 is wrong"
     )
     assert texts[1] == "t-0 goes on: broker 2 at host:9092 sent sound records"
+
+
+def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness) -> None:
+    # Cut where a batch ends: what is left is sound, and its followers waited for the rest for ever.
+    cluster = harness.cluster
+    filled(harness, (1, 2))
+    wait_until(lambda: cluster.replica(2, "t").log.end_offset == RECORDS, "it is replicated")
+    harness.call(lambda: cluster.brokers[2].manager.fetchers.pause(True))
+    client = RawClient(cluster.ports[1])
+    batch = bytes(build_batch([(None, b"x")], timestamp_ms=int(time.time() * 1000)))
+    leader = cluster.replica(1, "t")
+    base_offset = leader.log.segment_base_offsets[-1]
+    client.call("produce", 9, produce_values("t", batch, acks=1))
+    os.truncate(Path(leader.log.directory) / f"{base_offset:020d}.log", 0)
+    client.close()
+    harness.call(lambda: cluster.brokers[2].manager.fetchers.pause(False))
+    wait_until(lambda: leader.is_offline, "it has looked")
+
+
+def test_damage_behind_what_a_fetch_was_given_costs_the_replica_and_no_more(
+    harness: Harness,
+) -> None:
+    # Whether more than that lies below the watermark is looked up in the headers behind.
+    cluster = harness.cluster
+    configs = {"segment.bytes": "110000"}
+    harness.call(lambda: cluster.controller.create("t", [(1, 2)], configs))
+    client = RawClient(cluster.ports[1])
+    batch = bytes(build_batch([(None, bytes(5000))], timestamp_ms=int(time.time() * 1000)))
+    for _ in range(10):
+        client.call("produce", 9, produce_values("t", batch))
+    leader = cluster.replica(1, "t")
+    wait_until(lambda: leader.core.high_watermark == 10, "all is committed")
+    harness.call(lambda: cluster.brokers[2].manager.fetchers.pause(True))
+    for _ in range(30):
+        client.call("produce", 9, produce_values("t", batch, acks=1))
+    with (Path(leader.log.directory) / f"{0:020d}.log").open("r+b") as file:
+        file.seek(10 * len(batch) + 16)
+        file.write(b"\x07")  # the magic of the first batch above the watermark
+    partitions = [fetch_partition(0, bytes_max=6_000)]
+    values = fetch_values("t", 0, max_wait_ms=500, min_bytes=50_000, partitions=partitions)
+    row = client.call("fetch", 12, values).responses[0].partitions[0]
+    assert row.error_code is KioError.none
+    assert leader.is_offline
+    row = client.call("fetch", 12, values).responses[0].partitions[0]
+    assert row.error_code is KioError.kafka_storage_error
+    client.close()

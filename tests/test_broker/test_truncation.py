@@ -62,7 +62,7 @@ class Node:
             disk=self.disk,
             turn=TurnEnd(),
             has_identity=True,
-            lower_checkpoints=lambda topic, partition, offset: self.lowered.append(offset),
+            lower_checkpoints=lambda topic, partition, offset, start: self.lowered.append(offset),
             on_first_file=lambda replica: None,
             home=home_of(self.path),
             on_failed=lambda replica, failure, operation: None,

@@ -64,7 +64,7 @@ def test_epochs_whose_batches_are_gone_are_no_contradiction(
     put(log, 0, 2)
     put(log, 5, 4)  # compacted away: what epoch 3 wrote from 1 on
     log.epochs.epochs[1:1] = [3]
-    log.epochs.start_offsets[1:1] = [1]
+    log.epochs.start_offsets[1:] = [1, 5]
     log.close()
     again = opened(disk, BROKERS, is_clean=True)
     assert again.epochs.entries == [(2, 0), (3, 1), (4, 5)]
@@ -77,8 +77,8 @@ def test_a_gap_at_the_start_of_a_log_is_of_the_epoch_that_was_there() -> None:
     log = opened(disk, BROKERS)
     put(log, 0, 2, count=2)
     put(log, 2, 3, count=2)
-    log.flush()
     log.roll(now_ms=0)
+    log.flush()
     put(log, 30, 3)  # the leader has compacted away what was between
     log.advance_start_offset(4)
     assert log.apply_retention(now_ms=0, high_watermark=31) == [0]

@@ -305,7 +305,10 @@ def test_needs_flush_after_a_roll_or_flush_messages() -> None:
 
 
 def retained(log: Log, now_ms: int = 0, high_watermark: int = 1 << 40) -> list[int]:
-    log.apply_retention(now_ms=now_ms, high_watermark=high_watermark)
+    # What goes has been flushed, the last segment after it was rolled.
+    for _ in range(2):
+        log.flush()
+        log.apply_retention(now_ms=now_ms, high_watermark=high_watermark)
     return log.segment_base_offsets
 
 
@@ -417,6 +420,7 @@ def test_retention_that_fails_half_way_leaves_no_hole(operation: str) -> None:
         assert log.segment_base_offsets[0] <= log.start_offset
         with pytest.raises(OffsetOutOfRange):
             log.read(0, bytes_max=1000, end_offset=log.end_offset)
+    log.flush()
     log.apply_retention(now_ms=0, high_watermark=log.end_offset)
     assert log.segment_base_offsets[0] == log.start_offset
 

@@ -337,6 +337,8 @@ def test_epochs_that_a_flush_could_not_write_come_with_the_next() -> None:
     disk = new_disk()
     log = opened(disk)
     for at in range(10):
+        if at == 6:
+            log.flush()
         # As records from before KIP-101: of no epoch.
         log.append_as_leader(batch(at), leader_epoch=-1 if at < 6 else 3, now_ms=0)
     log.advance_start_offset(3)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.verification import SEQUENCES_KEPT_MAX, Verifications
+from broker.transactions.verification import SEQUENCES_KEPT_MAX, Verifications, admit
 from runtime.errors import ErrorCode
+from storage.batch import BatchError, build_batch, read_header
+from storage.producer_state import ProducerStateTable
 
 
 @pytest.fixture
@@ -82,3 +84,30 @@ def test_memory_of_sequences_is_bounded(waiting: Verifications[str]) -> None:
         waiting.wait(producer_id, 0, 0, leader_epoch=0, item="a")
     assert waiting.is_first(0, 0, 5)
     assert not waiting.is_first(1, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "version", "code"),
+    [(0, 12, None), (5, 11, None), (5, 12, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)],
+)
+def test_an_epoch_of_one_transaction_begins_with_sequence_0(
+    waiting: Verifications[str], sequence: int, version: int, code: ErrorCode | None
+) -> None:
+    # 1. Batch 0 is on its way to the old leader, 2. batch 1 comes to the new one and is let in,
+    # 3. batch 0 comes again: it is out of order, and the transaction is lost.
+    producers = ProducerStateTable()
+    batch = build_batch(
+        [(b"k", b"v")],
+        timestamp_ms=0,
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+    header = read_header(batch, 0)
+    if code is None:
+        admit(producers, waiting, header, version, is_verified=True)
+    else:
+        with pytest.raises(BatchError) as refused:
+            admit(producers, waiting, header, version, is_verified=True)
+        assert refused.value.code is code

@@ -1,0 +1,137 @@
+"""Mutants of what followers begin with, what retention leaves, and what outlives its connection."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Mutant
+
+LOG = "storage/log.py"
+LOG_BASE = "storage/log_base.py"
+SESSION = "broker/replica_session.py"
+REPLICA = "broker/replica.py"
+FETCHING = "broker/fetching.py"
+CONNECTION = "broker/connection.py"
+
+OF_START = ("tests/test_storage/test_start_within_batch.py",)
+OF_MIDDLES = ("tests/test_broker/test_deleted_middles.py",)
+OF_CONNECTIONS = ("tests/test_broker/test_connections.py",)
+OF_SERVED = ("tests/test_broker/test_served_checks.py",)
+OF_DIRECTORIES = ("tests/test_broker/test_log_directories.py",)
+OF_LAUNCH = ("tests/test_launch/test_log_directories.py",)
+OF_TABLE = ("tests/test_metadata/test_config_table.py", "tests/test_metadata/test_configs.py")
+OF_DUMP = ("tests/test_storage/test_small_files.py",)
+
+_RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
+    # A log that begins within a batch.
+    ("around-the-start-is-here", "a follower takes the batch around its start", SESSION,
+     "            if is_next or replica.log.base_below_start(batches) is not None:\n",
+     "            if is_next:\n", OF_MIDDLES),
+    ("start-in-the-first-name", "a log start above its first file is checkpointed first", REPLICA,
+     "            self._lower_checkpoints(base_offset, log.start_offset)\n",
+     "            self._lower_checkpoints(base_offset)\n", OF_MIDDLES),
+    ("start-falls-to-the-batch", "a log that takes the batch begins where it began", LOG,
+     "        self._start_offset = start_offset\n        appended", "        appended", OF_START),
+    ("batch-in-no-file", "the first file is named by the batch", LOG,
+     "        if not self._segments.items:\n            self._segments.add(base",
+     "        if False:\n            self._segments.add(base", OF_START),
+    ("epoch-below-the-start", "epochs begin where the log does", LOG,
+     "        self.epochs.truncate_from_start(start_offset)\n        return appended",
+     "        return appended", OF_START),
+    ("below-a-log-with-records", "only an empty log begins anew below", LOG,
+     "        if start_offset != self._end_offset or self.size_bytes or len",
+     "        if start_offset != self._end_offset or len", OF_START),
+    ("below-what-it-holds", "the batch reaches to the start", LOG,
+     "header.base_offset < start_offset <= header.last_offset",
+     "header.base_offset < start_offset", OF_START),
+    ("gap-of-no-epoch", "an epoch begins with the gap before its first batch", LOG,
+     "self.epochs.assign(epoch, max(self._end_offset, segment.base_offset))",
+     "self.epochs.assign(epoch, base_offset)", OF_START),
+    ("epoch-below-its-segment", "no epoch begins below the first segment", LOG,
+     "self.epochs.assign(epoch, max(self._end_offset, segment.base_offset))",
+     "self.epochs.assign(epoch, self._end_offset)", OF_START),
+    ("claims-a-part-of-a-batch", "a flush claims no part of a batch that was cut", LOG,
+     "        segments.stop_derived_files(self._end_offset)\n        self._start_offset = min",
+     "        self._start_offset = min", OF_START),
+    # Retention.
+    ("unflushed-retired", "a segment goes once it was flushed", LOG_BASE,
+     "        count = min(count, len(segments.sealed_prefix()))\n", "", OF_START),
+    ("producers-retired", "a snapshot is there before older records go", LOG_BASE,
+     "            segments.keep_producers(count)\n", "", OF_START),
+    ("renamed-is-durable", "a first file counts when its folder was fsynced", LOG_BASE,
+     "0 if segments.has_unsynced_names or not segments.bases", "0 if not segments.bases", OF_START),
+    ("flushing-is-flushed", "nor while the flush is under way", "storage/segments.py",
+     "        return bool(self._dirty_directories) or self._ticket is not None\n",
+     "        return bool(self._dirty_directories)\n", OF_START),
+    # What was read is less than what is there.
+    ("short-is-sound", "a file that became shorter is damaged", "storage/batch_walk.py",
+     "    while at < found.length:\n", "    while at < len(data):\n", (*OF_START, *OF_SERVED)),
+    ("damage-behind-ends-the-broker", "damage behind an answer costs the replica", FETCHING,
+     "        except (OSError, CorruptData) as failure:\n            # What lies behind",
+     "        except ZeroDivisionError as failure:\n            # What lies behind", OF_SERVED),
+    # Leaders and followers.
+    ("throttled-hears-nothing", "a throttled follower hears where histories part", FETCHING,
+     "            if answer is not None and not parked.is_full and not _must_be_told(watched, answer):\n"
+     "                continue  # and dirty as it was\n",
+     "            answer = None\n            if not parked.is_full:\n                continue\n",
+     OF_MIDDLES),
+    ("epoch-fails-who-waits", "a leader that goes on refuses nobody", REPLICA,
+     "            if has_led:\n", "            if False:\n", OF_MIDDLES),
+    ("nothing-is-known", "a new leader knows what lies below its watermark", "broker/api/list_offsets.py",
+     "    if not is_end_known and (found is None or found[1] >= end_offset):\n",
+     "    if not is_end_known:\n", OF_MIDDLES),
+    ("largest-of-the-committed", "the largest timestamp may be above the watermark",
+     "broker/api/list_offsets.py",
+     "log.offset_of_max_timestamp(end_offset if is_end_known else core.end_offset)",
+     "log.offset_of_max_timestamp(end_offset)", OF_MIDDLES),
+    ("repeat-without-time", "a repeat is told the time of its append", REPLICA,
+     "duplicate.timestamp_ms if self.config.is_log_append_time else -1", "-1", OF_MIDDLES),
+    ("any-first-sequence", "an epoch of one transaction begins with 0",
+     "broker/transactions/verification.py",
+     "    if not is_known and version >= FIRST_ADDING_VERSION and header.base_sequence:\n",
+     "    if False:\n", ("tests/test_transactions/test_verification.py",)),
+    # Connections.
+    ("unread-thrown-away", "what came before the end is read after a pause", CONNECTION,
+     "        return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))\n",
+     "        return True\n", OF_CONNECTIONS),
+    ("paused-is-there", "who closed and left nothing is gone", CONNECTION,
+     "        return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))\n",
+     "        return not is_paused\n", OF_CONNECTIONS),
+    ("waits-for-the-gone", "a deletion of a closed connection is over",
+     "broker/api/delete_records.py", "    if context.slot.connection.is_closed:\n",
+     "    if False:\n", OF_CONNECTIONS),
+    # Directories.
+    ("bad-message-is-ours", "a checksum of the file system is the disk's error",
+     "broker/log_directories.py", "        errno.EMFILE, errno.ENFILE,",
+     "        errno.EBADMSG, errno.EMFILE, errno.ENFILE,", OF_DIRECTORIES),
+    ("damaged-identity-stops-all", "a further directory with a damaged identity is passed over",
+     "launch/log_directories.py", "        except CorruptData as damage:\n",
+     "        except ZeroDivisionError as damage:\n", OF_LAUNCH),
+    ("lost-and-found-is-somebodys", "a new file system is empty", "launch/identity.py",
+     '"logs", "lost+found")', '"logs")', OF_LAUNCH),
+    ("denied-without-a-word", "a directory that cannot be entered is named",
+     "launch/log_directories.py", "        with suppress(OSError):\n",
+     "        with suppress(ZeroDivisionError):\n", OF_LAUNCH),
+    # Configs and dumps.
+    ("empty-items", "a list has no empty items", "metadata/configs/model.py",
+     '        items = [item.strip() for item in text.split(",")] if text else []\n',
+     "        items = list_items(text)\n", OF_TABLE),
+    ("every-and-one", "* stands alone", "metadata/configs/model.py",
+     '        is_every = items == ["*"]\n', '        is_every = "*" in items\n', OF_TABLE),
+    ("lags-contradict", "lags fit each other when they are changed", "metadata/decide/configs.py",
+     "        conflict = topic_configs_conflict(wanted)\n", "        conflict = None\n", OF_TABLE),
+    ("lags-contradict-at-first", "and when the topic is made", "metadata/decide/topics.py",
+     "    conflict = topic_configs_conflict(dict(topic.configs))\n", "    conflict = None\n", OF_TABLE),
+    ("senseless-lag-stops-the-controller", "a value of another version contradicts nothing",
+     "metadata/config_keys.py",
+     "    if not isinstance(low, int) or not isinstance(high, int) or low <= high:\n",
+     "    if low <= high:\n", OF_TABLE),
+    ("damage-is-no-fault", "a dump with damage is no success", "storage/dump_indexes.py",
+     "            self.damage\n            or ", "            ", OF_DUMP),
+    ("damaged-has-no-records", "records of a damaged batch are shown", "storage/dump.py",
+     "        if deep_iteration:\n            try:", "        if deep_iteration and is_valid:\n            try:",
+     OF_DUMP),
+)  # fmt: skip
+
+MUTANTS = tuple(
+    Mutant(name, rule, path, old, new, tests=tests, world="partitions")
+    for name, rule, path, old, new, tests in _RULES
+)

@@ -1,0 +1,184 @@
+"""Followers of logs that begin within a batch, that parted while throttled, or whose leader's epoch
+rose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from broker.config import BrokerConfig
+from metadata.records import PartitionChange
+from storage.batch import build_batch
+from storage.checkpoints import LOG_START_OFFSET
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient, produce_values
+
+QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path, count=2, config=QUIET)
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def client(harness: Harness) -> Iterator[RawClient]:
+    client = RawClient(harness.cluster.ports[1])
+    yield client
+    client.close()
+
+
+def batch(count: int = 10, timestamp_ms: int = 1000, **producer: int) -> bytes:
+    records: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v%d" % at) for at in range(count)]
+    return bytes(build_batch(records, timestamp_ms=timestamp_ms, **producer))
+
+
+def produced(client: RawClient, data: bytes, *, acks: int = -1) -> Any:
+    answer = client.call("produce", 9, produce_values("t", data, acks=acks))
+    return answer.responses[0].partition_responses[0]
+
+
+def deleted(client: RawClient, offset: int) -> KioError:
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
+    answer = client.call("delete_records", 2, {"topics": topics, "timeout": 5000})
+    error: KioError = answer.topics[0].partitions[0].error_code
+    return error
+
+
+def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(
+    harness: Harness, client: RawClient, tmp_path: Path
+) -> None:
+    # It was sent the batch around the start again and again, and took it for one that it has.
+    controller = harness.cluster.controller
+    topic_id = harness.call(lambda: controller.create("t", [(1,)]))
+    for _ in range(3):
+        assert produced(client, batch()).error_code is KioError.none
+    assert deleted(client, 5) is KioError.none
+    harness.call(lambda: controller.commit(PartitionChange(topic_id, 0, replicas=(1, 2))))
+    wait_until(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "it is in sync")
+    log = harness.cluster.replica(2, "t").log
+    assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (5, 30, [0])
+    # Known without the name of the first file before the records that lie below it came.
+    assert "t 0 5\n" in (tmp_path / "broker-2" / LOG_START_OFFSET).read_text()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_replica_that_comes_back_follows_a_log_that_begins_within_a_batch(
+    harness: Harness, client: RawClient, is_killed: bool
+) -> None:
+    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)]))
+    assert produced(client, batch()).error_code is KioError.none
+    harness.run(harness.cluster.stop_broker(2))
+    for _ in range(2):
+        assert produced(client, batch()).error_code is KioError.none
+    assert deleted(client, 15) is KioError.none
+    harness.run(harness.cluster.start_broker(2, is_clean=True))
+    wait_until(lambda: harness.cluster.replica(2, "t").log.end_offset == 30, "it has caught up")
+    assert harness.cluster.replica(2, "t").log.start_offset == 15
+    if is_killed:
+        harness.run(harness.cluster.crash_broker(2))
+        harness.run(harness.cluster.start_broker(2, is_clean=False))
+        log = harness.cluster.replica(2, "t").log
+        assert (log.start_offset, log.end_offset) == (15, 30)
+
+
+def test_a_throttled_follower_is_told_where_the_histories_part(harness: Harness) -> None:
+    # Its session was opened while nothing might be sent, and nothing looked at it again.
+    controller = harness.cluster.controller
+    topic_id = harness.call(
+        lambda: controller.create("t", [(1, 2)], {"leader.replication.throttled.replicas": "*"})
+    )
+    harness.call(lambda: controller.lead(topic_id, 0, 2, (2,)))
+    wait_until(lambda: harness.cluster.replica(2, "t").core.is_leader, "it leads")
+    first = harness.cluster.brokers[1].manager
+    harness.call(lambda: first.fetchers.pause(True))
+    other = RawClient(harness.cluster.ports[2])
+    assert produced(other, batch(), acks=1).error_code is KioError.none
+    other.close()
+    quota = first.leader_throttle.quota
+
+    def use_up() -> None:
+        now_ms = first.now_ms()
+        quota.set_rate(1, now_ms)
+        quota.record(1_000_000, now_ms)
+
+    harness.call(use_up)
+    harness.call(lambda: controller.lead(topic_id, 0, 1, (1,)))
+    harness.call(lambda: first.fetchers.pause(False))
+    wait_until(lambda: harness.cluster.replica(2, "t").log.end_offset == 0, "it is cut")
+    assert harness.call(lambda: quota.room(first.now_ms())) == 0
+
+
+def test_who_waits_goes_on_waiting_when_its_leader_goes_on_in_another_epoch(
+    tmp_path: Path,
+) -> None:
+    # As after a move that takes a replica away: a producer that is not idempotent wrote it twice.
+    harness = Harness(tmp_path, count=3, config=QUIET)
+    try:
+        controller = harness.cluster.controller
+        topic_id = harness.call(
+            lambda: controller.create("t", [(1, 2, 3)], {"min.insync.replicas": "1"})
+        )
+        client = RawClient(harness.cluster.ports[1])
+        harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
+        client.send("produce", 9, produce_values("t", batch(1)))
+        wait_until(lambda: harness.cluster.replica(1, "t").pending_acks, "it waits")
+        epoch = controller.image.partition(topic_id, 0).leader_epoch
+        change = PartitionChange(topic_id, 0, replicas=(1, 2), isr=(1, 2), leader=1)
+        harness.call(lambda: controller.commit(change))
+        assert controller.image.partition(topic_id, 0).leader_epoch == epoch + 1
+        harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(False))
+        row = client.answer("produce", 9).responses[0].partition_responses[0]
+        assert (row.error_code, row.base_offset) == (KioError.none, 0)
+        client.close()
+    finally:
+        harness.close()
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "found"),
+    [(1002, (KioError.none, 2)), (1005, (KioError.offset_not_available, -1)),
+     (-1, (KioError.offset_not_available, -1)), (-3, (KioError.offset_not_available, -1))],
+    ids=["below the watermark", "above", "the end", "the largest"],
+)  # fmt: skip
+def test_a_new_leader_tells_of_what_is_surely_committed(
+    harness: Harness, client: RawClient, timestamp: int, found: tuple[KioError, int]
+) -> None:
+    controller = harness.cluster.controller
+    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], {"min.insync.replicas": "2"}))
+    for at in range(5):
+        assert produced(client, batch(1, 1000 + at)).error_code is KioError.none
+    follower = harness.cluster.replica(2, "t")
+    wait_until(lambda: follower.core.high_watermark == 5, "it is committed everywhere")
+    # A record above, which the follower has, and no watermark that says so.
+    harness.call(lambda: controller.lead(topic_id, 0, 1, (1,)))
+    produced(client, batch(1, 1005), acks=1)
+    wait_until(lambda: follower.log.end_offset == 6, "it is replicated")
+    harness.run(harness.cluster.crash_broker(1))
+    harness.call(lambda: harness.cluster.fence(1))
+    harness.call(lambda: controller.lead(topic_id, 0, 2, (2,)))
+    wait_until(lambda: follower.core.is_leader, "it leads")
+    other = RawClient(harness.cluster.ports[2])
+    asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+    topics = [{"name": "t", "partitions": [asked]}]
+    values = {"replica_id": -1, "isolation_level": 0, "topics": topics}
+    row = other.call("list_offsets", 7, values).topics[0].partitions[0]
+    other.close()
+    assert (row.error_code, row.offset) == found
+
+
+def test_a_repeated_batch_is_answered_with_the_time_of_its_append(
+    harness: Harness, client: RawClient
+) -> None:
+    configs = {"message.timestamp.type": "LogAppendTime"}
+    harness.call(lambda: harness.cluster.controller.create("t", [(1,)], configs))
+    data = batch(2, producer_id=7, producer_epoch=0, base_sequence=0)
+    first, repeated = produced(client, data), produced(client, data)
+    assert repeated.base_offset == first.base_offset == 0
+    assert repeated.log_append_time == first.log_append_time is not None
