@@ -10,8 +10,10 @@ import pytest
 from broker.partition import Partition
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
+from broker.start_checkpoints import StartCheckpoints
 from chaos.sim.checks import SeedFailed
 from chaos.sim.worlds import run_seed
+from storage.log import Log
 from storage.producer_state import ProducerStateTable
 
 SEEDS = range(60)
@@ -51,7 +53,20 @@ def list_nothing_new(self, key, replica):
     self._changed.pop(key, None)
 
 
+def restart_too_high(self, offset, wall_ms):
+    original_restart(self, offset + 3, wall_ms)
+
+
+def tell_at_once(self, replica, on_saved):
+    return replica.log.start_offset
+
+
+def take_no_batch_around_the_start(self, batches):
+    return None
+
+
 original_add = ReplicaSession.add
+original_restart = Replica.restart_at
 
 
 @pytest.mark.parametrize(
@@ -66,6 +81,9 @@ original_add = ReplicaSession.add
         ),
         (ProducerStateTable, "check", know_no_duplicate, {"DuplicatesDropped"}),
         (ReplicaSession, "add", list_nothing_new, {"Convergence"}),
+        (Replica, "restart_at", restart_too_high, {"OnlyWhatWasToGoIsDeleted"}),
+        (StartCheckpoints, "told", tell_at_once, {"DeletedStaysDeleted"}),
+        (Log, "base_below_start", take_no_batch_around_the_start, {"Convergence"}),
     ],
 )
 def test_a_bug_is_found(monkeypatch, owner, name, bug, checks):

@@ -353,3 +353,39 @@ def test_a_move_that_ends_with_another_leader_is_no_unclean_election():
     assert not _completes_a_move(PartitionImage((2, 3), (3,), 3, 1, 5, (2,), (3,)), unclean)
     settled = PartitionImage((2, 3), (3,), 3, 1, 5)
     assert not _completes_a_move(settled, PartitionImage((2, 3), (2, 3), 2, 2, 6))
+
+
+# --- deleted records -----------------------------------------------------------------------------
+
+
+def test_a_log_that_begins_below_what_it_told_to_be_deleted():
+    made = history()
+    committed(made, log_of(1, 1, 1))
+    made.look(view(2, log_of(1, 1, 1), hw=3, start=2), 4)
+    made.on_deleted(2, 2)
+    made.look(view(2, log_of(1, 1, 1), hw=3, start=2), 5)
+    with fails("DeletedStaysDeleted"):
+        made.look(view(2, log_of(1, 1, 1), hw=3, start=1, process=2), 6)
+
+
+def test_a_disk_that_is_replaced_and_a_log_that_lost_all_tell_nothing():
+    for lose in (
+        lambda made: made.on_memory_lost(2, is_disk_lost=True),
+        lambda made: made.look(view(2, [], process=2), 5),
+    ):
+        made = history()
+        committed(made, log_of(1, 1, 1))
+        made.on_deleted(2, 2)
+        lose(made)
+        made.look(view(2, log_of(1, 1, 1), hw=3, process=3), 6)
+
+
+def test_a_log_that_begins_above_all_that_was_to_be_deleted():
+    made = history()
+    committed(made, log_of(1, 1, 1))
+    made.deletions = {"t-0": 1}
+    made.look(view(2, log_of(1, 1, 1), hw=3, start=1), 4)
+    with fails("OnlyWhatWasToGoIsDeleted"):
+        made.look(view(2, log_of(1, 1, 1), hw=3, start=2), 5)
+    made.deletions = None  # where retention deletes, it may begin anywhere
+    made.look(view(2, log_of(1, 1, 1), hw=3, start=3), 6)

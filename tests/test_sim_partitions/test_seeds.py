@@ -34,6 +34,7 @@ def test_seeds_differ_in_kind_and_bring_every_fault():
     assert {s.is_compacting for s in scenarios} == {False, True}
     assert {s.is_unclean for s in scenarios} == {False, True}
     assert {s.directories for s in scenarios} == {1, 2}
+    assert 0 in {s.delete_interval_ms for s in scenarios} != {0}
     drawn = {type(item.fault) for scenario in scenarios for item in scenario.faults}
     assert {fault_type for fault_type, _ in PARTITION_KINDS.values()} <= drawn
 
@@ -46,6 +47,7 @@ def test_runs_see_what_they_are_for():
         "batches acknowledged",
         "batches read",
         "clean stops",
+        "delete records none",
         "losses that may be",
         "produce not_enough_replicas",
         "produce not_leader_or_follower",

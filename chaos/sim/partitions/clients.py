@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from chaos.sim.controller.admin import Administrators
 from chaos.sim.partitions.consumers import Consumer
+from chaos.sim.partitions.deleters import Deleter
 from chaos.sim.partitions.final_checks import check_replicas_equal
 from chaos.sim.partitions.producers import ACKS_ALL, Producer
 from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
@@ -79,6 +80,9 @@ class PartitionClients(Administrators):
             )
             self.consumers.append(consumer)
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), consumer.run)
+        if scenario.delete_interval_ms:
+            deleter = Deleter(world, random.Random(rng.random()))
+            world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), deleter.run)
 
     def on_healed(self) -> None:
         """From now on each producer must be answered once."""

@@ -66,7 +66,8 @@ class Known:
     """What is known of one broker's replica. checked: compared with the truth up to there.
 
     lost_from: it lost its machine's memory, and holds for certain only what is below.
-    old_watermark: the watermark it had when it was last not trusted.
+    old_watermark: the watermark it had when it was last not trusted. deleted_to: it has told, on
+    disk, that its log begins there or above.
     """
 
     process: int = -1
@@ -77,6 +78,7 @@ class Known:
     checked: int = 0
     lost_from: int | None = None
     old_watermark: int = 0
+    deleted_to: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +86,8 @@ class PartitionHistory:
     """name: for messages. replicas, isr, isr_epoch, vouchers: as committed; see `on_image`.
 
     cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be.
-    losses: how often something was.
+    losses: how often something was. deletions: how far records were to be deleted, by name; None if
+    retention deletes as well.
     """
 
     name: str
@@ -103,6 +106,7 @@ class PartitionHistory:
     cuts: list[tuple[int, int, int]] = field(default_factory=list)
     sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)
     losses: int = 0
+    deletions: dict[str, int] | None = None
 
     # --- what is committed of it -------------------------------------------------------------
 
@@ -135,8 +139,14 @@ class PartitionHistory:
         before = NOTHING_LOST if known.lost_from is None else known.lost_from
         known.lost_from = min(kept, before)
         if is_disk_lost:
-            known.end_offset = known.durable_end_offset = known.checked = 0
+            known.end_offset = known.durable_end_offset = known.checked = known.deleted_to = 0
         self._look_at_vouchers()
+
+    def on_deleted(self, broker_id: int, offset: int) -> None:
+        """A deletion up to `offset` was answered that this broker had told of."""
+        known = self.known.get(broker_id)
+        if known is not None:
+            known.deleted_to = max(known.deleted_to, offset)
 
     def _look_at_vouchers(self) -> None:
         lost = []
@@ -174,6 +184,7 @@ class PartitionHistory:
         known.durable_end_offset = view.durable_end_offset if has_durable else 0
         known.checked = min(known.checked, view.end_offset)
         self._check_bounds(view)
+        self._check_start(view, known)
         if view.is_leader:
             first = self.leaders.setdefault(view.leader_epoch, view.broker_id)
             check(
@@ -202,6 +213,26 @@ class PartitionHistory:
             f"{self.name} on {view.broker_id}: start {view.start_offset}, high watermark "
             f"{view.high_watermark}, end {view.end_offset}",
         )
+
+    def _check_start(self, view: View, known: Known) -> None:
+        if view.start_offset == view.end_offset:
+            # Seed 200071: nothing of it was fsynced when the power failed. It begins anew.
+            known.deleted_to = min(known.deleted_to, view.start_offset)
+        check(
+            view.start_offset >= known.deleted_to,
+            "DeletedStaysDeleted",
+            f"{self.name} on {view.broker_id}: begins at {view.start_offset}, and had told that "
+            f"all below {known.deleted_to} is deleted",
+        )
+        if self.deletions is not None:
+            # Else a log that begins too high has nothing that could differ from what is committed.
+            asked = self.deletions.get(self.name, 0)
+            check(
+                view.start_offset <= asked,
+                "OnlyWhatWasToGoIsDeleted",
+                f"{self.name} on {view.broker_id}: begins at {view.start_offset}, asked for was "
+                f"what lies below {asked}",
+            )
 
     def _check_durable(self, view: View, known: Known) -> None:
         if view.broker_id not in self.isr:
@@ -256,6 +287,7 @@ class PartitionHistory:
         self.end_offset = min(self.end_offset, offset)
         for known in self.known.values():
             known.checked = min(known.checked, offset)
+            known.deleted_to = min(known.deleted_to, offset)
 
     def _may_have_gaps(self) -> bool:
         """Whether what becomes the truth may lack offsets."""

@@ -29,6 +29,7 @@ class PartitionScenario(ControllerScenario):
     acks_all: share of producers that want acks=all. batch_records: in a batch at most.
     in_flight: of one producer. segment_bytes, retention_bytes (of topics, -1: none),
     index_interval_bytes: of logs. directories: data directories of each broker.
+    delete_interval_ms: how often records are deleted, about, 0 never.
     lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in BrokerConfig.
     """
 
@@ -54,6 +55,7 @@ class PartitionScenario(ControllerScenario):
     flush_ms: int = 2_000
     session_slots: int = 1_000
     directories: int = 1
+    delete_interval_ms: int = 0
 
 
 def partition_scenario_of(seed: int) -> PartitionScenario:
@@ -105,4 +107,9 @@ def partition_scenario_of(seed: int) -> PartitionScenario:
         duration_ms=scenario.duration_ms,
         interval_ms=rng.choice((500, 1_000, 2_000)),
     )
-    return dataclasses.replace(scenario, faults=schedule, directories=rng.choice((1, 1, 2)))
+    return dataclasses.replace(
+        scenario,
+        faults=schedule,
+        directories=rng.choice((1, 1, 2)),
+        delete_interval_ms=rng.choice((0, 400, 1_500)),
+    )

@@ -26,11 +26,13 @@ Seen = tuple[int, int, bool, int, int, int, int]
 
 
 class Watch:
-    """histories: by topic id and partition. tally: what was seen, for the summary."""
+    """histories: by topic id and partition. tally: what was seen, for the summary. deletions: up to
+    where records were to be deleted, by `topic-partition`, whatever became of it."""
 
     def __init__(self, world: PartitionWorld) -> None:
         self.histories: dict[Key, PartitionHistory] = {}
         self.tally: Counter[str] = Counter()
+        self.deletions: dict[str, int] = {}
         self._world = world
         self._image: ClusterImage = EMPTY_IMAGE
         self._images_seen = 1
@@ -111,6 +113,8 @@ class Watch:
             configs = self._image.topic_configs(name.rpartition("-")[0])
             is_compacted = configs.get("cleanup.policy") == "compact"
             history = (CompactedHistory if is_compacted else PartitionHistory)(name=name)
+            if "retention.bytes" not in configs:
+                history.deletions = self.deletions
             self.histories[key] = history
         is_unclean = (
             before is not None

@@ -1,0 +1,136 @@
+"""A simulated administrator who has records deleted (DeleteRecords), often within a batch."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import TYPE_CHECKING
+
+from chaos.sim.checks import check
+from chaos.sim.partitions.lookup import Caller, look_up
+from chaos.sim.partitions.wire import CLIENT_ID
+from runtime.errors import ErrorCode
+from wire.kio_codec import encode_request, read_response
+
+if TYPE_CHECKING:
+    from chaos.sim.partitions.history import PartitionHistory
+    from chaos.sim.partitions.world import PartitionWorld
+
+TIMEOUT_MS = 900
+_API_KEY, _VERSION = 21, 2
+_HEAD = struct.Struct(">ihhih")
+_ANSWER_BODY_AT = 5
+"""Behind the correlation id and its tagged fields, of which there are none."""
+
+REFUSALS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class Deleter:
+    """Asks once in a while, of any partition that is not compacted; never twice for one answer."""
+
+    def __init__(self, world: PartitionWorld, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._asked: tuple[str, int, int] | None = None
+        self._caller = Caller(
+            world, on_open=self._send, on_frame=self._on_frame, on_lost=self._forget
+        )
+
+    def run(self) -> None:
+        """Ask, and again after a while as long as clients are busy."""
+        world, rng = self._world, self._rng
+        if not world.clients.is_busy:
+            self._caller.close()
+            return
+        interval_ms = world.scenario.delete_interval_ms
+        world.timeline.after(rng.randint(interval_ms // 2, 2 * interval_ms), self.run)
+        topics = [name for name in world.topic_names if not world.is_compacted(name)]
+        if not topics:
+            return
+        topic, partition_id = rng.choice(topics), rng.randrange(world.scenario.partitions)
+        leader = look_up(world, rng, topic, partition_id)
+        history = None
+        if leader is not None:
+            history = world.watch.histories.get((leader.topic_id, partition_id))
+        if leader is None or history is None or not history.end_offset:
+            return
+        # Often the newest records: what is left is what a replica that was away lacks.
+        oldest = rng.choice((0, max(history.end_offset - 8, 0)))
+        self._asked = (topic, partition_id, rng.randint(oldest, history.end_offset))
+        self._caller.connect(leader)
+
+    def _forget(self) -> None:
+        self._asked = None
+
+    def _send(self) -> None:
+        if self._asked is None:
+            return
+        topic, partition_id, offset = self._asked
+        deletions = self._world.watch.deletions
+        name = f"{topic}-{partition_id}"
+        deletions[name] = max(deletions.get(name, 0), offset)
+        partition = {"partition_index": partition_id, "offset": offset}
+        values = {"topics": [{"name": topic, "partitions": [partition]}], "timeout": TIMEOUT_MS}
+        body = bytes(encode_request("delete_records", _VERSION, values))
+        head_bytes = _HEAD.size - 4 + len(CLIENT_ID) + 1
+        head = _HEAD.pack(
+            head_bytes + len(body), _API_KEY, _VERSION, self._caller.next_id(), len(CLIENT_ID)
+        )
+        self._caller.send(head + CLIENT_ID + b"\x00" + body)
+
+    def _on_frame(self, frame: bytes, sent_at: int) -> None:
+        asked, self._asked = self._asked, None
+        leader = self._caller.leader
+        if asked is None or leader is None:
+            return
+        topic, partition_id, offset = asked
+        low_watermark, error = _parse(frame)
+        self._caller.close()
+        self._world.watch.tally[f"delete records {ErrorCode(error).name.lower()}"] += 1
+        if error:
+            check(
+                ErrorCode(error) in REFUSALS,
+                "DeletionRefusedForAReason",
+                f"who has {topic}-{partition_id} deleted up to {offset} was told "
+                f"{ErrorCode(error).name}",
+            )
+            return
+        check(
+            low_watermark >= offset,
+            "DeletedUpToWhatWasAsked",
+            f"{topic}-{partition_id}: deleted up to {low_watermark}, asked for was {offset}",
+        )
+        history = self._world.watch.histories.get((leader.topic_id, partition_id))
+        if history is not None:
+            self._note(history, leader.broker_id, leader.topic_id, offset)
+
+    def _note(
+        self, history: PartitionHistory, broker_id: int, topic_id: bytes, offset: int
+    ) -> None:
+        """The leader and all whom it has heard say so are bound by it. The request has a name and
+        no topic id: if the topic was made anew, the one that was asked has no replica of this."""
+        replica = self._world.replica(broker_id, topic_id, self._partition_of(history))
+        if replica is None or not replica.core.is_leader or replica.log.start_offset < offset:
+            return
+        told = [b for b, remote in replica.core.remotes.items() if remote.start_offset >= offset]
+        for bound in (broker_id, *told):
+            history.on_deleted(bound, offset)
+
+    @staticmethod
+    def _partition_of(history: PartitionHistory) -> int:
+        return int(history.name.rpartition("-")[2])
+
+
+def _parse(frame: bytes) -> tuple[int, int]:
+    """(low watermark, error) of the only partition."""
+    answer = read_response("delete_records", _VERSION, memoryview(frame)[_ANSWER_BODY_AT:])
+    row = answer.topics[0].partitions[0]
+    return int(row.low_watermark), int(row.error_code.value)
