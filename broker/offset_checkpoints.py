@@ -116,12 +116,15 @@ class OffsetCheckpoints:
         """Before a truncation to `offset`: no checkpoint may speak of what lies above it any more.
 
         A recovery point above the log's end would make a torn tail look like damage. Durable on
-        return. start_offset: the log's start, if that is to lie above the first batch to come.
+        return. start_offset: the log's start, which may lie above `offset`; None: not above.
         """
         key = (topic, partition_id)
-        if start_offset is not None:
-            # 1. DeleteRecords is answered as all replicas have told the new start, 2. a batch is
-            # fetched that begins below, 3. all end: without this who starts first leads from there.
+        start_before = self._log_starts.get(key, 0)
+        if start_offset is None:
+            start_offset = min(start_before, offset)
+        if not start_before == start_offset == self._durable_starts.get(key, 0):
+            # Also raised: 1. DeleteRecords is answered as all replicas have told the new start,
+            # 2. one fetches a batch that begins below, 3. all end: it starts first, and leads.
             self._log_starts = {**self._log_starts, key: start_offset}
             self.write_log_starts()
         if self._high_watermarks.get(key, 0) > offset:
@@ -134,11 +137,6 @@ class OffsetCheckpoints:
             self.recovery_points = {**self.recovery_points, key: offset}
             with self._lock:
                 self._write(RECOVERY_POINT, self.recovery_points)
-        if start_offset is None and self._log_starts.get(key, 0) > offset:
-            # A leader that lost what others had begins below our start. Kept, the start would be
-            # above the end at the next start, and the log be thrown away.
-            self._log_starts = {**self._log_starts, key: offset}
-            self.write_log_starts()
         if self._cleaner_offsets.get(key, 0) > offset:
             # What comes in the place of the records cut off has not been compacted.
             self.set_cleaner_offset(topic, partition_id, offset)

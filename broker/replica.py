@@ -1,14 +1,15 @@
 """One replica: the pure core, its log, and who waits for them. The driver of a partition.
 
-Every method is synchronous and runs on the loop; the appends are page-cache writes. Rules live in
-`partition` and `storage`; this file only carries facts between them and wakes waiters.
+Every method is synchronous and runs on the loop; appends are page-cache writes. Rules live in
+`partition` and `storage`; this file carries facts between them and wakes waiters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.batch_checks import checked_header
@@ -20,9 +21,8 @@ from broker.waiters import AwaitsAcks, TurnEnd
 from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
-from runtime.ids import uuid_text
 from storage.batch import TRANSACTIONAL_BIT, BatchError, stamp_log_append_time
-from storage.checkpoints import PARTITION_METADATA, sync_partition_metadata
+from storage.checkpoints import put_partition_metadata, sync_partition_metadata
 from storage.client_batch import Unpacking
 from storage.log import Log
 from wire.produce_codec import ProducedPartition
@@ -95,19 +95,13 @@ class Replica:
     )
 
     def __init__(
-        self,
-        *,
-        core: Partition,
-        log: Log,
-        config: TopicConfig,
-        disk: Disk,
-        turn: TurnEnd,
+        self, *, core: Partition, log: Log, config: TopicConfig, disk: Disk, turn: TurnEnd,
         has_identity: bool,
-        lower_checkpoints: Callable[[str, int, int, int | None], None],
+        lower_checkpoints: Callable[[str, int, int, int], None],
         on_first_file: Callable[[Replica], None],
         home: LogDirectory,
         on_failed: Callable[[Replica, OSError | CorruptData, str], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.core = core
         self.home = home
         self.on_failed = on_failed
@@ -399,7 +393,8 @@ class Replica:
         log = self.log
         base_offset = log.base_below_start(batches)
         if base_offset is not None:
-            self._lower_checkpoints(base_offset, log.start_offset)
+            core = self.core
+            self.lower_checkpoints(core.topic, core.partition_id, base_offset, log.start_offset)
         log.append_as_follower(batches, now_ms=wall_ms)
         if not self.has_identity:
             self.write_identity()
@@ -435,15 +430,15 @@ class Replica:
         # Seed 106525: in a compacted log, up to a gap. A recovery point left above the real end
         # spoke for what came there later, and was lost with the power.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
-        self._lower_checkpoints(target)
-        log.truncate_to(target)
+        with self._lowered_to(target):
+            log.truncate_to(target)
         self.core.on_truncated(log.end_offset)
         return log.end_offset
 
     def restart_at(self, offset: int, wall_ms: int) -> None:
         """Drop everything and begin at `offset`: the leader no longer has what we need."""
-        self._lower_checkpoints(0)
-        self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
+        with self._lowered_to(0, offset):
+            self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
         self.core.on_truncated(offset)
         self.core.on_start_moved(offset)
         if offset > 0:
@@ -454,8 +449,16 @@ class Replica:
             self.sync_identity()
             self.identity_unsynced = False
 
-    def _lower_checkpoints(self, offset: int, start_offset: int | None = None) -> None:
-        self.lower_checkpoints(self.core.topic, self.core.partition_id, offset, start_offset)
+    @contextlib.contextmanager
+    def _lowered_to(self, offset: int, start_offset: int = 0) -> Iterator[None]:
+        """No checkpoint speaks of what is above `offset`, but for the log's start, which falls once
+        all is gone below it (seed 200908). start_offset: where it will be, if that is above."""
+        core, log = self.core, self.log
+        start_offset = max(start_offset, log.start_offset)
+        self.lower_checkpoints(core.topic, core.partition_id, offset, start_offset)
+        yield
+        if log.start_offset < start_offset:
+            self.lower_checkpoints(core.topic, core.partition_id, offset, log.start_offset)
 
     # --- disk --------------------------------------------------------------------------------
 
@@ -464,12 +467,7 @@ class Replica:
 
         Not fsynced here: it must last exactly as long as the data, so the first flush syncs it.
         """
-        text = f"version: 0\ntopic_id: {uuid_text(self.core.topic_id)}"
-        file = self.disk.open(f"{self.log.directory}/{PARTITION_METADATA}")
-        try:
-            file.pwrite(text.encode(), 0)
-        finally:
-            file.close()
+        put_partition_metadata(self.disk, self.log.directory, self.core.topic_id)
         self.has_identity = True
         self.identity_unsynced = True
         self.on_first_file(self)

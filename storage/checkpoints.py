@@ -78,8 +78,20 @@ def take_clean_shutdown(disk: Disk, directory: str) -> int | None:
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes) -> None:
     """Say which topic id the partition folder belongs to. topic_id: 16 bytes."""
-    body = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
-    disk.write_atomic(f"{directory}/{PARTITION_METADATA}", body.encode())
+    disk.write_atomic(f"{directory}/{PARTITION_METADATA}", _partition_metadata(topic_id))
+
+
+def put_partition_metadata(disk: Disk, directory: str, topic_id: bytes) -> None:
+    """As `write_partition_metadata`, and not durable."""
+    file = disk.open(f"{directory}/{PARTITION_METADATA}")
+    try:
+        file.pwrite(_partition_metadata(topic_id), 0)
+    finally:
+        file.close()
+
+
+def _partition_metadata(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def sync_partition_metadata(disk: Disk, directory: str) -> None:
