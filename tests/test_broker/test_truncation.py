@@ -40,6 +40,7 @@ class Node:
         self.path = str(directory / f"node-{broker_id}" / "t-0")
         self.broker_id = broker_id
         self.lowered: list[int] = []
+        self.starts: list[int] = []
         self.open(high_watermark=0)
 
     def open(self, *, high_watermark: int) -> None:
@@ -62,11 +63,15 @@ class Node:
             disk=self.disk,
             turn=TurnEnd(),
             has_identity=True,
-            lower_checkpoints=lambda topic, partition, offset, start: self.lowered.append(offset),
+            lower_checkpoints=self.lower,
             on_first_file=lambda replica: None,
             home=home_of(self.path),
             on_failed=lambda replica, failure, operation: None,
         )
+
+    def lower(self, topic: str, partition_id: int, offset: int, start_offset: int) -> None:
+        self.lowered.append(offset)
+        self.starts.append(start_offset)
 
     def restart(self) -> None:
         """The process ends and comes back with the watermark it last knew."""
@@ -257,3 +262,29 @@ def test_checkpoints_are_lowered_to_the_end_that_a_cut_into_a_gap_leaves(tmp_pat
         log.append_as_follower(bytes(data), now_ms=1)
     assert node.replica.truncate_for(1, 5) == 2
     assert node.lowered == [2]
+
+
+def test_a_log_start_falls_in_its_checkpoint_once_all_below_it_is_gone(tmp_path: Path) -> None:
+    # Seed 200908: it fell first, the power failed, and deleted records were back.
+    node = Node(tmp_path, 2)
+    node.follow(1, 1, 0)
+    log = node.replica.log
+    for offset in range(6):
+        data = build_batch([(None, b"x")], timestamp_ms=1, base_offset=offset, leader_epoch=1)
+        log.append_as_follower(bytes(data), now_ms=1)
+    log.advance_start_offset(4)
+    node.replica.restart_at(9, 5)  # the leader's log begins above
+    assert (node.lowered, node.starts) == ([0], [9])
+    node.replica.restart_at(2, 5)  # or below: it has lost what we had
+    assert (node.lowered, node.starts) == ([0, 0, 0], [9, 9, 2])
+
+
+def test_a_batch_that_begins_below_the_log_start_comes_when_that_is_durable(tmp_path: Path) -> None:
+    node = Node(tmp_path, 2)
+    node.follow(1, 1, 0)
+    node.replica.restart_at(5, 5)
+    del node.lowered[:], node.starts[:]
+    data = build_batch([(None, b"x")] * 10, timestamp_ms=1, leader_epoch=1)
+    node.replica.append_as_follower(memoryview(data), leader_high_watermark=10, wall_ms=5)
+    assert (node.lowered, node.starts) == ([0], [5])
+    assert (node.replica.log.start_offset, node.replica.core.high_watermark) == (5, 10)

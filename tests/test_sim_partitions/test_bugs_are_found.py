@@ -81,7 +81,12 @@ original_restart = Replica.restart_at
         ),
         (ProducerStateTable, "check", know_no_duplicate, {"DuplicatesDropped"}),
         (ReplicaSession, "add", list_nothing_new, {"Convergence"}),
-        (Replica, "restart_at", restart_too_high, {"OnlyWhatWasToGoIsDeleted"}),
+        (
+            Replica,
+            "restart_at",
+            restart_too_high,
+            {"OnlyWhatWasToGoIsDeleted", "NothingCommittedByFollowers"},
+        ),
         (StartCheckpoints, "told", tell_at_once, {"DeletedStaysDeleted"}),
         (Log, "base_below_start", take_no_batch_around_the_start, {"Convergence"}),
     ],
