@@ -373,6 +373,17 @@ class Connection:
         output.appendleft(joined)
         return joined
 
+    def _look_at(self, send: _FileSend, count: int, failure: OSError) -> None:
+        """A sendfile has failed, for the file or, in words that are not known, for the socket."""
+        file = send.source.file
+        if failure.errno != errno.EIO:  # which no socket says
+            try:
+                file.pread(count, send.position)
+                return
+            except OSError as of_file:
+                failure = of_file
+        self.server.services.replicas.on_file_failed(file.path, failure)
+
     def _send_file(self, part: FileSlice) -> bool:
         send = part if isinstance(part, _FileSend) else _FileSend(part)
         self._output[0] = send
@@ -387,8 +398,8 @@ class Connection:
                 return True
             sent = os.sendfile(self._fd, fd, send.position, want)
         except OSError as failure:
-            if failure.errno == errno.EIO:  # which no socket says
-                self.server.services.replicas.on_file_failed(send.source.file.path, failure)
+            if failure.errno not in _OF_SOCKETS:
+                self._look_at(send, want, failure)
             raise
         if sent == 0:
             raise ConnectionAbortedError("the log segment was cut under the answer")
@@ -420,7 +431,7 @@ class _FileSend:
 
 
 def _unread_bytes(fd: int) -> int:
-    """Of a socket, as the kernel has them; 0 when the peer has broken off."""
+    """Of a socket, as the kernel has them."""
     count = fcntl.ioctl(fd, termios.FIONREAD, bytes(4))
     return int.from_bytes(count, sys.byteorder)
 
@@ -429,4 +440,10 @@ def _size(part: Part) -> int:
     return len(part) if isinstance(part, bytes | bytearray | memoryview) else part.length
 
 
+_OF_SOCKETS = frozenset(
+    {
+        errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN,
+        errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENOBUFS,
+    }
+)  # fmt: skip
 _MORE = hasattr(socket, "MSG_MORE")

@@ -26,6 +26,7 @@ OWN_ERRORS = frozenset(
     {
         errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EBADF, errno.EINVAL, errno.EAGAIN,
         errno.EINTR, errno.EFBIG, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG,
+        errno.ENOSYS, errno.EOPNOTSUPP, errno.ELOOP, errno.ENOBUFS,
     }
 )  # fmt: skip
 """The process's own (no descriptor left, a file closed): they cost only the replica that met them.

@@ -165,11 +165,7 @@ class Log(LogBase):
                 if timestamp_ms > max_timestamp_ms:
                     max_timestamp_ms = timestamp_ms
                 segment.note(base_offset, last_offset, timestamp_ms, size)
-                # Not from `base_offset` on if compaction has left a gap before it. Bad sequence:
-                # 1. epoch 2 began at 10, its first records are compacted away, and a new replica
-                # notes that it began at 15; 2. that one leads, 3. a replica comes back with 10 to
-                # 12 of epoch 1, which nobody else has: told that epoch 1 ends at 15, it keeps them.
-                self.epochs.assign(epoch, max(self._end_offset, segment.base_offset))
+                self.epochs.assign(epoch, base_offset)
                 if header.producer_id >= 0:
                     aborted = self.producers.update(header, last_offset, data, at)
                     if aborted is not None:
@@ -410,6 +406,9 @@ class Log(LogBase):
         segments.unseal(active)
         segments.forget_recovery_state(active)
         active.load_tail()
+        # Else: 1. the cut below is durable, 2. the power fails, 3. the segments behind are back and
+        # this one's index, which proves it whole: what was cut passes for a gap of compaction.
+        segments.sync_directories()
         active.cut(offset)
         segments.sync_directories()
         self._end_offset = active.end_offset

@@ -119,9 +119,10 @@ class ConfigKey:
         items = [item.strip() for item in text.split(",")] if text else []
         if self.values and (not items or any(item not in self.values for item in items)):
             return f"must be a list of {', '.join(self.values)}"
-        is_every = items == ["*"]
-        if self.pattern and not is_every and any(not re.fullmatch(self.pattern, i) for i in items):
-            return "must be * or a list of partition:broker pairs such as 0:101,1:102"
+        if self.pattern:
+            named = [item for item in items if item]
+            if named != ["*"] and any(not re.fullmatch(self.pattern, item) for item in named):
+                return "must be * or a list of partition:broker pairs such as 0:101,1:102"
         return None
 
     def _out_of_bounds(self, number: float) -> str | None:

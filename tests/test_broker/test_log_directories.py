@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -177,6 +178,7 @@ def test_every_error_of_a_disk_takes_its_directory_down(
     disk.fail("write", "broker-1-1/", number)
     assert produce(harness, 0) is KioError.kafka_storage_error
     wait_moved(harness, 0)
+    assert harness.cluster.brokers[1].manager.directories.offline_count == 1
     assert leader(harness, 1) == 1
     assert produce(harness, 1) is KioError.none
 
@@ -263,6 +265,33 @@ def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(
     fetch(harness)
     wait_moved(harness, 0)
     assert leader(harness, 1) == 1
+
+
+@pytest.mark.parametrize("is_of_file", [True, False])
+def test_what_sendfile_says_is_the_files_if_that_cannot_be_read(
+    harness: Harness, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch, is_of_file: bool
+) -> None:
+    # Consumers asked for that offset again and again, and lost their connections each time.
+    create(harness)
+    assert produce(harness, 0) is KioError.none
+    wait_committed(harness)
+    monkeypatch.setattr(FaultyFile, "fileno", OsDiskFile.fileno)
+    monkeypatch.setattr("wire.fetch_codec.INLINE_BYTES_MAX", 0)
+    refused = threading.Event()
+
+    def refuse(*_: object) -> int:
+        if is_of_file:
+            disk.fail("read", "broker-1-1/", errno.EUCLEAN)
+        refused.set()
+        raise OSError(errno.EUCLEAN if is_of_file else errno.EPERM, "refused")
+
+    monkeypatch.setattr("os.sendfile", refuse)
+    fetch(harness)
+    assert refused.wait(10)
+    if is_of_file:
+        wait_moved(harness, 0)
+    manager = harness.cluster.brokers[1].manager
+    assert manager.directories.offline_count == int(is_of_file)
 
 
 def test_a_follower_s_directory_that_fails_leaves_the_isr_and_fetches_no_more(

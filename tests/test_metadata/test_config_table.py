@@ -90,6 +90,8 @@ def test_every_served_topic_config_falls_back_to_a_property_of_the_broker():
         ("leader.replication.throttled.replicas", ""),
         ("leader.replication.throttled.replicas", "0:101,12:3"),
         ("follower.replication.throttled.replicas", "*"),
+        ("follower.replication.throttled.replicas", "*,"),
+        ("leader.replication.throttled.replicas", "0:1,,1:2,"),
     ],
 )
 def test_sound_values_of_topics(name, value):
@@ -121,7 +123,6 @@ def test_sound_values_of_topics(name, value):
         ("preallocate", "true", "not served"),
         ("leader.replication.throttled.replicas", "x", "partition:broker"),
         ("follower.replication.throttled.replicas", "0:1,*", "partition:broker"),
-        ("follower.replication.throttled.replicas", "0:1,", "partition:broker"),
         ("message.timestamp.type", "x" * (VALUE_LENGTH_MAX + 1), "32768 characters"),
     ],
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk
+from chaos.sim.disk import MemoryDisk, PowerCut
 from runtime.errors import CorruptData
 from storage.batch import BatchError, build_batch, read_header
 from storage.batch_walk import first_damage
@@ -187,29 +188,6 @@ def test_where_the_first_file_begins_is_durable_once_its_folder_was_fsynced(
     assert log.durable_first_offset == first
 
 
-# --- what compaction leaves of epochs ------------------------------------------------------------
-
-
-def test_an_epoch_behind_a_gap_begins_where_the_log_ended() -> None:
-    # Its first records were compacted away: told the first one left, a replica that comes back
-    # with records of its own in the gap would keep them.
-    log = Log.new(MemoryDisk(random.Random(1)), DIRECTORY, CONFIG)
-    log.append_as_follower(batch(0, epoch=1), now_ms=0)
-    log.append_as_follower(batch(15, epoch=2), now_ms=0)
-    log.epochs.assign(3, log.end_offset)
-    assert log.epochs.end_offset_for(1, log.end_offset) == (1, 10)
-
-
-def test_an_epoch_far_behind_a_gap_begins_with_its_segment(disk: MemoryDisk) -> None:
-    log = Log.open(disk, DIRECTORY, LogConfig(epochs_tell_start=True), now_ms=0)
-    far = 1 << 32
-    log.append_as_follower(batch(far, epoch=2), now_ms=0)
-    log.flush()
-    disk.kill_process()
-    again = Log.open(disk, DIRECTORY, LogConfig(epochs_tell_start=True), now_ms=0)
-    assert again.epochs.entries == [(2, far)]
-
-
 # --- files that have become shorter --------------------------------------------------------------
 
 
@@ -235,3 +213,25 @@ def test_a_file_cut_where_a_batch_ends_is_damage(disk: MemoryDisk) -> None:
         damage = first_damage(found, data[:kept])
         assert isinstance(damage, CorruptData)
         assert damage.position == kept
+
+
+def test_a_cut_that_the_power_interrupts_leaves_no_hole() -> None:
+    """On a disk where a file's fsync says nothing of names: the segments behind may be back."""
+    config = LogConfig(segment_bytes=300)
+    for seed in range(40):
+        for calls in range(1, 16):
+            disk = MemoryDisk(random.Random(seed))
+            disk.make_dirs("data")
+            disk.sync_dir(".")
+            log = Log.open(disk, DIRECTORY, config, now_ms=0)
+            for at in range(6):
+                log.append_as_leader(bytearray(batch(3 * at, 3)), leader_epoch=0, now_ms=0)
+            log.flush()
+            disk.sync_dir("data")
+            disk.cut_power_after(calls)
+            with contextlib.suppress(PowerCut):
+                log.truncate_to(5)
+            disk.crash()
+            again = Log.open(disk, DIRECTORY, config, now_ms=0, recovery_point=3)
+            assert again.last_gap is None, (seed, calls)
+            assert again.end_offset in (3, 6, 9, 12, 15, 18)
