@@ -128,6 +128,7 @@ class Partition:
         self.directories: tuple[bytes, ...] = ()
         self.remotes: dict[int, RemoteReplica] = {}
         self.isr_state: isr.IsrState = isr.Committed(frozenset())
+        self._proposal: IsrProposal | None = None
         self.is_recovering = False
 
     # --- roles -------------------------------------------------------------------------------
@@ -390,9 +391,9 @@ class Partition:
         return self._propose(isr.confirm(self.isr_state))
 
     def proposal_in_flight(self) -> IsrProposal | None:
-        """The pending proposal, to send again."""
-        state = self.isr_state
-        return None if isinstance(state, isr.Committed) else self._proposal(state)
+        """The pending proposal, to send again as it was made (KIP-903): a replica that lost its
+        disk meanwhile would be let in, if it were named in its new epoch."""
+        return None if isinstance(self.isr_state, isr.Committed) else self._proposal
 
     def on_isr_answer(self, proposal: IsrProposal, answer: AlteredPartition) -> isr.Reaction:
         """The controller answered `proposal`. Call raise_high_watermark afterwards."""
@@ -408,6 +409,10 @@ class Partition:
         reaction = isr.react(
             answer, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
         )
+        if reaction is isr.Reaction.APPLIED and not state.isr.issubset(answer.isr):
+            # 1. min.insync.replicas is raised, of which we have not heard, 2. who is out stays
+            # eligible by it, 3. we acknowledge alone, and end. The metadata tells in order.
+            return isr.Reaction.WAIT_FOR_METADATA
         if reaction is isr.Reaction.APPLIED:
             self.isr_state = isr.Committed(frozenset(answer.isr))
             self.partition_epoch = answer.partition_epoch
@@ -420,21 +425,19 @@ class Partition:
         if state is None:
             return None
         self.isr_state = state
-        return self._proposal(state)
-
-    def _proposal(self, state: isr.PendingExpand | isr.PendingShrink) -> IsrProposal:
         epochs = []
         for replica_id in sorted(state.proposed):
             remote = self.remotes.get(replica_id)
             epoch = self.facts.epoch_of(replica_id) if remote is None else remote.broker_epoch
             epochs.append((replica_id, epoch))
-        return IsrProposal(
+        self._proposal = IsrProposal(
             topic_id=self.topic_id,
             partition_id=self.partition_id,
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
             new_isr=tuple(epochs),
         )
+        return self._proposal
 
     def _is_in_sync(self, remote: RemoteReplica, now_ms: int) -> bool:
         return (

@@ -244,6 +244,12 @@ class ReplicaManager:
         if delta is None or delta.changed_brokers:
             self.listing.observe(before, image, self.now_ms())
         is_reconfigured = self._take_over_config(delta)  # before any log opens
+        # First the minimum, or: 1. it is raised, 2. a member leaves the ISR and stays eligible,
+        # 3. one image has both, and we acknowledge alone. No more: we may not lead any more.
+        reconfigured = self._configured_by(delta, is_all=is_reconfigured)
+        for replica in reconfigured:
+            minimum = self._config_of(replica.core.topic).min_insync_replicas
+            replica.core.min_insync_replicas = minimum
         led: set[Key] = set()
         for action in plan(before, image, self.broker_id, delta):
             key = (action.topic_id, action.partition_id)
@@ -255,8 +261,8 @@ class ReplicaManager:
                     led.add(key)
                 case Follow():
                     self._follow(key, action.topic, action.image)
-        if delta is None or delta.changed_configs:
-            self._reconfigure(None if is_reconfigured else delta)
+        for replica in reconfigured:
+            self._reconfigure(replica)
         if delta is None or delta.changed_brokers:
             self.fetchers.on_brokers_changed()
             for key, replica in self._replicas.items():
@@ -437,26 +443,23 @@ class ReplicaManager:
         self.leader_throttle.quota.set_rate(self.config.leader_replication_throttled_rate, now_ms)
         self.follower_quota.set_rate(self.config.follower_replication_throttled_rate, now_ms)
 
-    def _reconfigure(self, delta: Delta | None) -> None:
-        """Let replicas follow the configs that `delta` changed; all of them without one."""
-        if delta is None:
-            for replica in self._replicas.values():
-                self._reconfigure_one(replica)
-            return
+    def _configured_by(self, delta: Delta | None, *, is_all: bool) -> list[Replica]:
+        """The replicas whose configs `delta` changed; all of them without one."""
+        if delta is None or is_all:
+            return list(self._replicas.values())
         # Topics by name, not a walk over all replicas: every topic made with a config of its own
         # comes through here.
+        found = []
         for kind, name in sorted(delta.changed_configs):
             topic = self.image.topic(name) if kind == RESOURCE_TOPIC else None
-            if topic is None:
-                continue
-            for partition_id in topic.partitions:
-                held = self._replicas.get((topic.topic_id, partition_id))
-                if held is not None:
-                    self._reconfigure_one(held)
+            if topic is not None:
+                keys = [(topic.topic_id, partition_id) for partition_id in topic.partitions]
+                found += [self._replicas[key] for key in keys if key in self._replicas]
+        return found
 
-    def _reconfigure_one(self, replica: Replica) -> None:
+    def _reconfigure(self, replica: Replica) -> None:
         config = self._config_of(replica.core.topic)
-        if config is replica.config:
+        if config is replica.config or replica.is_closed:
             return
         replica.config = config
         replica.log.reconfigure(config.log)

@@ -12,7 +12,8 @@ FETCHING = "broker/fetching.py"
 CONNECTION = "broker/connection.py"
 
 OF_START = ("tests/test_storage/test_start_within_batch.py",)
-OF_MIDDLES = ("tests/test_broker/test_deleted_middles.py",)
+OF_FOLLOWING = ("tests/test_broker/test_following.py",)
+OF_PARTITION = ("tests/test_broker/test_partition.py",)
 OF_CONNECTIONS = ("tests/test_broker/test_connections.py",)
 OF_SERVED = ("tests/test_broker/test_served_checks.py",)
 OF_DIRECTORIES = ("tests/test_broker/test_log_directories.py",)
@@ -24,7 +25,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     # A log that begins within a batch.
     ("around-the-start-is-here", "a follower takes the batch around its start", SESSION,
      "            if is_next or replica.log.base_below_start(batches) is not None:\n",
-     "            if is_next:\n", OF_MIDDLES),
+     "            if is_next:\n", OF_FOLLOWING),
     ("start-in-the-first-name", "a log start above its first file is checkpointed first", REPLICA,
      "core.partition_id, base_offset, log.start_offset)\n",
      "core.partition_id, base_offset, base_offset)\n",
@@ -74,18 +75,26 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if answer is not None and not parked.is_full and not _must_be_told(watched, answer):\n"
      "                continue  # and dirty as it was\n",
      "            answer = None\n            if not parked.is_full:\n                continue\n",
-     OF_MIDDLES),
+     OF_FOLLOWING),
     ("epoch-fails-who-waits", "a leader that goes on refuses nobody", REPLICA,
-     "            if has_led:\n", "            if False:\n", OF_MIDDLES),
+     "            if has_led:\n", "            if False:\n", OF_FOLLOWING),
+    ("proposed-in-its-new-epoch", "a proposal is sent again as it was made", "broker/partition.py",
+     "isinstance(self.isr_state, isr.Committed) else self._proposal\n",
+     "isinstance(self.isr_state, isr.Committed) else self._propose(self.isr_state)\n", OF_PARTITION),
+    ("answer-before-the-metadata", "the metadata alone takes a member out", "broker/partition.py",
+     "APPLIED and not state.isr.issubset(answer.isr):", "APPLIED and False:", OF_PARTITION),
+    ("minimum-after-the-isr", "a minimum counts before the ISR that comes with it",
+     "broker/replicas.py", "            replica.core.min_insync_replicas = minimum\n",
+     "            del minimum\n", OF_FOLLOWING),
     ("nothing-is-known", "a new leader knows what lies below its watermark", "broker/api/list_offsets.py",
      "    if not is_end_known and (found is None or found[1] >= end_offset):\n",
-     "    if not is_end_known:\n", OF_MIDDLES),
+     "    if not is_end_known:\n", OF_FOLLOWING),
     ("largest-of-the-committed", "the largest timestamp may be above the watermark",
      "broker/api/list_offsets.py",
      "log.offset_of_max_timestamp(end_offset if is_end_known else core.end_offset)",
-     "log.offset_of_max_timestamp(end_offset)", OF_MIDDLES),
+     "log.offset_of_max_timestamp(end_offset)", OF_FOLLOWING),
     ("repeat-without-time", "a repeat is told the time of its append", REPLICA,
-     "duplicate.timestamp_ms if self.config.is_log_append_time else -1", "-1", OF_MIDDLES),
+     "duplicate.timestamp_ms if self.config.is_log_append_time else -1", "-1", OF_FOLLOWING),
     ("any-first-sequence", "an epoch of one transaction begins with 0",
      "broker/transactions/verification.py",
      "    if not is_known and version >= FIRST_ADDING_VERSION and header.base_sequence:\n",

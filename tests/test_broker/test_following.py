@@ -1,5 +1,5 @@
-"""Followers of logs that begin within a batch, that parted while throttled, or whose leader's epoch
-rose."""
+"""Followers of logs that begin within a batch, or that parted while throttled; leaders whose epoch
+or minimum rises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from broker.config import BrokerConfig
-from metadata.records import PartitionChange
+from metadata.image import RESOURCE_TOPIC
+from metadata.records import Config, PartitionChange
 from storage.batch import build_batch
 from storage.checkpoints import LOG_START_OFFSET
 from tests.test_broker.harness import Harness, wait_until
@@ -182,3 +183,28 @@ def test_a_repeated_batch_is_answered_with_the_time_of_its_append(
     first, repeated = produced(client, data), produced(client, data)
     assert repeated.base_offset == first.base_offset == 0
     assert repeated.log_append_time == first.log_append_time is not None
+
+
+def test_a_minimum_counts_before_the_isr_that_comes_with_it(
+    harness: Harness, client: RawClient
+) -> None:
+    # Who left the ISR is eligible by the new minimum: elected, it has not what was acknowledged.
+    controller = harness.cluster.controller
+    configs = {"min.insync.replicas": "1"}
+    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], configs))
+    leader = harness.cluster.replica(1, "t")
+    wait_until(lambda: leader.core.remotes[2].end_offset == 0, "it is followed")
+    harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
+    client.send("produce", 9, produce_values("t", batch(), timeout_ms=500))
+    wait_until(lambda: leader.pending_acks, "it waits")
+    raised = Config(RESOURCE_TOPIC, "t", "min.insync.replicas", "2")
+    left = PartitionChange(topic_id, 0, isr=(1,), elr=(2,))
+    harness.call(lambda: controller.commit(raised, left))
+    assert leader.core.isr_state.isr == {1}
+    assert leader.core.high_watermark == 0
+    row = client.answer("produce", 9).responses[0].partition_responses[0]
+    assert row.error_code is KioError.request_timed_out
+    # And lowered, it lets the watermark go on.
+    lowered = Config(RESOURCE_TOPIC, "t", "min.insync.replicas", "1")
+    harness.call(lambda: controller.commit(lowered, PartitionChange(topic_id, 0, isr=(1,), elr=())))
+    assert leader.core.high_watermark == 10
