@@ -194,6 +194,7 @@ def test_where_the_first_file_begins_is_durable_once_its_folder_was_fsynced(
 def test_a_cut_within_a_batch_lowers_what_a_flush_under_way_may_claim(disk: MemoryDisk) -> None:
     log = Log.open(disk, DIRECTORY, CONFIG, now_ms=0)
     log.append_as_leader(bytearray(batch(0)), leader_epoch=0, now_ms=0)
+    log.flush()
     log.append_as_leader(bytearray(batch(10)), leader_epoch=0, now_ms=0)
     ticket = log.begin_flush()
     log.truncate_to(15)
