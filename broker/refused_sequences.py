@@ -10,11 +10,13 @@ A's reason, until A has come again.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 
 from runtime.errors import ErrorCode
 from storage.batch import BatchError, BatchHeader
 from storage.producer_state import BATCHES_KEPT, Duplicate, ProducerStateTable
 
+SEQUENCES = 1 << 31
 PRODUCERS_KEPT_MAX = 1_000
 """Of one partition; the one that was refused longest ago is forgotten first."""
 
@@ -45,6 +47,23 @@ class RefusedSequences:
         refused = self._by_producer.get(header.producer_id, ())
         return (header.producer_epoch, expected_sequence) in refused
 
+    def is_behind(self, header: BatchHeader) -> bool:
+        """Whether an earlier batch of that producer was refused, and has not come again."""
+        return any(
+            epoch == header.producer_epoch
+            and 0 < (header.base_sequence - sequence) % SEQUENCES <= SEQUENCES // 2
+            for epoch, sequence in self._by_producer.get(header.producer_id, ())
+        )
+
+    def forget(self, header: BatchHeader) -> None:
+        """The batch is taken now. Kept, it would explain what another refusal has not caused."""
+        refused = self._by_producer.get(header.producer_id)
+        if refused is not None:
+            with suppress(ValueError):
+                refused.remove((header.producer_epoch, header.base_sequence))
+            if not refused:
+                del self._by_producer[header.producer_id]
+
     def clear(self) -> None:
         self._by_producer.clear()
 
@@ -72,13 +91,22 @@ def check_sequence(
     if header.producer_id < 0:
         return None
     try:
-        return producers.check(header)
+        duplicate = producers.check(header)
     except BatchError as gap:
         is_gap = gap.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if not (is_gap and refused.explains(header, producers.expected_sequence(header))):
             raise
-        refused.note(header)
-        raise BatchError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            "the batch before it was refused when too few replicas were in sync",
-        ) from gap
+        raise _behind_a_refused(refused, header) from gap
+    # Of a producer that the log does not know any sequence is the first.
+    if header.producer_id not in producers.entries and refused.is_behind(header):
+        raise _behind_a_refused(refused, header)
+    refused.forget(header)
+    return duplicate
+
+
+def _behind_a_refused(refused: RefusedSequences, header: BatchHeader) -> BatchError:
+    refused.note(header)
+    return BatchError(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        "a batch before it was refused when too few replicas were in sync",
+    )

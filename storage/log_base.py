@@ -252,10 +252,12 @@ class LogBase:
     ) -> CleaningJob:
         """The job that carries out `plan`, which was just made. See `cleaner.py`."""
         items = self._segments.items
+        cleaned = [s for s in items if s.base_offset < plan.first_uncleanable_offset]
+        self._segments.keep_producers(len(cleaned))
         job = CleaningJob(
             self._disk,
             self.directory,
-            segments=[s for s in items if s.base_offset < plan.first_uncleanable_offset],
+            segments=cleaned,
             plan=plan,
             aborted=[entry for segment in items for entry in segment.aborted],
             producers=self.producers.ends(),

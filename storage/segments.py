@@ -233,13 +233,14 @@ class SegmentList:
             self._disk.remove(segment.path(suffix))
 
     def keep_producers(self, count: int) -> None:
-        """Before the first `count` segments go: write what nothing else will know of the producers
-        where the log begins then. Their flush has, but for a snapshot found damaged since."""
+        """Before batches of the first `count` segments go: write what nothing else will know of the
+        producers at their end. Their flush has, unless a kill came before it, and a later start
+        made the indexes; or the snapshot was damaged since."""
         offset = self.bases[count]
         path = f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+        first = self.items[:count]
+        known = producers_at(self._disk, self.directory, first, end_offset=offset)
         if not self._disk.exists(path):
-            first = self.items[:count]
-            known = producers_at(self._disk, self.directory, first, end_offset=offset)
             write_snapshot(self._disk, path, known)
 
     def retire_first(self, count: int, *, delete_at_ms: int) -> list[Segment]:

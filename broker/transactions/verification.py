@@ -46,7 +46,8 @@ class Verifications(Generic[T]):
 
     def __init__(self) -> None:
         self._pending: dict[Key, _Pending[T]] = {}
-        self._first_sequences: dict[Key, int] = {}
+        self._first_sequences: dict[Key, tuple[int, int]] = {}
+        """In which leader epoch it was noted, and the sequence."""
 
     def is_pending(self, producer_id: int, producer_epoch: int) -> bool:
         return (producer_id, producer_epoch) in self._pending
@@ -56,7 +57,7 @@ class Verifications(Generic[T]):
     ) -> bool:
         """Queue up `item`, whose batch begins with `sequence`. True: ask the coordinator now."""
         key = (producer_id, producer_epoch)
-        self._note_sequence(key, sequence)
+        self._note_sequence(key, sequence, leader_epoch)
         pending = self._pending.get(key)
         is_first = pending is None
         if pending is None:
@@ -83,7 +84,8 @@ class Verifications(Generic[T]):
         Of a producer unknown to the log any first sequence is taken; without this, if the first
         batch failed to be verified and the second did not, the second would open the sequence.
         """
-        return sequence <= self._first_sequences.get((producer_id, producer_epoch), sequence)
+        noted = self._first_sequences.get((producer_id, producer_epoch))
+        return noted is None or sequence <= noted[1]
 
     def on_append(self, producer_id: int, producer_epoch: int) -> None:
         """A batch is in: from now on the log knows the sequence itself."""
@@ -94,16 +96,21 @@ class Verifications(Generic[T]):
 
         With it, what waits in the marker's own epoch belongs to the next transaction.
         """
+        # What was noted is of a transaction that is over: the next may begin with any sequence.
+        self._first_sequences.pop((producer_id, producer_epoch - is_epoch_raised), None)
         for (waiting_id, epoch), pending in self._pending.items():
             is_ended = epoch < producer_epoch or (epoch == producer_epoch and not is_epoch_raised)
             if waiting_id == producer_id and is_ended:
                 pending.is_void = True
 
-    def _note_sequence(self, key: Key, sequence: int) -> None:
+    def _note_sequence(self, key: Key, sequence: int, leader_epoch: int) -> None:
         known = self._first_sequences.get(key)
         if known is None and len(self._first_sequences) >= SEQUENCES_KEPT_MAX:
             del self._first_sequences[next(iter(self._first_sequences))]
-        self._first_sequences[key] = sequence if known is None else min(known, sequence)
+        if known is not None and known[0] == leader_epoch:
+            # What waited for another leader's sake has been let in elsewhere since, perhaps.
+            sequence = min(known[1], sequence)
+        self._first_sequences[key] = (leader_epoch, sequence)
 
 
 def needs_verification(producers: ProducerStateTable, header: BatchHeader) -> bool:

@@ -14,6 +14,8 @@ CONNECTION = "broker/connection.py"
 OF_START = ("tests/test_storage/test_start_within_batch.py",)
 OF_FOLLOWING = ("tests/test_broker/test_following.py",)
 OF_PARTITION = ("tests/test_broker/test_partition.py",)
+OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
+OF_VERIFICATION = ("tests/test_transactions/test_verification.py",)
 OF_CONNECTIONS = ("tests/test_broker/test_connections.py",)
 OF_SERVED = ("tests/test_broker/test_served_checks.py",)
 OF_DIRECTORIES = ("tests/test_broker/test_log_directories.py",)
@@ -95,10 +97,28 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "log.offset_of_max_timestamp(end_offset)", OF_FOLLOWING),
     ("repeat-without-time", "a repeat is told the time of its append", REPLICA,
      "duplicate.timestamp_ms if self.config.is_log_append_time else -1", "-1", OF_FOLLOWING),
+    ("first-batch-overtaken", "a producer begins with what was refused",
+     "broker/refused_sequences.py",
+     "    if header.producer_id not in producers.entries and refused.is_behind(header):\n",
+     "    if False:\n", OF_REFUSED),
+    ("refused-for-ever", "what came again holds nobody back", "broker/refused_sequences.py",
+     "                refused.remove((header.producer_epoch, header.base_sequence))\n",
+     "                pass\n", OF_REFUSED),
+    ("noted-for-another-leader", "what waited for another leader is no earlier batch",
+     "broker/transactions/verification.py",
+     "        if known is not None and known[0] == leader_epoch:\n",
+     "        if known is not None:\n", OF_VERIFICATION),
+    ("noted-beyond-its-marker", "a marker ends what is known of its transaction",
+     "broker/transactions/verification.py",
+     "        self._first_sequences.pop((producer_id, producer_epoch - is_epoch_raised), None)\n",
+     "", OF_VERIFICATION),
+    ("producers-cleaned-away", "a snapshot is there before a clean takes batches", LOG_BASE,
+     "        self._segments.keep_producers(len(cleaned))\n", "",
+     ("tests/test_storage/test_cleaning_histories.py",)),
     ("any-first-sequence", "an epoch of one transaction begins with 0",
      "broker/transactions/verification.py",
      "    if not is_known and version >= FIRST_ADDING_VERSION and header.base_sequence:\n",
-     "    if False:\n", ("tests/test_transactions/test_verification.py",)),
+     "    if False:\n", OF_VERIFICATION),
     # Connections.
     ("unread-thrown-away", "what came before the end is read after a pause", CONNECTION,
      "        return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))\n",

@@ -117,7 +117,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("sequence-gap-appended", "sequences leave no gap", PRODUCERS,
      "        if first != expected:", "        if False:", OF_LOG),
     ("duplicates-checked-nowhere", "the leader asks what a producer wrote before",
-     SEQUENCES, "        return producers.check(header)\n", "        return None\n", NONE),
+     SEQUENCES, "        duplicate = producers.check(header)\n", "        duplicate = None\n", NONE),
     ("follower-forgets-producers", "followers know what producers wrote", LOG,
      "                if header.producer_id >= 0:", "                if False:", NONE),
     # Followers and fencing.

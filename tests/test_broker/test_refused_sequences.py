@@ -128,3 +128,31 @@ def test_a_new_leader_epoch_has_refused_nothing(harness: Harness, client: RawCli
     assert topic is not None
     harness.call(lambda: harness.cluster.controller.lead(topic.topic_id, 0, 1, (1, 2)))
     assert produced(client, batch(2))[0] is KioError.out_of_order_sequence_number
+
+
+def test_a_producer_that_the_log_does_not_know_begins_with_what_was_refused(
+    harness: Harness, client: RawClient
+) -> None:
+    # The second batch was taken for the first, and that one was then out of order for ever.
+    lose_the_follower(harness)
+    assert produced(client, batch(0))[0] is KioError.not_enough_replicas
+    bring_the_follower_back(harness)
+    assert produced(client, batch(1))[0] is KioError.not_enough_replicas
+    assert produced(client, batch(0)) == (KioError.none, 0)
+    assert produced(client, batch(1)) == (KioError.none, 1)
+
+
+def test_what_came_again_holds_nobody_back() -> None:
+    refused = RefusedSequences()
+    last = (1 << 31) - 1
+    for sequence in (last, 0):
+        refused.note(header(sequence))
+    assert refused.is_behind(header(0))
+    assert refused.is_behind(header(5))
+    assert not refused.is_behind(header(last))
+    assert not refused.is_behind(header(5, epoch=1))
+    assert not refused.is_behind(header(5, producer=1))
+    for sequence in (last, 7, 0):
+        refused.forget(header(sequence))
+    assert not refused.is_behind(header(500))
+    assert refused._by_producer == {}

@@ -12,6 +12,7 @@ import pytest
 
 from chaos.sim.disk import MemoryDisk, PowerCut
 from runtime.disk import Disk, OsDisk
+from storage.batch import build_batch, read_header
 from storage.cleaner import CleanerConfig, CleaningJob
 from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
@@ -301,3 +302,38 @@ def test_a_segment_without_timestamps_is_no_younger_for_being_cleaned(
     assert log.segment_base_offsets == [0, 3]
     assert log.apply_retention(now_ms=9000 + DAY_MS, high_watermark=3) == []
     assert log.apply_retention(now_ms=9001 + DAY_MS, high_watermark=3) == [0]
+
+
+@pytest.mark.parametrize("harm", ["killed before the flush", "damaged"])
+def test_a_producer_is_known_by_batches_that_a_clean_took(harm: str) -> None:
+    # 1. No snapshot is left where the active segment begins, 2. a clean takes the producer's older
+    # batches, as its last lies behind, 3. that is cut off: its repeats were taken for new ones.
+    config = replace(ONE_SEGMENT, keeps_recovery_state=True)
+    disk = new_disk()
+    log = opened(disk, config)
+
+    def produce(sequence: int, key: bytes) -> None:
+        put(log, (key, b"v"), producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+    produce(0, b"a")
+    produce(1, b"a")
+    put(log, (b"a", b"later"))
+    log.flush()
+    log.roll(now_ms=0)
+    if harm == "damaged":
+        log.flush()
+        path = f"{DIRECTORY}/{file_name(3, SNAPSHOT_SUFFIX)}"
+        disk.flip_bits(path, len(disk.read_bytes(path)) - 1)
+    else:
+        disk.kill_process()
+        log = opened(disk, config, recovery_point=3)
+    log.flush()
+    put(log, (b"z", b"z"))
+    produce(2, b"b")
+    log.flush()
+    assert clean(log, now_ms=0, high_watermark=4)
+    log.truncate_to(4)
+    repeated = build_batch(
+        [(b"a", b"v")], timestamp_ms=1, producer_id=7, producer_epoch=0, base_sequence=1
+    )
+    assert log.producers.check(read_header(repeated, 0)) is not None

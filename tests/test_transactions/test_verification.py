@@ -111,3 +111,24 @@ def test_an_epoch_of_one_transaction_begins_with_sequence_0(
         with pytest.raises(BatchError) as refused:
             admit(producers, waiting, header, version, is_verified=True)
         assert refused.value.code is code
+
+
+def test_what_waited_for_another_leader_is_no_earlier_batch(waiting: Verifications[str]) -> None:
+    # It was let in elsewhere, the log forgot its producer, and that one was refused for ever.
+    waiting.wait(7, 0, 11, leader_epoch=1, item="a")
+    waiting.settle(7, 0, ErrorCode.NONE, leader_epoch=2)
+    waiting.wait(7, 0, 90, leader_epoch=3, item="b")
+    assert waiting.is_first(7, 0, 90)
+    waiting.settle(7, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE, leader_epoch=3)
+    waiting.wait(7, 0, 95, leader_epoch=3, item="c")
+    assert not waiting.is_first(7, 0, 95)
+
+
+@pytest.mark.parametrize(("marker_epoch", "is_epoch_raised"), [(4, False), (5, True)])
+def test_a_marker_ends_what_is_known_of_its_transaction(
+    waiting: Verifications[str], marker_epoch: int, is_epoch_raised: bool
+) -> None:
+    waiting.wait(7, 4, 11, leader_epoch=1, item="a")
+    waiting.settle(7, 4, ErrorCode.COORDINATOR_NOT_AVAILABLE, leader_epoch=1)
+    waiting.on_marker(7, marker_epoch, is_epoch_raised=is_epoch_raised)
+    assert waiting.is_first(7, 4, 90)
