@@ -211,7 +211,7 @@ def test_a_bug_that_one_log_brings_out_ends_its_compaction_and_no_broker(
     put(producer, other, 20)
     wait_until(lambda: harness.cluster.replica(1, topic).uncleanable, "the bug is met")
     assert "int too large to convert" in harness.cluster.replica(1, topic).uncleanable
-    assert "advance_or_fail" in caplog.text, "where it happened"
+    wait_until(lambda: "advance_or_fail" in caplog.text, "it is said where it happened")
     wait_until(
         lambda: harness.call(lambda: is_cleaned(harness, 1, other, 20)), "broker 1 compacts another"
     )
