@@ -50,7 +50,7 @@ class PendingExpand:
 
 @dataclass(frozen=True, slots=True)
 class PendingShrink:
-    """isr: committed; leaving: asked to be removed, counted until the controller agrees."""
+    """isr: committed; leaving: asked to be removed, counted until the metadata has it so."""
 
     isr: frozenset[int]
     leaving: frozenset[int]
@@ -73,7 +73,7 @@ class Reaction(enum.Enum):
     APPLIED = "the ISR is as answered"
     ROLLED_BACK = "the proposal is void; a later check may propose anew"
     RETRY = "send the same proposal again after a back-off"
-    WAIT_FOR_METADATA = "our epochs are stale; the metadata log will tell"
+    WAIT_FOR_METADATA = "our epochs are stale, or a member is out; the metadata log will tell"
 
 
 #: The controller decided against this proposal and said so for good: nothing is pending there.

@@ -355,7 +355,7 @@ class Partition:
     # --- ISR ---------------------------------------------------------------------------------
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Ask to drop the members that lag, if any; they count until the controller agrees."""
+        """Ask to drop the members that lag, if any; they count until the metadata has it."""
         if self.role is not Role.LEADER:
             return None
         lagging = [

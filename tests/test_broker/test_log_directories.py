@@ -248,15 +248,20 @@ def test_every_kind_of_call_that_fails_takes_the_directory_down_once(
     assert harness.cluster.brokers[1].manager.directories.offline_count == 1
 
 
-def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # What goes from the file to the socket never comes through us; EIO is the disk's word.
+def create_to_send(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that goes from its file to the socket."""
     create(harness)
     assert produce(harness, 0) is KioError.none
     wait_committed(harness)
     monkeypatch.setattr(FaultyFile, "fileno", OsDiskFile.fileno)
     monkeypatch.setattr("wire.fetch_codec.INLINE_BYTES_MAX", 0)
+
+
+def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What goes from the file to the socket never comes through us; EIO is the disk's word.
+    create_to_send(harness, monkeypatch)
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EIO, "input/output error")
@@ -272,11 +277,7 @@ def test_what_sendfile_says_is_the_files_if_that_cannot_be_read(
     harness: Harness, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch, is_of_file: bool
 ) -> None:
     # Consumers asked for that offset again and again, and lost their connections each time.
-    create(harness)
-    assert produce(harness, 0) is KioError.none
-    wait_committed(harness)
-    monkeypatch.setattr(FaultyFile, "fileno", OsDiskFile.fileno)
-    monkeypatch.setattr("wire.fetch_codec.INLINE_BYTES_MAX", 0)
+    create_to_send(harness, monkeypatch)
     refused = threading.Event()
 
     def refuse(*_: object) -> int:

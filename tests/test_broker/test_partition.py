@@ -251,7 +251,7 @@ def test_a_leader_that_was_elected_uncleanly_tells_that_it_has_recovered() -> No
     assert partition.propose_recovered() is None
 
 
-def test_a_shrinking_replica_counts_until_the_controller_agrees() -> None:
+def test_a_shrinking_replica_counts_until_the_metadata_has_it_so() -> None:
     partition = make()
     partition.on_append(5, 0)
     fetch(partition, 2, 5, LAG_MS + 1)

@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from chaos.sim.checks import check
-from chaos.sim.partitions.lookup import Caller, look_up
+from chaos.sim.partitions.lookup import Caller, Leader, look_up
 from chaos.sim.partitions.wire import CLIENT_ID
 from runtime.errors import ErrorCode
 from wire.kio_codec import encode_request, read_response
@@ -110,23 +110,19 @@ class Deleter:
         )
         history = self._world.watch.histories.get((leader.topic_id, partition_id))
         if history is not None:
-            self._note(history, leader.broker_id, leader.topic_id, offset)
+            self._note(history, leader, partition_id, offset)
 
     def _note(
-        self, history: PartitionHistory, broker_id: int, topic_id: bytes, offset: int
+        self, history: PartitionHistory, leader: Leader, partition_id: int, offset: int
     ) -> None:
         """The leader and all whom it has heard say so are bound by it. The request has a name and
         no topic id: if the topic was made anew, the one that was asked has no replica of this."""
-        replica = self._world.replica(broker_id, topic_id, self._partition_of(history))
+        replica = self._world.replica(leader.broker_id, leader.topic_id, partition_id)
         if replica is None or not replica.core.is_leader or replica.log.start_offset < offset:
             return
         told = [b for b, remote in replica.core.remotes.items() if remote.start_offset >= offset]
-        for bound in (broker_id, *told):
+        for bound in (leader.broker_id, *told):
             history.on_deleted(bound, offset)
-
-    @staticmethod
-    def _partition_of(history: PartitionHistory) -> int:
-        return int(history.name.rpartition("-")[2])
 
 
 def _parse(frame: bytes) -> tuple[int, int]:

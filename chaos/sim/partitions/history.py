@@ -302,7 +302,7 @@ class PartitionHistory:
         begin = max(self.end_offset, view.start_offset)
         for batch in view.read(begin, view.high_watermark):
             # Seed 201247: the log of who was elected uncleanly may begin within a batch.
-            is_around_start = batch.base_offset < begin == view.start_offset
+            is_around_start = self.end_offset <= batch.base_offset < begin == view.start_offset
             if batch.base_offset < begin and not is_around_start:
                 continue
             self._check_batch(view, batch)
