@@ -247,17 +247,20 @@ class Controller:
         self._take(records)
         return Decision(records, decided.reply)
 
-    def sweep_leaders(self, at: Sweep | None) -> Decision[Sweep | None]:
+    def sweep_leaders(
+        self, at: Sweep | None, *, only_missing: bool = False
+    ) -> Decision[Sweep | None]:
         """One chunk of the periodic walk over all partitions: elections that are due.
 
-        at: where the last chunk stopped, None to begin anew. The reply is where to go on.
+        at: where the last chunk stopped, None to begin anew. only_missing: leave every leader that
+        there is where it is. The reply is where to go on.
         """
         image = self._active_image()
         decision = sweep(
             image,
             begin_sweep(image) if at is None else at,
             self._electorate(image),
-            with_preferred=self._config.auto_leader_rebalance_enable,
+            with_preferred=self._config.auto_leader_rebalance_enable and not only_missing,
         )
         self._take(decision.records)
         return decision

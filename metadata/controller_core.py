@@ -273,11 +273,13 @@ class ControllerCore:
 
     def _check_leaders(self, now_ms: int) -> None:
         self.controller.skip_to(self._port.next_offset)
-        decision = self.controller.sweep_leaders(self._leader_check.at)
+        # Preferred leaders are given back after an interval, not in the midst of a fail-over.
+        check = self._leader_check
+        decision = self.controller.sweep_leaders(check.at, only_missing=not check.has_walked)
         self._append(decision.records)
         if decision.records:
             self._port.note(f"elections={len(decision.records)} by the periodic check")
-        self._leader_check.note_chunk(decision.reply, now_ms)
+        check.note_chunk(decision.reply, now_ms)
 
     def _append(self, records: Sequence[Record]) -> None:
         if not records:

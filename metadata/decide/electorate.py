@@ -12,6 +12,8 @@ import dataclasses
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
+from metadata.configs.model import parse
+from metadata.configs.topic_keys import TOPIC_CONFIGS
 from metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
     METADATA_VERSION,
@@ -20,7 +22,6 @@ from metadata.features import (
 )
 from metadata.image import ClusterImage, PartitionImage, is_online
 from metadata.records import LOST_DIRECTORY
-from runtime.text import whole_number
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
@@ -123,12 +124,14 @@ def min_isr_of(image: ClusterImage, topic: str) -> int:
 
 
 def _minimum(text: str | None) -> int:
-    number = None if text is None else whole_number(text)
-    return MIN_ISR_DEFAULT if number is None else number
+    # As brokers read it, " 2" and "+2" too: a leader's high watermark stops at what it reads.
+    number = None if text is None else parse(TOPIC_CONFIGS[MIN_INSYNC_REPLICAS], text)
+    return number if isinstance(number, int) else MIN_ISR_DEFAULT
 
 
 def _is_unclean_allowed(image: ClusterImage, topic: str, default: bool) -> bool:
     text = image.topic_configs(topic).get(UNCLEAN_ELECTION)
     if text is None:
         text = image.default_config(UNCLEAN_ELECTION)
-    return default if text is None else text == "true"
+    is_allowed = None if text is None else parse(TOPIC_CONFIGS[UNCLEAN_ELECTION], text)
+    return is_allowed if isinstance(is_allowed, bool) else default

@@ -17,6 +17,7 @@ ELECTORATE = "metadata/decide/electorate.py"
 FEATURES = "metadata/decide/features.py"
 GROWTH = "metadata/decide/partitions.py"
 ISR = "metadata/decide/isr.py"
+LEADER_CHECK = "metadata/leader_check.py"
 PRODUCERS = "metadata/decide/producer_ids.py"
 QUOTAS = "metadata/decide/quotas.py"
 REASSIGNMENT = "metadata/decide/reassignment.py"
@@ -236,6 +237,34 @@ MUTANTS = (
         "                return Decision(tuple(records), "
         "Sweep(at.topic_ids, topic_index, partition_id))\n",
         "                return Decision(tuple(records), None)\n",
+    ),
+    of_decisions(
+        "minimum-is-read-as-digits",
+        "controllers read a minimum as brokers do",
+        ELECTORATE,
+        "    number = None if text is None else parse(TOPIC_CONFIGS[MIN_INSYNC_REPLICAS], text)\n",
+        "    number = int(text) if text is not None and text.isdigit() else None\n",
+    ),
+    of_decisions(
+        "unclean-is-read-as-true",
+        "controllers read whether elections may be unclean as it is described",
+        ELECTORATE,
+        "    is_allowed = None if text is None else parse(TOPIC_CONFIGS[UNCLEAN_ELECTION], text)\n",
+        '    is_allowed = None if text is None else text == "true"\n',
+    ),
+    of_decisions(
+        "first-walk-after-an-interval",
+        "who takes over looks for partitions without a leader at once",
+        LEADER_CHECK,
+        "        self.next_deadline_ms = now_ms + CHUNK_PAUSE_MS\n",
+        "        self.next_deadline_ms = now_ms + self._interval_ms\n",
+    ),
+    of_decisions(
+        "first-walk-prefers",
+        "who takes over leaves the leaders that there are",
+        CORE,
+        "only_missing=not check.has_walked)\n",
+        "only_missing=False)\n",
     ),
     # Reassignment.
     of_decisions(

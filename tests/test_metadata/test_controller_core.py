@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -11,7 +12,8 @@ from metadata import controller_core
 from metadata.controller import Controller, ControllerConfig, Undecided
 from metadata.controller_core import AT_ONCE_MS, ControllerCore
 from metadata.features import SUPPORTED
-from metadata.records import Endpoint
+from metadata.leader_check import CHUNK_PAUSE_MS
+from metadata.records import NO_LEADER, Endpoint
 from metadata.requests import (
     CreateTopics,
     Heartbeat,
@@ -83,7 +85,7 @@ class Port:
 
 
 class Story:
-    def __init__(self, *, is_active=True, **config):
+    def __init__(self, *, is_active=True, has_walked=True, **config):
         self.port = Port()
         self.controller = Controller(
             ControllerConfig(**config), cluster_id="c", rng=random.Random(1)
@@ -95,6 +97,8 @@ class Story:
             self.commit()
             self.run_turns()
             self.commit()
+            if has_walked:
+                self.core.on_timer(CHUNK_PAUSE_MS)
 
     def lead(self, epoch=EPOCH):
         start = self.port.next_offset
@@ -372,9 +376,50 @@ def test_streams_of_ids_that_nobody_registered_leave_nothing_behind():
 
 @pytest.mark.parametrize("interval_s", [1, 5])
 def test_the_periodic_check_comes_every_interval_while_active(interval_s):
-    story = Story(leader_imbalance_check_interval_seconds=interval_s)
-    for number in range(1, 4):
-        assert story.core.next_deadline_ms() == number * interval_s * 1_000
-        story.at(number * interval_s * 1_000)
+    story = Story(leader_imbalance_check_interval_seconds=interval_s, has_walked=False)
+    due_ms = CHUNK_PAUSE_MS
+    for _ in range(4):
+        assert story.core.next_deadline_ms() == due_ms
+        story.at(due_ms)
+        due_ms += interval_s * 1_000
     story.depose()
     assert story.core.next_deadline_ms() is None
+
+
+def led_by_the_next(story, batches):
+    other = Story(is_active=False)
+    other.port.batches = list(batches)
+    other.lead(EPOCH + 2)
+    other.commit()
+    other.run_turns()
+    other.commit()
+    return other
+
+
+def test_who_takes_over_in_the_midst_of_an_unfencing_elects_the_rest_at_once(monkeypatch):
+    story = Story()
+    epoch = story.join(1)
+    story.submit(CREATE)
+    story.commit()
+    story.at(story.controller.sessions.next_deadline_ms())
+    story.commit()
+    fenced_at = len(story.port.batches)
+    monkeypatch.setattr(controller_core, "RECORDS_PER_BATCH_MAX", 1)
+    story.beat(1, epoch)
+    assert len(story.port.batches) == fenced_at + 2
+    other = led_by_the_next(story, story.port.batches[:-1])
+    partition = other.controller.committed.topic("t").partitions[0]
+    assert other.controller.committed.brokers[1].is_active
+    assert partition.leader == NO_LEADER
+    other.at(CHUNK_PAUSE_MS)
+    other.commit()
+    assert other.controller.committed.topic("t").partitions[0].leader == 1
+
+
+def test_who_takes_over_leaves_the_leaders_that_there_are_for_an_interval(monkeypatch):
+    story = Story(has_walked=False)
+    asked = mock.Mock(wraps=story.controller.sweep_leaders)
+    monkeypatch.setattr(story.controller, "sweep_leaders", asked)
+    for _ in range(2):
+        story.at(story.core.next_deadline_ms())
+    assert asked.mock_calls == [mock.call(None, only_missing=flag) for flag in (True, False)]

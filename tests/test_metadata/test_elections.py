@@ -163,6 +163,21 @@ def test_another_minimum_empties_the_elr_before_it_holds(kind, name):
     assert with_elr_cleared(world.image, [other]) == (other,)
 
 
+@pytest.mark.parametrize("text", ["2", "+2", " 2 ", "02"])
+def test_a_minimum_counts_as_brokers_read_it(text):
+    world = world_with(min_isr=text)
+    world.propose([A])
+    assert world.partition().elr == (B, C)
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE", " True "])
+def test_whether_unclean_elections_are_allowed_counts_as_it_is_described(text):
+    world = world_with(unclean=text)
+    world.propose([A])
+    world.fence(A)
+    assert world.partition().leader in (B, C)
+
+
 def test_the_clusters_default_minimum_holds_where_the_topic_has_none():
     world = World(brokers=(A, B, C))
     world.commit(Config(4, "", "min.insync.replicas", "2"))
