@@ -139,11 +139,12 @@ class Replica:
         has_led = self.core.is_leader
         if self.core.become_leader(image, now_ms):
             self.log.epochs.assign(image.leader_epoch, self.log.end_offset)
-            self.refused.clear()
             if has_led:
                 # What waits is in the log as before; repeated, it would be there twice.
                 self.on_low_watermark()
             else:
+                self.refused.clear()
+                self.verifications.on_leadership()
                 self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.core.raise_high_watermark(now_ms):
             self.on_high_watermark()

@@ -36,9 +36,7 @@ async def admit_offsets(
         if not core.is_leader:
             return ErrorCode.NOT_COORDINATOR
         verdict: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        is_first = verifications.wait(
-            producer_id, producer_epoch, 0, leader_epoch=core.leader_epoch, item=verdict.set_result
-        )
+        is_first = verifications.wait(producer_id, producer_epoch, 0, verdict.set_result)
         if not is_first:
             error = await verdict
             if error != ErrorCode.NONE:
@@ -53,9 +51,7 @@ async def admit_offsets(
             partitions=(partition,),
             is_add=is_add,
         )
-        waiting, error = verifications.settle(
-            producer_id, producer_epoch, errors[partition], leader_epoch=core.leader_epoch
-        )
+        waiting, error = verifications.settle(producer_id, producer_epoch, errors[partition])
         verifications.on_append(producer_id, producer_epoch)
         for tell in waiting:
             tell(error)

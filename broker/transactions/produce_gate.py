@@ -74,13 +74,12 @@ class ProduceGate:
         to_ask: dict[tuple[int, int], list[Replica]] = {}
         for held in self.held:
             pending.wait_for(held.topic_index, held.partition_index)
-            header, core = held.header, held.replica.core
+            header = held.header
             is_first = held.replica.verifications.wait(
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,
-                leader_epoch=core.leader_epoch,
-                item=partial(self._let_in, held, pending),
+                partial(self._let_in, held, pending),
             )
             if is_first:
                 key = (header.producer_id, header.producer_epoch)
@@ -104,7 +103,7 @@ class ProduceGate:
         )
         for name, replica in names.items():
             waiting, verdict = replica.verifications.settle(
-                producer_id, producer_epoch, errors[name], leader_epoch=replica.core.leader_epoch
+                producer_id, producer_epoch, errors[name]
             )
             for let_in in waiting:
                 let_in(verdict)

@@ -31,10 +31,10 @@ Key = tuple[int, int]
 
 
 class _Pending(Generic[T]):
-    __slots__ = ("is_void", "leader_epoch", "waiting")
+    __slots__ = ("is_void", "leadership", "waiting")
 
-    def __init__(self, leader_epoch: int) -> None:
-        self.leader_epoch = leader_epoch
+    def __init__(self, leadership: int) -> None:
+        self.leadership = leadership
         self.is_void = False
         self.waiting: list[T] = []
 
@@ -42,36 +42,40 @@ class _Pending(Generic[T]):
 class Verifications(Generic[T]):
     """Of one partition. T: what waits; it comes back in the order it came."""
 
-    __slots__ = ("_first_sequences", "_pending")
+    __slots__ = ("_first_sequences", "_leadership", "_pending")
 
     def __init__(self) -> None:
+        self._leadership = 0
+        """How often this broker has begun to lead: a new epoch of the same leader is none."""
         self._pending: dict[Key, _Pending[T]] = {}
-        self._first_sequences: dict[Key, tuple[int, int]] = {}
-        """In which leader epoch it was noted, and the sequence."""
+        self._first_sequences: dict[Key, int] = {}
 
     def is_pending(self, producer_id: int, producer_epoch: int) -> bool:
         return (producer_id, producer_epoch) in self._pending
 
-    def wait(
-        self, producer_id: int, producer_epoch: int, sequence: int, *, leader_epoch: int, item: T
-    ) -> bool:
+    def on_leadership(self) -> None:
+        """Another led before: what waited there may have been let in, or sent elsewhere, since."""
+        self._first_sequences.clear()
+        self._leadership += 1
+
+    def wait(self, producer_id: int, producer_epoch: int, sequence: int, item: T) -> bool:
         """Queue up `item`, whose batch begins with `sequence`. True: ask the coordinator now."""
         key = (producer_id, producer_epoch)
-        self._note_sequence(key, sequence, leader_epoch)
+        self._note_sequence(key, sequence)
         pending = self._pending.get(key)
         is_first = pending is None
         if pending is None:
-            pending = self._pending[key] = _Pending(leader_epoch)
+            pending = self._pending[key] = _Pending(self._leadership)
         pending.waiting.append(item)
         return is_first
 
     def settle(
-        self, producer_id: int, producer_epoch: int, verdict: ErrorCode, *, leader_epoch: int
+        self, producer_id: int, producer_epoch: int, verdict: ErrorCode
     ) -> tuple[list[T], ErrorCode]:
         """The coordinator's verdict is there: who waited for it, and what holds for all of them."""
         pending = self._pending.pop((producer_id, producer_epoch))
         if verdict == ErrorCode.NONE:
-            if pending.leader_epoch != leader_epoch:
+            if pending.leadership != self._leadership:
                 # Another may have led between, and appended the marker.
                 verdict = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif pending.is_void:
@@ -85,7 +89,7 @@ class Verifications(Generic[T]):
         batch failed to be verified and the second did not, the second would open the sequence.
         """
         noted = self._first_sequences.get((producer_id, producer_epoch))
-        return noted is None or sequence <= noted[1]
+        return noted is None or sequence <= noted
 
     def on_append(self, producer_id: int, producer_epoch: int) -> None:
         """A batch is in: from now on the log knows the sequence itself."""
@@ -103,14 +107,11 @@ class Verifications(Generic[T]):
             if waiting_id == producer_id and is_ended:
                 pending.is_void = True
 
-    def _note_sequence(self, key: Key, sequence: int, leader_epoch: int) -> None:
+    def _note_sequence(self, key: Key, sequence: int) -> None:
         known = self._first_sequences.get(key)
         if known is None and len(self._first_sequences) >= SEQUENCES_KEPT_MAX:
             del self._first_sequences[next(iter(self._first_sequences))]
-        if known is not None and known[0] == leader_epoch:
-            # What waited for another leader's sake has been let in elsewhere since, perhaps.
-            sequence = min(known[1], sequence)
-        self._first_sequences[key] = (leader_epoch, sequence)
+        self._first_sequences[key] = sequence if known is None else min(known, sequence)
 
 
 def needs_verification(producers: ProducerStateTable, header: BatchHeader) -> bool:

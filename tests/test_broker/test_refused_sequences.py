@@ -119,15 +119,66 @@ def test_what_was_sent_behind_a_refused_batch_is_no_gap(
     assert produced(client, batch(9))[0] is KioError.out_of_order_sequence_number
 
 
-def test_a_new_leader_epoch_has_refused_nothing(harness: Harness, client: RawClient) -> None:
+def lead(harness: Harness, broker_id: int) -> None:
+    topic = harness.cluster.controller.image.topic("t")
+    assert topic is not None
+    harness.call(lambda: harness.cluster.controller.lead(topic.topic_id, 0, broker_id, (1, 2)))
+
+
+def test_another_leader_has_refused_nothing(harness: Harness, client: RawClient) -> None:
     assert produced(client, batch(0)) == (KioError.none, 0)
     lose_the_follower(harness)
     assert produced(client, batch(1))[0] is KioError.not_enough_replicas
     bring_the_follower_back(harness)
-    topic = harness.cluster.controller.image.topic("t")
-    assert topic is not None
-    harness.call(lambda: harness.cluster.controller.lead(topic.topic_id, 0, 1, (1, 2)))
+    lead(harness, 2)
+    lead(harness, 1)
     assert produced(client, batch(2))[0] is KioError.out_of_order_sequence_number
+
+
+def test_the_same_leader_remembers_in_a_new_epoch(harness: Harness, client: RawClient) -> None:
+    # 1. A batch is refused, 2. a reassignment ends: the new replica is in the ISR, and with that
+    # comes an epoch, 3. the next batch, sent before, was taken for the first, and acknowledged.
+    lose_the_follower(harness)
+    assert produced(client, batch(0))[0] is KioError.not_enough_replicas
+    bring_the_follower_back(harness)
+    lead(harness, 1)
+    assert produced(client, batch(1))[0] is KioError.not_enough_replicas
+    assert produced(client, batch(0)) == (KioError.none, 0)
+    assert produced(client, batch(1)) == (KioError.none, 1)
+
+
+def test_a_producer_that_gives_a_batch_up_goes_on(harness: Harness, client: RawClient) -> None:
+    # Its retries are over: it goes on in the same epoch, and was refused for ever.
+    lose_the_follower(harness)
+    assert produced(client, batch(0))[0] is KioError.not_enough_replicas
+    bring_the_follower_back(harness)
+    for sequence in (1, 2):
+        assert produced(client, batch(sequence))[0] is KioError.not_enough_replicas
+    assert produced(client, batch(1)) == (KioError.none, 0)
+    assert produced(client, batch(2)) == (KioError.none, 1)
+
+
+def test_a_gap_that_stays_is_called_one(harness: Harness, client: RawClient) -> None:
+    assert produced(client, batch(0)) == (KioError.none, 0)
+    lose_the_follower(harness)
+    assert produced(client, batch(1))[0] is KioError.not_enough_replicas
+    bring_the_follower_back(harness)
+    for sequence in (2, 3):
+        assert produced(client, batch(sequence))[0] is KioError.not_enough_replicas
+    # On this one clients take a new epoch.
+    assert produced(client, batch(2))[0] is KioError.out_of_order_sequence_number
+    assert produced(client, batch(0, epoch=1)) == (KioError.none, 1)
+
+
+def test_what_is_behind_waits_again_when_the_earlier_one_is_refused_again() -> None:
+    refused = RefusedSequences()
+    refused.note(header(0))
+    for _ in range(3):
+        assert refused.holds_back(header(1)) and refused.holds_back(header(2))
+        refused.note(header(0))
+    assert refused.holds_back(header(1))
+    refused.note(header(0, epoch=1))
+    assert not refused.holds_back(header(1))
 
 
 def test_a_producer_that_the_log_does_not_know_begins_with_what_was_refused(

@@ -16,17 +16,17 @@ def waiting() -> Verifications[str]:
 
 
 def test_the_first_asks_and_those_behind_it_share_the_verdict(waiting: Verifications[str]) -> None:
-    assert waiting.wait(7, 0, 0, leader_epoch=3, item="a")
-    assert not waiting.wait(7, 0, 5, leader_epoch=3, item="b")
+    assert waiting.wait(7, 0, 0, "a")
+    assert not waiting.wait(7, 0, 5, "b")
     assert waiting.is_pending(7, 0) and not waiting.is_pending(7, 1)
-    assert waiting.settle(7, 0, ErrorCode.NONE, leader_epoch=3) == (["a", "b"], ErrorCode.NONE)
+    assert waiting.settle(7, 0, ErrorCode.NONE) == (["a", "b"], ErrorCode.NONE)
     assert not waiting.is_pending(7, 0)
 
 
 def test_another_producer_or_epoch_asks_for_itself(waiting: Verifications[str]) -> None:
-    assert waiting.wait(7, 0, 0, leader_epoch=3, item="a")
-    assert waiting.wait(7, 1, 0, leader_epoch=3, item="b")
-    assert waiting.wait(8, 0, 0, leader_epoch=3, item="c")
+    assert waiting.wait(7, 0, 0, "a")
+    assert waiting.wait(7, 1, 0, "b")
+    assert waiting.wait(8, 0, 0, "c")
 
 
 @pytest.mark.parametrize(
@@ -43,36 +43,38 @@ def test_another_producer_or_epoch_asks_for_itself(waiting: Verifications[str]) 
 def test_a_marker_makes_a_verdict_of_before_void(
     waiting: Verifications[str], marker: tuple[int, int], is_epoch_raised: bool, expected: ErrorCode
 ) -> None:
-    waiting.wait(7, 0, 0, leader_epoch=3, item="a")
+    waiting.wait(7, 0, 0, "a")
     waiting.on_marker(*marker, is_epoch_raised=is_epoch_raised)
-    assert waiting.settle(7, 0, ErrorCode.NONE, leader_epoch=3) == (["a"], expected)
+    assert waiting.settle(7, 0, ErrorCode.NONE) == (["a"], expected)
 
 
 def test_a_marker_of_an_older_epoch_changes_nothing(waiting: Verifications[str]) -> None:
-    waiting.wait(7, 2, 0, leader_epoch=3, item="a")
+    waiting.wait(7, 2, 0, "a")
     waiting.on_marker(7, 1, is_epoch_raised=False)
-    assert waiting.settle(7, 2, ErrorCode.NONE, leader_epoch=3)[1] == ErrorCode.NONE
+    assert waiting.settle(7, 2, ErrorCode.NONE)[1] == ErrorCode.NONE
 
 
 def test_a_verdict_does_not_outlive_the_leadership(waiting: Verifications[str]) -> None:
-    waiting.wait(7, 0, 0, leader_epoch=3, item="a")
-    verdict = waiting.settle(7, 0, ErrorCode.NONE, leader_epoch=5)[1]
+    waiting.wait(7, 0, 0, "a")
+    waiting.on_leadership()
+    verdict = waiting.settle(7, 0, ErrorCode.NONE)[1]
     assert verdict == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_refusal_stays_what_it_is(waiting: Verifications[str]) -> None:
-    waiting.wait(7, 0, 0, leader_epoch=3, item="a")
+    waiting.wait(7, 0, 0, "a")
     waiting.on_marker(7, 0, is_epoch_raised=False)
-    verdict = waiting.settle(7, 0, ErrorCode.PRODUCER_FENCED, leader_epoch=5)[1]
+    waiting.on_leadership()
+    verdict = waiting.settle(7, 0, ErrorCode.PRODUCER_FENCED)[1]
     assert verdict == ErrorCode.PRODUCER_FENCED
 
 
 def test_a_later_batch_does_not_come_before_the_first_that_failed(
     waiting: Verifications[str],
 ) -> None:
-    waiting.wait(7, 0, 0, leader_epoch=3, item="a")
-    waiting.settle(7, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE, leader_epoch=3)
-    waiting.wait(7, 0, 5, leader_epoch=3, item="b")
+    waiting.wait(7, 0, 0, "a")
+    waiting.settle(7, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    waiting.wait(7, 0, 5, "b")
     assert not waiting.is_first(7, 0, 5)
     assert waiting.is_first(7, 0, 0)
     waiting.on_append(7, 0)
@@ -81,7 +83,7 @@ def test_a_later_batch_does_not_come_before_the_first_that_failed(
 
 def test_memory_of_sequences_is_bounded(waiting: Verifications[str]) -> None:
     for producer_id in range(SEQUENCES_KEPT_MAX + 1):
-        waiting.wait(producer_id, 0, 0, leader_epoch=0, item="a")
+        waiting.wait(producer_id, 0, 0, "a")
     assert waiting.is_first(0, 0, 5)
     assert not waiting.is_first(1, 0, 5)
 
@@ -115,12 +117,13 @@ def test_an_epoch_of_one_transaction_begins_with_sequence_0(
 
 def test_what_waited_for_another_leader_is_no_earlier_batch(waiting: Verifications[str]) -> None:
     # It was let in elsewhere, the log forgot its producer, and that one was refused for ever.
-    waiting.wait(7, 0, 11, leader_epoch=1, item="a")
-    waiting.settle(7, 0, ErrorCode.NONE, leader_epoch=2)
-    waiting.wait(7, 0, 90, leader_epoch=3, item="b")
+    waiting.wait(7, 0, 11, "a")
+    waiting.on_leadership()
+    waiting.settle(7, 0, ErrorCode.NONE)
+    waiting.wait(7, 0, 90, "b")
     assert waiting.is_first(7, 0, 90)
-    waiting.settle(7, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE, leader_epoch=3)
-    waiting.wait(7, 0, 95, leader_epoch=3, item="c")
+    waiting.settle(7, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    waiting.wait(7, 0, 95, "c")
     assert not waiting.is_first(7, 0, 95)
 
 
@@ -128,7 +131,7 @@ def test_what_waited_for_another_leader_is_no_earlier_batch(waiting: Verificatio
 def test_a_marker_ends_what_is_known_of_its_transaction(
     waiting: Verifications[str], marker_epoch: int, is_epoch_raised: bool
 ) -> None:
-    waiting.wait(7, 4, 11, leader_epoch=1, item="a")
-    waiting.settle(7, 4, ErrorCode.COORDINATOR_NOT_AVAILABLE, leader_epoch=1)
+    waiting.wait(7, 4, 11, "a")
+    waiting.settle(7, 4, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     waiting.on_marker(7, marker_epoch, is_epoch_raised=is_epoch_raised)
     assert waiting.is_first(7, 4, 90)
