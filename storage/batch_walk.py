@@ -12,6 +12,7 @@ behind was ever durable.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from crc32c import crc32c
@@ -37,8 +38,8 @@ from storage.names import (
     SNAPSHOT_SUFFIX,
     file_name,
 )
-from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
-from storage.producer_state import ProducerStateTable, write_snapshot
+from storage.producer_rebuild import producers_at
+from storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 from storage.recovery_state import Resumed, write_recovery_state
 from storage.segment import Segment
 
@@ -113,12 +114,9 @@ class BatchWalk:
         disk, directory, segments = self._disk, self._directory, self._segments
         if resumed is not None:
             scan_start, self.producers = resumed.end_offset, resumed.producers
-            remove_snapshots_above(disk, directory, scan_start)
         else:
             scan_start = segments[first].base_offset
-            self.producers = rebuild_producers(
-                disk, directory, segments[:first], end_offset=scan_start
-            )
+            self.producers = producers_at(disk, directory, segments[:first], end_offset=scan_start)
         torn_tail: TornTail | None = None
         self._batch_end = scan_start
         at = first
@@ -147,8 +145,7 @@ class BatchWalk:
                 segment.forget_recent()
                 save = segment.renew_indexes if is_proven else segment.save_indexes
                 save(segment.index_bytes())
-                snapshot_path = f"{directory}/{file_name(following, SNAPSHOT_SUFFIX)}"
-                write_snapshot(disk, snapshot_path, self.producers)
+                self._renew_snapshot(following)
             at += 1
         known = resumed.end_offset if resumed is not None and resumed.is_newest else -1
         if keeps_recovery_state and segments[-1].end_offset != known:
@@ -159,6 +156,16 @@ class BatchWalk:
         # The folder itself may be younger than the last flush.
         disk.sync_dir(directory.rpartition("/")[0] or ".")
         return torn_tail
+
+    def _renew_snapshot(self, offset: int) -> None:
+        path = f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+        if self._disk.exists(path):
+            # Bad sequence: 1. retention takes all batches of a producer, 2. a clean the snapshots
+            # up to this one, 3. the process is killed, with a recovery point further down: no batch
+            # and no snapshot below tells of that producer, and its repeat is appended once more.
+            with suppress(CorruptData):
+                self.producers.complete(read_snapshot(self._disk, path))
+        write_snapshot(self._disk, path, self.producers)
 
     def _check_end(self, segment: Segment, following: int, has_proof: bool) -> TornTail | None:
         """Whether a segment without a torn tail reaches to the one behind it."""

@@ -218,7 +218,7 @@ class LogBase:
         retired: list[Segment] = []
         if count:
             segments.stop_derived_files(self._end_offset)
-            segments.keep_producers(count)
+            segments.keep_producers(count, self.producers)
             retired = segments.retire_first(
                 count, delete_at_ms=now_ms + self.config.file_delete_delay_ms
             )
@@ -253,7 +253,7 @@ class LogBase:
         """The job that carries out `plan`, which was just made. See `cleaner.py`."""
         items = self._segments.items
         cleaned = [s for s in items if s.base_offset < plan.first_uncleanable_offset]
-        self._segments.keep_producers(len(cleaned))
+        self._segments.keep_producers(len(cleaned), self.producers)
         job = CleaningJob(
             self._disk,
             self.directory,

@@ -297,6 +297,35 @@ class ProducerStateTable:
             del self.entries[producer_id]
         return expired
 
+    def until(self, offset: int) -> ProducerStateTable:
+        """What batches below `offset` tell, as far as it is remembered here. Of a producer that has
+        written five batches since it is nothing."""
+        table = ProducerStateTable()
+        for entry in self.entries.values():
+            kept = [batch for batch in entry.batches if batch.last_offset < offset]
+            if entry.batches and not kept:
+                continue
+            earlier = ProducerEntry(entry.producer_id, entry.epoch)
+            earlier.batches = kept
+            earlier.last_timestamp_ms = entry.last_timestamp_ms
+            earlier.coordinator_epoch = entry.coordinator_epoch
+            if entry.current_transaction_first_offset < offset:
+                earlier.current_transaction_first_offset = entry.current_transaction_first_offset
+            table.entries[entry.producer_id] = earlier
+        table.find_ongoing()
+        return table
+
+    def complete(self, snapshot: ProducerStateTable) -> None:
+        """Take from a snapshot at the same offset what only batches told that are gone."""
+        for producer_id, known in snapshot.entries.items():
+            entry = self.entries.get(producer_id)
+            if entry is None or not entry.batches or known.epoch > entry.epoch:
+                self.entries[producer_id] = known
+            else:
+                # The window of five batches is here; of a snapshot's there is one.
+                entry.coordinator_epoch = max(entry.coordinator_epoch, known.coordinator_epoch)
+        self.find_ongoing()
+
     def find_ongoing(self) -> None:
         """Make `ongoing` from the entries, in the order that it must have."""
         opened = [

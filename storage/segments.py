@@ -5,10 +5,11 @@ Kept apart from `log.py` so that offsets (there) and files (here) can be read on
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runtime.disk import Disk, DiskFile
-from runtime.errors import invariant
+from runtime.errors import CorruptData, invariant
 from storage.flush import FlushTicket, SealedSegment
 from storage.names import (
     DELETED_SUFFIX,
@@ -17,10 +18,10 @@ from storage.names import (
     RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     file_name,
+    offsets_of,
     put_aside,
 )
-from storage.producer_rebuild import producers_at
-from storage.producer_state import ProducerStateTable, write_snapshot
+from storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 from storage.recovery_state import RecoveryStateWriter
 from storage.segment import Segment
 
@@ -139,7 +140,7 @@ class SegmentList:
                 # had been whole and report damage.
                 self._disk.sync_dir(self.directory)
                 self._is_unseal_unsynced = False
-            path = f"{self.directory}/{file_name(base_offset, SNAPSHOT_SUFFIX)}"
+            path = self._snapshot_path(base_offset)
             self._sealed.append(
                 SealedSegment(segment=old, snapshot_path=path, snapshot=producer_snapshot)
             )
@@ -232,16 +233,26 @@ class SegmentList:
         for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(segment.path(suffix))
 
-    def keep_producers(self, count: int) -> None:
-        """Before batches of the first `count` segments go: write what nothing else will know of the
-        producers at their end. Their flush has, unless a kill came before it, and a later start
-        made the indexes; or the snapshot was damaged since."""
+    def keep_producers(self, count: int, producers: ProducerStateTable) -> None:
+        """Before batches of the first `count` segments go: see that a snapshot knows what they tell
+        of producers. One at the end of a segment does, theirs or a later one: each flush makes it,
+        unless a kill came before, and a later start made the indexes; or it was damaged since.
+
+        producers: of the whole log.
+        """
+        ends = set(self.bases[count:])
+        for offset in offsets_of(self._disk.list_dir(self.directory), SNAPSHOT_SUFFIX):
+            if offset in ends:
+                with suppress(CorruptData):
+                    read_snapshot(self._disk, self._snapshot_path(offset))
+                    return
+        # Not from their batches: to read the headers of a gigabyte takes the loop for long.
         offset = self.bases[count]
-        path = f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
-        first = self.items[:count]
-        known = producers_at(self._disk, self.directory, first, end_offset=offset)
-        if not self._disk.exists(path):
-            write_snapshot(self._disk, path, known)
+        write_snapshot(self._disk, self._snapshot_path(offset), producers.until(offset))
+        self._disk.sync_dir(self.directory)
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def retire_first(self, count: int, *, delete_at_ms: int) -> list[Segment]:
         """Take the oldest segments out of the log; their files are renamed to `.deleted`.

@@ -15,6 +15,7 @@ OF_START = ("tests/test_storage/test_start_within_batch.py",)
 OF_FOLLOWING = ("tests/test_broker/test_following.py",)
 OF_PARTITION = ("tests/test_broker/test_partition.py",)
 OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
+OF_PRODUCERS = ("tests/test_storage/test_producers_kept.py",)
 OF_VERIFICATION = ("tests/test_transactions/test_verification.py",)
 OF_CONNECTIONS = ("tests/test_broker/test_connections.py",)
 OF_SERVED = ("tests/test_broker/test_served_checks.py",)
@@ -60,7 +61,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("unflushed-retired", "a segment goes once it was flushed", LOG_BASE,
      "        count = min(count, len(segments.sealed_prefix()))\n", "", OF_START),
     ("producers-retired", "a snapshot is there before older records go", LOG_BASE,
-     "            segments.keep_producers(count)\n", "", OF_START),
+     "            segments.keep_producers(count, self.producers)\n", "", OF_START),
     ("renamed-is-durable", "a first file counts when its folder was fsynced", LOG_BASE,
      "0 if segments.has_unsynced_names or not segments.bases", "0 if not segments.bases", OF_START),
     ("flushing-is-flushed", "nor while the flush is under way", "storage/segments.py",
@@ -118,8 +119,20 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        self._first_sequences.pop((producer_id, producer_epoch - is_epoch_raised), None)\n",
      "", OF_VERIFICATION),
     ("producers-cleaned-away", "a snapshot is there before a clean takes batches", LOG_BASE,
-     "        self._segments.keep_producers(len(cleaned))\n", "",
+     "        self._segments.keep_producers(len(cleaned), self.producers)\n", "",
      ("tests/test_storage/test_cleaning_histories.py",)),
+    ("snapshot-above-ignored", "a start takes from a snapshot what no batch tells",
+     "storage/batch_walk.py",
+     "                self.producers.complete(read_snapshot(self._disk, path))\n",
+     "                pass\n", OF_PRODUCERS),
+    ("damaged-snapshot-counts", "a snapshot that is damaged keeps no producers",
+     "storage/segments.py", "                    read_snapshot(self._disk, self._snapshot_path(offset))\n",
+     "", OF_PRODUCERS),
+    ("snapshot-of-the-end", "a snapshot tells of nothing behind its offset", "storage/segments.py",
+     "producers.until(offset))", "producers)", OF_PRODUCERS),
+    ("snapshot-takes-the-window", "a snapshot takes no batches away", "storage/producer_state.py",
+     "            if entry is None or not entry.batches or known.epoch > entry.epoch:\n",
+     "            if True:\n", OF_PRODUCERS),
     ("any-first-sequence", "an epoch of one transaction begins with 0",
      "broker/transactions/verification.py",
      "    if not is_known and version >= FIRST_ADDING_VERSION and header.base_sequence:\n",
