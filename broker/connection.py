@@ -35,6 +35,9 @@ SENDFILE_CHUNK_BYTES = 1 << 20
 """One sendfile call at most; more would keep the loop from the other connections."""
 TURN_MAX_S = 0.005
 """What one client's pipelined requests may take of the loop at a time, and one request more."""
+LONG_TURN_S = 0.05
+"""Beyond it, of a single request: then no other connection has a turn before the loop has gone
+round."""
 MUTE_MAX_MS = (1 << 31) - 1
 """What an answer can tell of a pause."""
 COLD_REQUESTS_MAX = 100
@@ -189,6 +192,8 @@ class Connection:
 
     def _on_readable(self) -> None:
         turn = self.server.turn
+        if turn.is_spent:
+            return  # the loop will say again that there is something to read
         turn.begin()
         try:
             if self._receive():
@@ -231,16 +236,23 @@ class Connection:
             slot = Slot(self)
             self.slots.append(slot)
             server.dispatch(slot, buffer.view, *frame)
-            if self._loop.time() > until_s and not self.is_closed:
-                self._is_yielding = True
-                self._pause_reading()
-                self._loop.call_soon(self._go_on)
+            now_s = self._loop.time()
+            if now_s > until_s:
+                if now_s > until_s + LONG_TURN_S:
+                    server.turn.spend()
+                if not self.is_closed:
+                    self._is_yielding = True
+                    self._pause_reading()
+                    self._loop.call_soon(self._go_on)
                 return
 
     def _go_on(self) -> None:
         """The other connections have had their turn."""
-        self._is_yielding = False
         turn = self.server.turn
+        if turn.is_spent:
+            self._loop.call_soon(self._go_on)
+            return
+        self._is_yielding = False
         turn.begin()
         try:
             if not self._is_reading and not self.is_closed and not self._is_full():

@@ -267,7 +267,9 @@ class ReplicaSession:
             followed.failures = 0
         if part.diverging is not None:
             end_offset = replica.truncate_for(*part.diverging)
-            _log.info("%s cut to %d, leader said %s", key[1], end_offset, part.diverging)
+            _log.info(
+                "%s cut to %d, leader said %s", replica.core.summary(), end_offset, part.diverging
+            )
             if end_offset > part.diverging[1]:
                 # Our start is above the point where the histories part: nothing here is shared.
                 replica.restart_at(max(part.log_start_offset, 0), self._clock.wall_ms())
@@ -276,10 +278,10 @@ class ReplicaSession:
         if part.length:
             self._changed[key] = followed
             # Asked for twice by overlapping requests, it is here already; the offsets that come
-            # with it may be newer, and the leader takes them for told.
-            batches = view[part.position : part.position + part.length]
-            is_next = read_header(view, part.position).base_offset >= replica.log.end_offset
-            if is_next or replica.log.base_below_start(batches) is not None:
+            # with it may be newer, and the leader takes them for told. A batch that only begins
+            # below our end is none of these: passed over, it would come again without a pause.
+            if read_header(view, part.position).end_offset > replica.log.end_offset:
+                batches = view[part.position : part.position + part.length]
                 self._append(followed, part, batches)
         has_moved = replica.on_leader_offsets(
             high_watermark=part.high_watermark, log_start_offset=part.log_start_offset

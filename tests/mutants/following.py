@@ -27,8 +27,9 @@ OF_DUMP = ("tests/test_storage/test_small_files.py",)
 _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     # A log that begins within a batch.
     ("around-the-start-is-here", "a follower takes the batch around its start", SESSION,
-     "            if is_next or replica.log.base_below_start(batches) is not None:\n",
-     "            if is_next:\n", OF_FOLLOWING),
+     "            if read_header(view, part.position).end_offset > replica.log.end_offset:\n",
+     "            if read_header(view, part.position).base_offset >= replica.log.end_offset:\n",
+     OF_FOLLOWING),
     ("start-in-the-first-name", "a log start above its first file is checkpointed first", REPLICA,
      "core.partition_id, base_offset, log.start_offset)\n",
      "core.partition_id, base_offset, base_offset)\n",
@@ -137,7 +138,14 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "broker/transactions/verification.py",
      "    if not is_known and version >= FIRST_ADDING_VERSION and header.base_sequence:\n",
      "    if False:\n", OF_VERIFICATION),
+    ("batch-over-the-end-passed-over", "a batch that begins below the end is refused",
+     "broker/replica_session.py",
+     "            if read_header(view, part.position).end_offset > replica.log.end_offset:\n",
+     "            if read_header(view, part.position).base_offset >= replica.log.end_offset:\n",
+     ("tests/test_broker/test_replica_session.py",)),
     # Connections.
+    ("long-requests-in-a-row", "after a long request the loop goes round", CONNECTION,
+     "                    server.turn.spend()\n", "                    pass\n", OF_CONNECTIONS),
     ("unread-thrown-away", "what came before the end is read after a pause", CONNECTION,
      "        return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))\n",
      "        return True\n", OF_CONNECTIONS),

@@ -73,7 +73,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        except OSError as failure:\n            # ETIMEDOUT",
      "        except ConnectionError as failure:\n            # ETIMEDOUT", OF_CONNECTIONS),
     ("burst-holds-the-loop", "a client's burst lets others in between", CONNECTION,
-     "            if self._loop.time() > until_s and not self.is_closed:\n",
+     "            if now_s > until_s:\n",
      "            if False:\n", OF_CONNECTIONS),
     ("waiting-without-bound", "a client has so many waiting requests under way", CONNECTION,
      "            or self.cold_requests >= COLD_REQUESTS_MAX\n", "", OF_CONNECTIONS),

@@ -241,3 +241,42 @@ def test_a_deletion_whose_connection_closed_before_it_began_waits_for_nobody(
     server, replica = harness.cluster.brokers[1].server, harness.cluster.replica(1, "t")
     wait_until(lambda: replica.log.start_offset == 1, "it has begun")
     wait_until(lambda: not server._tasks and not replica.pending_deletions, "and is over")
+
+
+def test_after_a_long_request_the_loop_goes_round_before_another_connection(
+    harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 24 connections, each with a request that unpacks to 100 MB, held the loop for eight seconds in
+    # one turn: no heartbeat was sent meanwhile, and the broker was fenced.
+    monkeypatch.setattr(connections, "TURN_MAX_S", -1.0)
+    monkeypatch.setattr(connections, "LONG_TURN_S", 0.0)
+    server = harness.cluster.brokers[1].server
+    clients = [client, *(RawClient(harness.cluster.ports[1]) for _ in range(7))]
+    for other in clients:
+        other.call("api_versions", 0, {})
+    rounds = [0]
+    found: list[int] = []
+    dispatch = server.dispatch
+
+    def dispatched(slot: Any, *frame: Any) -> None:
+        found.append(rounds[0])
+        dispatch(slot, *frame)
+
+    def go_round() -> None:
+        rounds[0] += 1
+        if len(found) < len(clients):
+            client_loop.call_soon(go_round)
+
+    def send() -> None:
+        for other in clients:
+            other.send("api_versions", 0, {})
+        go_round()
+
+    client_loop = connection_of(harness, client)._loop
+    monkeypatch.setattr(server, "dispatch", dispatched)
+    harness.call(send)
+    for other in clients:
+        assert other.answer("api_versions", 0).error_code is KioError.none
+    assert len(set(found)) == len(clients)
+    for other in clients[1:]:
+        other.close()

@@ -6,6 +6,8 @@ import asyncio
 import random
 from types import SimpleNamespace
 
+import pytest
+
 from broker.config import BrokerConfig
 from broker.fetcher import LeaderFetcher
 from broker.maintenance import Maintenance
@@ -284,3 +286,26 @@ def test_a_start_that_retention_has_moved_is_in_the_next_request():
         return listed.partition_id
 
     assert asyncio.run(ask()) == 0
+
+
+@pytest.mark.parametrize(
+    ("base_offset", "is_refused"),
+    [(0, False), (2, True), (3, True), (4, False)],
+)
+def test_a_batch_that_begins_below_the_end_and_ends_above_it_is_refused(base_offset, is_refused):
+    # Taken for one that came twice, it was asked for again at once: half a core on either side.
+    async def run():
+        session, replica = session_of(), replica_of()
+        first = build_batch([(b"k", b"v")] * 4, timestamp_ms=0, leader_epoch=0)
+        replica.log.append_as_follower(bytes(first), now_ms=0)
+        session.add((TOPIC_ID, 0), replica)
+        session.next_request()
+        batch = bytes(
+            build_batch([(b"k", b"v")] * 4, timestamp_ms=0, leader_epoch=0, base_offset=base_offset)
+        )
+        session.take_answer(answer(7, batch=batch), memoryview(batch))
+        assert session.is_paused is is_refused
+        assert replica.log.end_offset == (8 if base_offset == 4 else 4)
+        session.close()
+
+    asyncio.run(run())
