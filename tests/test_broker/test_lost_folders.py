@@ -110,14 +110,18 @@ def test_one_of_two_in_sync_gives_up_its_place_and_then_begins_anew(harness: Har
         assert harness.cluster.replica(broker_id, "t", 0).log.end_offset == 3
 
 
-def test_an_eligible_leader_is_counted_on(harness: Harness) -> None:
+def test_an_eligible_leader_is_counted_on(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = folder_of(harness)
     stop(harness)
     topic_id = harness.cluster.controller.image.topic_ids["t"]
     harness.call(lambda: harness.cluster.controller.commit(PartitionChange(topic_id, 0, elr=(1,))))
     shutil.rmtree(folder)
     start(harness)
-    assert not is_open(harness)
+    # Until the controller has heard of it: then it is eligible no more, and begins anew.
+    said = [record.levelno for record in caplog.records if "t-0 is gone" in record.message]
+    assert said[0] == logging.ERROR
 
 
 def test_a_topic_made_anew_is_not_the_one_whose_folder_was_taken(harness: Harness) -> None:
