@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from broker.api import usual_schemas
 from broker.config import BrokerConfig
 from broker.controller_link import ControllerLink, RegistrationFailed
-from broker.log_directories import DirectoriesLost
+from broker.log_directories import DirectoriesLost, LogDirectory
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
-from launch.log_directories import OwnDirectories, take_directories
+from launch.log_directories import UNCLEAN, OwnDirectories, take_directories
 from launch.metadata_log import open_log
 from launch.metrics import serve_broker_metrics
 from launch.metrics_server import MetricsServer
@@ -33,7 +33,7 @@ from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import new_uuid
 from runtime.tasks import TaskGroup
-from storage.checkpoints import write_clean_shutdown
+from storage.checkpoints import take_clean_shutdown, write_clean_shutdown
 from wire.kio_codec import warm_up
 
 logger = logging.getLogger("kvorum.broker")
@@ -126,11 +126,8 @@ class BrokerProcess:
             await self._server.bind(host, port, listener_name=LISTENER_NAME)
         except OSError as error:
             raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        own.take_markers(self._disk)
         self._replicas.load(claims=own.claims)
-        lost = self._replicas.directories.loss(config.directory)
-        if lost is not None:
-            raise ConfigError(f"{lost}; repair the disk, or take it out of log.dirs")
+        self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
         self._link.note_directories(tuple(sorted(online)), own.epoch_before)
         raft_config, metadata_log = await open_log(self._disk, config, own.metadata_id)
@@ -152,17 +149,7 @@ class BrokerProcess:
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)
         raft.start()
-        try:
-            await self._link.register()
-        except RegistrationFailed as error:
-            raise ConfigError(str(error)) from error
-        # Before its own registration shows, the image may still name an earlier process of this
-        # id as leader; acting on that would revive a leadership that is being taken away.
-        if not await self._publisher.wait_for(self._link.broker_epoch + 1, CATCH_UP_TIMEOUT_MS):
-            raise ConfigError(
-                f"broker {config.node_id} did not see its own registration within "
-                f"{CATCH_UP_TIMEOUT_MS} ms"
-            )
+        await self._take_place(own)
         image = self._publisher.image
         self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
@@ -180,6 +167,59 @@ class BrokerProcess:
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
 
+    async def _take_place(self, own: OwnDirectories) -> None:
+        """Register, wait until that shows, and remove the clean-shutdown markers: from then on this
+        process answers for the logs.
+
+        A start that ends before has opened no log, and leaves the markers to the next one. The
+        controller compares their epoch with that of the registration it knows, so they get the new
+        one. A kill in between leaves the old one: the controller then takes the next start for an
+        unclean one, which is safe, and its logs are rightly taken for closed.
+        """
+        try:
+            await self._link.register()
+        except RegistrationFailed as error:
+            raise ConfigError(str(error)) from error
+        try:
+            # Before its own registration shows, the image may still name an earlier process of
+            # this id as leader; acting on that would revive a leadership that is being taken away.
+            shows_at = self._link.broker_epoch + 1
+            if not await self._publisher.wait_for(shows_at, CATCH_UP_TIMEOUT_MS):
+                raise ConfigError(
+                    f"broker {self._config.node_id} did not see its own registration within "
+                    f"{CATCH_UP_TIMEOUT_MS} ms"
+                )
+            self._remove_markers(own)
+        except (ConfigError, asyncio.CancelledError):
+            if own.epoch_before != UNCLEAN:
+                self._mark_clean(
+                    item
+                    for item in self._replicas.directories.online
+                    if own.claims[item.path].is_clean
+                )
+            raise
+
+    def _remove_markers(self, own: OwnDirectories) -> None:
+        """Durable on return; a directory whose marker stays goes offline. Raises ConfigError."""
+        has_failed = False
+        for item in self._replicas.directories.items:
+            if own.claims[item.path].failure is not None:
+                continue
+            try:
+                take_clean_shutdown(self._disk, item.path)
+            except OSError as failure:
+                if self._replicas.directories.fail(item, failure, "start"):
+                    has_failed = True
+                    self._refuse_loss()
+        if has_failed:
+            # It was registered as online.
+            self._on_directory_failed()
+
+    def _refuse_loss(self) -> None:
+        lost = self._replicas.directories.loss(self._config.directory)
+        if lost is not None:
+            raise ConfigError(f"{lost}; repair the disk, or take it out of log.dirs")
+
     async def stop(self) -> None:
         if self._is_serving:
             logger.info("broker=%d shuts down: leadership is handed over", self._config.node_id)
@@ -193,27 +233,27 @@ class BrokerProcess:
         if self._metrics is not None:
             await self._metrics.stop()
         await self._server.stop()
-        await self._close_replicas()
+        if self._is_serving:
+            await self._close_replicas()
         if self._raft is not None:
             await self._raft.stop()
             self._raft.log.close()
         await ended(self._link.close(), timeout_ms=1_000)
         if self._is_serving:
-            self._mark_clean()
+            # Every log of these is closed and fsynced by now; only then may the next start trust
+            # them.
+            self._mark_clean(item for item in self._replicas.directories.items if item.is_closed)
         if self._own is not None:
             self._own.release()
 
-    def _mark_clean(self) -> None:
-        """Every log of these directories is closed and fsynced by now; only then may the next start
-        trust them."""
-        for directory in self._replicas.directories.items:
-            if directory.is_closed:
-                try:
-                    write_clean_shutdown(
-                        self._disk, directory.path, broker_epoch=self._link.broker_epoch
-                    )
-                except OSError:
-                    logger.exception("no clean-shutdown marker in %s", directory.path)
+    def _mark_clean(self, directories: Iterable[LogDirectory]) -> None:
+        for directory in directories:
+            try:
+                write_clean_shutdown(
+                    self._disk, directory.path, broker_epoch=self._link.broker_epoch
+                )
+            except OSError:
+                logger.exception("no clean-shutdown marker in %s", directory.path)
 
     def _on_directory_failed(self) -> None:
         """Tell the controller at once; end, if there is no going on with what is left."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import logging
 import random
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from launch.identity import DirectoryLock, check_owner, claim_directory
 from runtime.disk import Disk
 from runtime.errors import ConfigError, CorruptData
 from runtime.ids import uuid_text
-from storage.checkpoints import META_PROPERTIES, take_clean_shutdown
+from storage.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, write_clean_shutdown
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +29,8 @@ UNCLEAN = -1
 class OwnDirectories:
     """What the start found. claims: by path, of the data directories only.
 
-    metadata_id: id of the directory with the metadata log. epoch_before, once the markers are
-    taken: broker epoch at the last shutdown if that closed every log of every directory, else
-    UNCLEAN.
+    metadata_id: id of the directory with the metadata log. epoch_before: broker epoch at the last
+    shutdown if that closed every log of every directory, else UNCLEAN.
     """
 
     def __init__(self) -> None:
@@ -41,17 +41,15 @@ class OwnDirectories:
         self._is_first_start = False
         self._locks: list[DirectoryLock] = []
 
-    def take_markers(self, disk: Disk) -> None:
-        """Take the clean-shutdown markers away: from now on this process answers for the logs.
-
-        Not before it is sure to start: a start that is refused must leave them to the next one.
-        """
+    def read_markers(self, disk: Disk) -> None:
+        """See what the clean-shutdown markers say. They stay: a start that is refused must leave
+        them to the next one."""
         epochs: set[int] = set()
         for path, claim in self.claims.items():
             epoch = None
             if claim.failure is None:
                 try:
-                    epoch = take_clean_shutdown(disk, path)
+                    epoch = marked_epoch(disk, path)
                 except OSError as failure:
                     self.claims[path] = dataclasses.replace(claim, failure=failure)
                 else:
@@ -61,6 +59,20 @@ class OwnDirectories:
                 epochs.add(UNCLEAN if epoch is None else epoch)
         if len(epochs) == 1:
             self.epoch_before = epochs.pop()
+        self._mark_new(disk)
+
+    def _mark_new(self, disk: Disk) -> None:
+        """Without a marker the next start would take them for directories that were not closed,
+        should this one be refused."""
+        for path in sorted(self._new):
+            claim = self.claims[path]
+            if claim.failure is None and self.epoch_before != UNCLEAN:
+                try:
+                    write_clean_shutdown(disk, path, broker_epoch=self.epoch_before)
+                except OSError as failure:
+                    self.claims[path] = dataclasses.replace(claim, failure=failure)
+                else:
+                    self.claims[path] = dataclasses.replace(claim, is_clean=True)
 
     def note_first_start(self, disk: Disk, metadata_directory: str) -> None:
         """Look whether the node has run before; then its metadata directory says whose it is."""
@@ -141,7 +153,7 @@ def take_directories(
     cluster_id: str,
     rng: random.Random,
 ) -> OwnDirectories:
-    """Claim and lock all of them.
+    """Claim and lock all of them, and read their markers.
 
     Raises ConfigError naming the directory that is another node's, is used by another process, is
     a copy of another one, or, of the metadata log's, cannot be read.
@@ -160,7 +172,22 @@ def take_directories(
             own.claim(disk, path, owner=(node_id, cluster_id), rng=rng)
     _check_copies(own, metadata_directory)
     own.warn_of_new(metadata_directory)
+    own.read_markers(disk)
     return own
+
+
+def marked_epoch(disk: Disk, directory: str) -> int | None:
+    """The broker epoch in a clean-shutdown marker, None without one; it stays where it is. Raises
+    OSError."""
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    if not disk.exists(path):
+        return None
+    try:
+        content = json.loads(disk.read_bytes(path))
+        return int(content["brokerEpoch"]) if content["version"] == 0 else None
+    except (ValueError, KeyError, TypeError):
+        # It proves nothing, so the start is an unclean one.
+        return None
 
 
 def _check_copies(own: OwnDirectories, metadata_directory: str) -> None:

@@ -30,6 +30,7 @@ from storage.checkpoints import (
     read_meta_properties,
     read_offsets,
     read_partition_metadata,
+    take_clean_shutdown,
     write_clean_shutdown,
     write_meta_properties,
     write_offsets,
@@ -255,8 +256,9 @@ def test_a_shutdown_was_clean_only_if_it_was_in_every_directory(paths: tuple[Pat
     ):
         clean(*marks)
         own = take(x, y)
-        own.take_markers(OsDisk())
         own.release()
+        for path in paths:
+            take_clean_shutdown(OsDisk(), str(path))
         assert own.epoch_before == expected
         assert [c.is_clean for c in own.claims.values()] == [path in dict(marks) for path in (x, y)]
 
@@ -267,7 +269,6 @@ def test_a_directory_that_is_added_does_not_make_the_shutdown_before_unclean(
     take(paths[0]).release()
     clean((paths[0], 7))
     own = take(*paths)
-    own.take_markers(OsDisk())
     own.release()
     assert own.epoch_before == 7
 
@@ -277,7 +278,6 @@ def test_a_start_that_is_refused_leaves_the_markers_to_the_next(paths: tuple[Pat
     clean((paths[0], 7), (paths[1], 7))
     take(*paths).release()  # and then its port was taken
     own = take(*paths)
-    own.take_markers(OsDisk())
     own.release()
     assert own.epoch_before == 7
 
@@ -330,7 +330,6 @@ def test_the_next_start_does_not_vouch_for_what_it_held(paths: tuple[Path, Path]
     begin_anew(*paths)
     assert not (paths[1] / CLEAN_SHUTDOWN).exists()
     own = take(*paths)
-    own.take_markers(OsDisk())
     own.release()
     assert own.epoch_before == UNCLEAN
 

@@ -25,6 +25,7 @@ from chaos.sim.controller.machine import BrokerMachine
 from chaos.sim.disk import PowerCut
 from chaos.sim.partitions.event_loop import SimLoop
 from chaos.sim.partitions.sockets import SimSocket
+from launch.log_directories import marked_epoch
 from metadata.controller import Request
 from metadata.delta import Delta
 from metadata.directory_requests import AssignedReplica, AssignReplicas
@@ -135,7 +136,7 @@ class PartitionBroker(SimBroker):
                         # As `launch.identity` does: the folder's own name must be durable.
                         node.disk.make_dirs(path)
                         node.disk.sync_dir("/")
-                    epoch = take_clean_shutdown(node.disk, path)
+                    epoch = marked_epoch(node.disk, path)
                     claim = Claim(directory_id=directory_id, is_clean=epoch is not None)
                 except OSError as failure:
                     claim = Claim(directory_id=directory_id, failure=failure)
@@ -252,6 +253,12 @@ class PartitionProcess(BrokerProcess):
             self.manager.publish(delta, image)
 
     def _begin(self) -> None:
+        # As `launch.broker_process` does, right before logs are opened.
+        for directory in self.manager.directories.items:
+            try:
+                take_clean_shutdown(self._node.disk, directory.path)
+            except OSError as failure:
+                self.manager.on_directory_error(directory, failure, "start")
         image = self.image
         self.manager.publish(Delta.of_whole(image), image)
         self.manager.start()

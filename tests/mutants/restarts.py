@@ -1,0 +1,30 @@
+"""Mutants of starts that end early, and of what is answered, cleared or removed once too often."""
+
+from __future__ import annotations
+
+from tests.mutants.model import Rule, mutants_of
+
+BROKER_PROCESS = "launch/broker_process.py"
+
+_STARTS: tuple[Rule, ...] = (
+    ("markers-taken-at-once", "a start that is refused leaves the markers", BROKER_PROCESS,
+     "        self._replicas.load(claims=own.claims)\n",
+     "        self._remove_markers(own)\n        self._replicas.load(claims=own.claims)\n"),
+    ("marker-beside-open-logs", "no marker is there while logs are open", BROKER_PROCESS,
+     "                take_clean_shutdown(self._disk, item.path)\n",
+     "                take_clean_shutdown\n"),
+    ("marker-of-an-earlier-epoch", "markers name the registration that is known", BROKER_PROCESS,
+     "            if own.epoch_before != UNCLEAN:\n", "            if False:\n"),
+    ("unclean-becomes-clean", "a start that ends makes no unclean one clean", BROKER_PROCESS,
+     "            if own.epoch_before != UNCLEAN:\n", "            if True:\n"),
+    ("unclean-logs-forgotten", "who has opened no log closes none", BROKER_PROCESS,
+     "        if self._is_serving:\n            await self._close_replicas()\n",
+     "        await self._close_replicas()\n"),
+    ("kept-marker-stays-online", "a directory that keeps its marker is offline", BROKER_PROCESS,
+     '                if self._replicas.directories.fail(item, failure, "start"):\n',
+     "                if str(failure) == item.path:\n"),
+    ("new-directory-unmarked", "a directory that is added was closed, too",
+     "launch/log_directories.py", "        self._mark_new(disk)\n", ""),
+)  # fmt: skip
+
+MUTANTS = (*mutants_of(_STARTS, tests=("tests/test_launch/test_refused_starts.py",)),)
