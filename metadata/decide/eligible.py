@@ -41,9 +41,12 @@ def elr_forgotten(image: ClusterImage) -> Iterator[PartitionChange]:
 
 def _under(image: ClusterImage, record: Config) -> Iterator[TopicImage]:
     if record.resource_type != RESOURCE_TOPIC:
-        # The cluster's default or one broker's own value: no telling which topics go by it.
-        yield from image.topics.values()
+        # The cluster's default or one broker's own value: no telling which topics go by it, but
+        # for those that had their own. One that loses it now has a record of its own.
+        for topic in image.topics.values():
+            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):
+                yield topic
         return
-    topic = image.topic(record.resource_name)
-    if topic is not None:
-        yield topic
+    named = image.topic(record.resource_name)
+    if named is not None:
+        yield named

@@ -27,4 +27,18 @@ _STARTS: tuple[Rule, ...] = (
      "launch/log_directories.py", "        self._mark_new(disk)\n", ""),
 )  # fmt: skip
 
-MUTANTS = (*mutants_of(_STARTS, tests=("tests/test_launch/test_refused_starts.py",)),)
+_ELIGIBLE: tuple[Rule, ...] = (
+    ("default-clears-every-elr", "a topic's own minimum comes before the default",
+     "metadata/decide/eligible.py",
+     "            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):\n",
+     "            if True:\n"),
+    ("default-clears-no-elr", "the default is the minimum of topics without one",
+     "metadata/decide/eligible.py",
+     "            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):\n",
+     "            if False:\n"),
+)  # fmt: skip
+
+MUTANTS = (
+    *mutants_of(_STARTS, tests=("tests/test_launch/test_refused_starts.py",)),
+    *mutants_of(_ELIGIBLE, tests=("tests/test_metadata/test_elections.py",)),
+)

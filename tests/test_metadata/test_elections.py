@@ -152,15 +152,49 @@ def test_a_lost_last_member_without_an_eligible_one_stays():
     assert state(world) == (A, (A,), ())
 
 
-@pytest.mark.parametrize("kind, name", [(2, "t"), (4, ""), (4, "101")])
-def test_another_minimum_empties_the_elr_before_it_holds(kind, name):
-    world = world_with(min_isr=2)
+def eligible_under(*minimums):
+    """A partition with an ELR, after these records."""
+    world = World(brokers=(A, B, C))
+    world.create("t", partitions=-1, factor=-1, assignments=((A, B, C),))
+    world.commit(*minimums)
     world.propose([A])
-    config = Config(kind, name, "min.insync.replicas", "1")
+    assert world.partition().elr == (B, C)
+    return world
+
+
+OWN, DEFAULT = (2, "t", "min.insync.replicas"), (4, "", "min.insync.replicas")
+
+
+@pytest.mark.parametrize(
+    "known, changed",
+    [(OWN, OWN), (DEFAULT, DEFAULT), (DEFAULT, (4, "101", "min.insync.replicas"))],
+)
+@pytest.mark.parametrize("value", ["1", None])
+def test_another_minimum_empties_the_elr_before_it_holds(known, changed, value):
+    world = eligible_under(Config(*known, "2"))
+    config = Config(*changed, value)
     cleared, last = with_elr_cleared(world.image, [config])
     assert (cleared.elr, last) == ((), config)
-    other = Config(kind, name, "retention.ms", "1")
+    other = Config(*changed[:2], "retention.ms", "1")
     assert with_elr_cleared(world.image, [other]) == (other,)
+
+
+@pytest.mark.parametrize("name", ["", "101"])
+def test_a_minimum_of_brokers_leaves_the_elrs_of_topics_that_have_their_own(name):
+    world = eligible_under(Config(*OWN, "2"))
+    config = Config(4, name, "min.insync.replicas", "3")
+    assert with_elr_cleared(world.image, [config]) == (config,)
+
+
+@pytest.mark.parametrize("own", [None, "1"])
+def test_a_topics_own_minimum_that_goes_with_the_default_empties_its_elr(own):
+    world = eligible_under(Config(*OWN, "2"), Config(*DEFAULT, "2"))
+    for records in (
+        (Config(*DEFAULT, "1"), Config(*OWN, own)),
+        (Config(*OWN, own), Config(*DEFAULT, "1")),
+    ):
+        cleared, *others = with_elr_cleared(world.image, records)
+        assert (cleared.elr, tuple(others)) == ((), records)
 
 
 @pytest.mark.parametrize("text", ["2", "+2", " 2 ", "02"])

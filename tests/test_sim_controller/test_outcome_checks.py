@@ -172,14 +172,14 @@ def test_a_block_is_handed_out_once():
         check_blocks(story.history)
 
 
-def configs(kind=Operation.SET, value="2"):
+def configs(kind=Operation.SET, value="2", of=(2, "t")):
     operation = ConfigOperation(name="min.insync.replicas", kind=kind, value=value)
-    resource = ConfigAlteration(resource_type=2, resource_name="t", operations=(operation,))
+    resource = ConfigAlteration(resource_type=of[0], resource_name=of[1], operations=(operation,))
     return AlterConfigs(resources=(resource,))
 
 
-def configured(error=NONE):
-    return (AlteredConfigs(resource_type=2, resource_name="t", error=error),)
+def configured(error=NONE, of=(2, "t")):
+    return (AlteredConfigs(resource_type=of[0], resource_name=of[1], error=error),)
 
 
 QUOTAS = AlterClientQuotas(
@@ -478,3 +478,13 @@ def test_eligible_replicas_end_with_the_minimum_that_made_them():
     Story().before(*eligible).tell("it", configs(), configured(), cleared, change).judge()
     with fires("ElrEndsWithItsMinimum"):
         Story().before(*eligible).tell("it", configs(), configured(), change).judge()
+
+
+def test_a_default_minimum_ends_no_elr_of_a_topic_that_has_its_own():
+    eligible = (Topic("t", T), Partition(T, 0, (1, 2), (2,), 2, elr=(1,)))
+    own = Config(2, "t", "min.insync.replicas", "2")
+    change = Config(4, "", "min.insync.replicas", "2")
+    asked, done = configs(of=(4, "")), configured(of=(4, ""))
+    Story().before(*eligible, own).tell("it", asked, done, change).judge()
+    with fires("ElrEndsWithItsMinimum"):
+        Story().before(*eligible).tell("it", asked, done, change).judge()

@@ -5,7 +5,7 @@ Written from what the operations promise, not from how they are decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chaos.sim.controller import broker_checks
@@ -13,13 +13,17 @@ from chaos.sim.controller.broker_checks import (
     NO_TRACE,
     SURVIVES,
     Verdicts,
-    partitions_of,
 )
 from chaos.sim.controller.history import Attempt
 from metadata import requests as r
-from metadata.config_requests import AlterClientQuotas, AlterConfigs, Operation
+from metadata.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    ConfigAlteration,
+    Operation,
+)
 from metadata.directory_requests import AssignReplicas
-from metadata.image import ClusterImage
+from metadata.image import RESOURCE_TOPIC, ClusterImage, PartitionImage
 from runtime.errors import ErrorCode
 
 Problem = tuple[str, str]
@@ -100,15 +104,27 @@ def _configured(
         was: Mapping[str, str] = before.configs.get(key, {})
         if now.get(MIN_INSYNC_REPLICAS) != was.get(MIN_INSYNC_REPLICAS):
             # Whoever stood in an ELR did so under the old minimum (KIP-966).
-            topic = after.topic(resource.resource_name)
-            under = partitions_of(after) if topic is None else topic.partitions.values()
-            yield not any(p.elr for p in under), "ElrEndsWithItsMinimum", f"none under {key}"
+            holds = not any(p.elr for p in _under(resource, before, after))
+            yield holds, "ElrEndsWithItsMinimum", f"none under {key}"
         for operation in resource.operations:
             if operation.kind == Operation.SET:
                 holds = now.get(operation.name) == operation.value
                 yield holds, SURVIVES, f"{key} has {operation}"
             elif operation.kind == Operation.DELETE:
                 yield operation.name not in now, SURVIVES, f"{key} has no {operation.name}"
+
+
+def _under(
+    resource: ConfigAlteration, before: ClusterImage, after: ClusterImage
+) -> Iterator[PartitionImage]:
+    """The partitions that went by a minimum of this resource: a topic's own comes first."""
+    for topic in after.topics.values():
+        if resource.resource_type == RESOURCE_TOPIC:
+            is_under = topic.name == resource.resource_name
+        else:
+            is_under = MIN_INSYNC_REPLICAS not in before.topic_configs(topic.name)
+        if is_under:
+            yield from topic.partitions.values()
 
 
 def _limited(
