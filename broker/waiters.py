@@ -95,11 +95,17 @@ class Deadlines:
         self._timer = None
         due = self._now_ms() // DEADLINE_BUCKET_MS
         while self._order and self._order[0] <= due:
-            items = self._buckets.pop(heapq.heappop(self._order))
-            for item in list(items):
-                if item in items:  # an earlier expiry may have completed it
-                    item.deadline_bucket = -1
-                    item.expire()
+            bucket = heapq.heappop(self._order)
+            # It stays in its place, where `remove` finds what an earlier expiry completes, and
+            # takes what one adds.
+            items = self._buckets[bucket]
+            while items:
+                for item in list(items):
+                    if item in items:
+                        del items[item]
+                        item.deadline_bucket = -1
+                        item.expire()
+            del self._buckets[bucket]
         # What was answered in time leaves empty buckets behind, thousands of them after a load.
         while self._order and not self._buckets[self._order[0]]:
             del self._buckets[heapq.heappop(self._order)]

@@ -38,7 +38,18 @@ _ELIGIBLE: tuple[Rule, ...] = (
      "            if False:\n"),
 )  # fmt: skip
 
+WAITERS = "broker/waiters.py"
+
+_DEADLINES: tuple[Rule, ...] = (
+    ("expired-though-completed", "what an earlier expiry completes does not expire", WAITERS,
+     "            items = self._buckets[bucket]\n            while",
+     "            items = self._buckets[bucket].copy()\n            while"),
+    ("expired-and-still-parked", "what has expired is parked no more", WAITERS,
+     "            del self._buckets[bucket]\n", ""),
+)  # fmt: skip
+
 MUTANTS = (
     *mutants_of(_STARTS, tests=("tests/test_launch/test_refused_starts.py",)),
     *mutants_of(_ELIGIBLE, tests=("tests/test_metadata/test_elections.py",)),
+    *mutants_of(_DEADLINES, tests=("tests/test_broker/test_waiters_and_sessions.py",)),
 )

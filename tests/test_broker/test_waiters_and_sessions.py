@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import socket
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -64,6 +65,45 @@ def test_deadlines_expire_in_order_and_never_early() -> None:
         return expired
 
     assert asyncio.run(story()) == ["early", "late"]
+
+
+def expired_by(
+    first: Callable[[Deadlines, Item], None],
+) -> tuple[list[str], Deadlines]:
+    """What expires after `first`, which is told of another item of the same deadline."""
+
+    async def story() -> tuple[list[str], Deadlines]:
+        now_ms = 0
+        expired: list[str] = []
+        ended = asyncio.Event()
+        deadlines = Deadlines(lambda: now_ms)
+        one, other, last = (Item(name, expired) for name in ("one", "other", "last"))
+        one.expire = lambda: first(deadlines, other)  # type: ignore[method-assign]
+        last.expire = ended.set  # type: ignore[method-assign]
+        for item in (one, other):
+            deadlines.add(item, 1)
+        deadlines.add(last, 11)
+        now_ms = 50
+        await asyncio.wait_for(ended.wait(), 10)
+        return expired, deadlines
+
+    return asyncio.run(story())
+
+
+def test_what_an_expiry_completes_does_not_expire() -> None:
+    expired, deadlines = expired_by(Deadlines.remove)
+    assert expired == []
+    assert deadlines._buckets == {}
+
+
+def test_what_an_expiry_parks_anew_expires_once() -> None:
+    def put_off(deadlines: Deadlines, other: Item) -> None:
+        deadlines.remove(other)
+        deadlines.add(other, 1)
+
+    expired, deadlines = expired_by(put_off)
+    assert expired == ["other"]
+    assert deadlines._buckets == {}
 
 
 def test_the_end_of_a_turn_wakes_before_it_flushes_and_once_each() -> None:
