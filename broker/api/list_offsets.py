@@ -3,10 +3,10 @@
 Timestamps: >= 0 first record at or after it, -1 latest (high watermark; log end for replicas),
 -2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
 tiered (-1: no tiering). Only the leader answers. A new leader whose watermark has not reached its
-epoch's start answers 78 for what depends on the end: a record that is found below the watermark
-does not. With isolation level 1 (v2+) the end is the
-last stable offset. Special timestamps that are newer than the request's version, or unknown,
-are answered with UNSUPPORTED_VERSION, and partitions named more than once with INVALID_REQUEST.
+epoch's start answers 78 (5 below v5) for what depends on the end: a record that is found below the
+watermark does not. With isolation level 1 (v2+) the end is the last stable offset. Special
+timestamps that are newer than the request's version, or unknown, are answered with
+UNSUPPORTED_VERSION, and partitions named more than once with INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 FIRST_VERSIONS = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """Of the special timestamps."""
+OFFSET_NOT_AVAILABLE_VERSION = 5
+"""The first whose clients know that code."""
 DEBUG_CONSUMER = -2
 READ_COMMITTED = 1
 NONE_FOUND = (-1, -1, -1)
@@ -86,6 +88,11 @@ def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> d
                 found, error = NONE_FOUND, ErrorCode.KAFKA_STORAGE_ERROR
                 if not isinstance(failure, BatchError):
                     replica.fail(failure, "look-up")
+    if (
+        error == ErrorCode.OFFSET_NOT_AVAILABLE
+        and context.api_version < OFFSET_NOT_AVAILABLE_VERSION
+    ):
+        error = ErrorCode.LEADER_NOT_AVAILABLE
     return _row(asked, found, error)
 
 

@@ -48,8 +48,18 @@ _DEADLINES: tuple[Rule, ...] = (
      "            del self._buckets[bucket]\n", ""),
 )  # fmt: skip
 
+_LOOK_UPS: tuple[Rule, ...] = (
+    ("word-of-later-versions", "old clients hear LEADER_NOT_AVAILABLE",
+     "broker/api/list_offsets.py",
+     "        error = ErrorCode.LEADER_NOT_AVAILABLE\n", "        pass\n"),
+    ("word-of-earlier-versions", "from version 5 on it is OFFSET_NOT_AVAILABLE",
+     "broker/api/list_offsets.py",
+     "OFFSET_NOT_AVAILABLE_VERSION = 5\n", "OFFSET_NOT_AVAILABLE_VERSION = 6\n"),
+)  # fmt: skip
+
 MUTANTS = (
     *mutants_of(_STARTS, tests=("tests/test_launch/test_refused_starts.py",)),
     *mutants_of(_ELIGIBLE, tests=("tests/test_metadata/test_elections.py",)),
     *mutants_of(_DEADLINES, tests=("tests/test_broker/test_waiters_and_sessions.py",)),
+    *mutants_of(_LOOK_UPS, tests=("tests/test_broker/test_following.py",)),
 )

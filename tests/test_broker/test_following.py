@@ -143,13 +143,16 @@ def test_who_waits_goes_on_waiting_when_its_leader_goes_on_in_another_epoch(
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "found"),
-    [(1002, (KioError.none, 2)), (1005, (KioError.offset_not_available, -1)),
-     (-1, (KioError.offset_not_available, -1)), (-3, (KioError.offset_not_available, -1))],
-    ids=["below the watermark", "above", "the end", "the largest"],
+    ("version", "timestamp", "found"),
+    [(7, 1002, (KioError.none, 2)), (7, 1005, (KioError.offset_not_available, -1)),
+     (7, -1, (KioError.offset_not_available, -1)), (7, -3, (KioError.offset_not_available, -1)),
+     (5, -1, (KioError.offset_not_available, -1)), (4, -1, (KioError.leader_not_available, -1)),
+     (4, 1005, (KioError.leader_not_available, -1)), (4, 1002, (KioError.none, 2))],
+    ids=["below the watermark", "above", "the end", "the largest", "since version 5",
+         "the end, before", "above, before", "below, before"],
 )  # fmt: skip
 def test_a_new_leader_tells_of_what_is_surely_committed(
-    harness: Harness, client: RawClient, timestamp: int, found: tuple[KioError, int]
+    harness: Harness, client: RawClient, version: int, timestamp: int, found: tuple[KioError, int]
 ) -> None:
     controller = harness.cluster.controller
     topic_id = harness.call(lambda: controller.create("t", [(1, 2)], {"min.insync.replicas": "2"}))
@@ -169,7 +172,7 @@ def test_a_new_leader_tells_of_what_is_surely_committed(
     asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
     topics = [{"name": "t", "partitions": [asked]}]
     values = {"replica_id": -1, "isolation_level": 0, "topics": topics}
-    row = other.call("list_offsets", 7, values).topics[0].partitions[0]
+    row = other.call("list_offsets", version, values).topics[0].partitions[0]
     other.close()
     assert (row.error_code, row.offset) == found
 
