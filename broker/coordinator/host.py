@@ -136,8 +136,13 @@ class CoordinatorHost:
         changed, deleted = _changed_topics(delta, before, image)
         if changed:
             event = TopicsChanged(image=image, changed=changed, deleted=deleted)
+            # Bad sequence: 1. a topic is deleted and made anew, 2. offsets of the new one are
+            # committed to the leader before us, 3. one image has that and our term's beginning.
+            gone = frozenset(name for name in deleted if image.topic(name) is None)
+            at_first = TopicsChanged(image=image, changed=changed, deleted=gone)
             for _, term in sorted(self._terms.items()):
-                term.give(event)
+                is_first = term.first_image_end == image.end_offset
+                term.give(at_first if is_first else event)
 
     def on_high_watermark(self, replica: Replica) -> None:
         term = self._terms.get(replica.core.partition_id)
@@ -154,6 +159,7 @@ class CoordinatorHost:
         term = self._terms[replica.core.partition_id] = Term(
             replica=replica,
             shard=shard,
+            first_image_end=self._replicas.image.end_offset,
             clock=self._replicas.clock,
             deadlines=self._replicas.deadlines,
             ask=self._ask,

@@ -33,6 +33,7 @@ from broker.coordinator.model import (
     SetTimer,
     Shard,
     TimerFired,
+    TopicsChanged,
     TransactionEnded,
 )
 from broker.log_directories import is_disk_fault
@@ -107,16 +108,19 @@ class Term:
         *,
         replica: Replica,
         shard: Shard,
+        first_image_end: int,
         clock: Clock,
         deadlines: Deadlines,
         ask: Callable[[Term, Any], None],
         on_broken: Callable[[Term], None],
     ) -> None:
-        """ask: carries out `Ask` and answers by `give(Told(...))`. on_broken: the term has ended by
-        itself, as it could not write."""
+        """first_image_end: end offset of the image that the term begins with. ask: carries out
+        `Ask` and answers by `give(Told(...))`. on_broken: the term has ended by itself, as it could
+        not write."""
         self.replica = replica
         self.leader_epoch = replica.core.leader_epoch
         self.shard = shard
+        self.first_image_end = first_image_end
         self.state = State.LOADING
         self._clock = clock
         self._deadlines = deadlines
@@ -233,6 +237,9 @@ class Term:
         elif self.state is State.ACTIVE:
             self._events.append(event)
             self._run()
+        elif self.state is State.LOADING and isinstance(event, TopicsChanged) and event.deleted:
+            # The log that is being read speaks of those topics, and not of others of their names.
+            self._events.append(event)
 
     def _give_end(self, event: TransactionEnded) -> None:
         """A marker stands in the log, which another than the shard has appended."""

@@ -57,9 +57,25 @@ _LOOK_UPS: tuple[Rule, ...] = (
      "OFFSET_NOT_AVAILABLE_VERSION = 5\n", "OFFSET_NOT_AVAILABLE_VERSION = 6\n"),
 )  # fmt: skip
 
+_TERMS: tuple[Rule, ...] = (
+    ("deletion-missed-while-loading", "offsets of a topic that goes during the load go too",
+     "broker/coordinator/term.py",
+     "            # The log that is being read speaks of those topics, and not of others of their "
+     "names.\n            self._events.append(event)\n", "            pass\n"),
+    ("new-topic-taken-for-the-old", "what was made anew before the term is not gone",
+     "broker/coordinator/host.py",
+     "                term.give(at_first if is_first else event)\n",
+     "                term.give(event)\n"),
+    ("old-topic-taken-for-the-new", "what was made anew in the term is of us alone",
+     "broker/coordinator/host.py",
+     "                term.give(at_first if is_first else event)\n",
+     "                term.give(at_first)\n"),
+)  # fmt: skip
+
 MUTANTS = (
     *mutants_of(_STARTS, tests=("tests/test_launch/test_refused_starts.py",)),
     *mutants_of(_ELIGIBLE, tests=("tests/test_metadata/test_elections.py",)),
     *mutants_of(_DEADLINES, tests=("tests/test_broker/test_waiters_and_sessions.py",)),
     *mutants_of(_LOOK_UPS, tests=("tests/test_broker/test_following.py",)),
+    *mutants_of(_TERMS, tests=("tests/test_broker/test_coordinator_host.py",)),
 )

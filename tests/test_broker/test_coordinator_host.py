@@ -39,7 +39,7 @@ from broker.coordinator.model import (
     TransactionEnded,
 )
 from broker.coordinator.term import State
-from metadata.records import PartitionChange, RemoveTopic
+from metadata.records import Partition, PartitionChange, Record, RemoveTopic, Topic
 from runtime.disk import OsDisk
 from runtime.errors import CorruptData, ErrorCode
 from storage.batch import build_batch
@@ -303,6 +303,43 @@ def test_shards_hear_of_topics_that_are_gone(kept: Kept) -> None:
     topic_id = kept.harness.call(lambda: controller.create("short-lived", [(2, 3)]))
     kept.harness.call(lambda: controller.commit(RemoveTopic(topic_id)))
     assert kept.term(1).shard.deleted == ["short-lived"]
+
+
+def deleted_in_a_new_term(kept: Kept, *images: tuple[Record, ...]) -> list[str]:
+    """What the shard has heard of by the time it serves, if these images follow each other while
+    the log is read."""
+
+    def publish() -> None:
+        for records in images:
+            kept.cluster.controller.commit(*records)
+            assert kept.term(1).state is State.LOADING
+
+    assert kept.ask(1, Put("l", "1")) == "put"
+    kept.harness.call(publish)
+    kept.wait_for_term(1, leader_epoch=1)
+    deleted: list[str] = kept.term(1).shard.deleted
+    return deleted
+
+
+def test_a_shard_hears_of_topics_that_go_while_its_log_is_read(kept: Kept) -> None:
+    controller = kept.cluster.controller
+    ids = [kept.harness.call(lambda n=n: controller.create(n, [(2, 3)])) for n in ("one", "two")]
+    again = (Topic("two", b"2" * 16), Partition(b"2" * 16, 0, (2, 3), (2, 3), 2))
+    lead = PartitionChange(kept.topic_id, 0, isr=(1, 2, 3), leader=1)
+    found = deleted_in_a_new_term(
+        kept, (lead,), (RemoveTopic(ids[0]),), (RemoveTopic(ids[1]), *again)
+    )
+    assert found == ["one", "two"]
+
+
+def test_what_was_made_anew_before_the_term_is_not_taken_for_gone(kept: Kept) -> None:
+    # Others may have led since, and taken what the log now says of the new one.
+    controller = kept.cluster.controller
+    ids = [kept.harness.call(lambda n=n: controller.create(n, [(2, 3)])) for n in ("one", "two")]
+    again = (Topic("two", b"2" * 16), Partition(b"2" * 16, 0, (2, 3), (2, 3), 2))
+    lead = PartitionChange(kept.topic_id, 0, isr=(1, 2, 3), leader=1)
+    removed = (RemoveTopic(ids[0]), RemoveTopic(ids[1]))
+    assert deleted_in_a_new_term(kept, (*removed, *again, lead)) == ["one"]
 
 
 def test_a_log_that_cannot_be_read_serves_nobody(
