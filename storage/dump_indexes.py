@@ -24,6 +24,9 @@ from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from storage.producer_state import read_snapshot
 from storage.transaction_index import parse_aborted
 
+_INDEX_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+
 
 @dataclass(slots=True)
 class Complaints:
@@ -35,7 +38,8 @@ class Complaints:
     offsets_not_found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     not_consecutive: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
-    """Of .log files, which say where it lies in a line of their own."""
+    """Of .log files, which say where it lies in a line of their own, and of indexes that a start
+    would not take."""
 
     @property
     def are_faults(self) -> bool:
@@ -86,7 +90,7 @@ class IndexOptions:
 def index_entries(data: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
     """(offset, position) of an .index file. One of a broker at work ends in zeros."""
     whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
-    for at, (relative, position) in enumerate(struct.iter_unpack(">ii", data[:whole])):
+    for at, (relative, position) in enumerate(_INDEX_ENTRY.iter_unpack(data[:whole])):
         if relative == 0 and at:
             return
         yield base_offset + relative, position
@@ -95,7 +99,7 @@ def index_entries(data: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
 def time_index_entries(data: bytes, base_offset: int) -> Iterator[tuple[int, int]]:
     """(timestamp, offset) of a .timeindex file, as `index_entries`."""
     whole = len(data) - len(data) % TIME_ENTRY_BYTES
-    for at, (timestamp_ms, relative) in enumerate(struct.iter_unpack(">qi", data[:whole])):
+    for at, (timestamp_ms, relative) in enumerate(_TIME_ENTRY.iter_unpack(data[:whole])):
         if relative == 0 and at:
             return
         yield timestamp_ms, base_offset + relative
@@ -110,7 +114,7 @@ def dump_index(
         yield f"{path} is empty."
         return
     if options.sanity_only:
-        yield _sanity(path, len(data), OFFSET_ENTRY_BYTES)
+        yield from _sanity(path, _index_fault(data, base_offset), complaints)
         return
     with _Log(disk, path) as log:
         for offset, position in index_entries(data, base_offset):
@@ -128,7 +132,7 @@ def dump_time_index(
     """Lines for a .timeindex file, compared with its .log."""
     data = disk.read_bytes(path)
     if options.sanity_only:
-        yield _sanity(path, len(data), TIME_ENTRY_BYTES)
+        yield from _sanity(path, _time_index_fault(data, base_offset), complaints)
         return
     before_ms = -1
     with _Log(disk, path) as log:
@@ -187,10 +191,44 @@ def dump_epochs(disk: Disk, path: str) -> Iterator[str]:
         yield f"epoch: {epoch} startOffset: {start_offset}"
 
 
-def _sanity(path: str, size: int, entry_bytes: int) -> str:
-    if size % entry_bytes:
-        return f"{path} failed sanity check: {size} bytes are no multiple of {entry_bytes}."
-    return f"{path} passed sanity check."
+def _sanity(path: str, fault: str | None, complaints: Complaints) -> Iterator[str]:
+    if fault is None:
+        yield f"{path} passed sanity check."
+    else:
+        complaints.damage.append(f"{path} failed sanity check: {fault}")
+
+
+def _index_fault(data: bytes, base_offset: int) -> str | None:
+    """What OffsetIndex.sanityCheck of Kafka throws for, None for nothing."""
+    whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
+    if whole:
+        relative, _ = _INDEX_ENTRY.unpack_from(data, whole - OFFSET_ENTRY_BYTES)
+        if relative < 0:
+            return _below_base(base_offset + relative, base_offset)
+    return _uneven(data, OFFSET_ENTRY_BYTES)
+
+
+def _time_index_fault(data: bytes, base_offset: int) -> str | None:
+    """What TimeIndex.sanityCheck of Kafka throws for, None for nothing."""
+    whole = len(data) - len(data) % TIME_ENTRY_BYTES
+    if whole:
+        first_ms, _ = _TIME_ENTRY.unpack_from(data, 0)
+        last_ms, relative = _TIME_ENTRY.unpack_from(data, whole - TIME_ENTRY_BYTES)
+        if last_ms < first_ms:
+            return f"the last timestamp is {last_ms}, which is less than the first one, {first_ms}"
+        if relative < 0:
+            return _below_base(base_offset + relative, base_offset)
+    return _uneven(data, TIME_ENTRY_BYTES)
+
+
+def _below_base(last_offset: int, base_offset: int) -> str:
+    return f"the last offset is {last_offset}, which is less than the base offset {base_offset}"
+
+
+def _uneven(data: bytes, entry_bytes: int) -> str | None:
+    if len(data) % entry_bytes:
+        return f"{len(data)} bytes are no multiple of {entry_bytes}"
+    return None
 
 
 class _Log:

@@ -15,7 +15,12 @@ from runtime.disk import Disk
 from runtime.errors import CorruptData
 from storage.batch import BatchError
 from storage.batch_stream import StoredBatch, stored_batches
-from storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, read_offsets
+from storage.checkpoints import (
+    LOG_START_OFFSET,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    read_offsets,
+)
 from storage.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
@@ -99,7 +104,11 @@ def verify_log(disk: Disk, directory: str) -> Verified:
         except CorruptData as damage:
             found.problems.append(str(damage))
             is_sound = False
-        found.problems += _index_problems(disk, directory, base_offset, present, complaints)
+        # Kafka keeps zeros behind the entries of the segment that it writes to, of no other one.
+        is_padded = base_offset == bases[-1]
+        found.problems += _index_problems(
+            disk, directory, base_offset, present, complaints, is_padded=is_padded
+        )
         if present & {file_name(base_offset, suffix) for suffix in INDEX_SUFFIXES}:
             # That of a segment that is written to, and not closed, is in memory.
             found.problems += _transaction_problems(disk, directory, base_offset, present, aborted)
@@ -122,6 +131,26 @@ def verify_log(disk: Disk, directory: str) -> Verified:
             read_snapshot(disk, path)
         except CorruptData as damage:
             found.problems.append(str(damage))
+    if not bases and not found.problems:
+        _note_no_log(directory, present, found)
+    _note_unusual(directory, names, found)
+    return found
+
+
+def _note_no_log(directory: str, present: set[str], found: Verified) -> None:
+    if PARTITION_METADATA in present:
+        found.notes.append(
+            f"{directory}: nothing to verify: there is no .log file yet, since a replica's files "
+            "are made with its first record"
+        )
+    else:
+        found.problems.append(
+            f"{directory}: there is no .log file in it; name the folder of a partition, such as "
+            "data/broker-101/orders-0"
+        )
+
+
+def _note_unusual(directory: str, names: list[str], found: Verified) -> None:
     leftovers = Counter(
         f".{name.rpartition('.')[2]}" for name in names if name.endswith(_LEFTOVERS)
     )
@@ -138,7 +167,6 @@ def verify_log(disk: Disk, directory: str) -> Verified:
             f"{directory}: {leftovers.total()} files left over ({kinds}); a broker at work removes "
             "them in a while, the next start sees to what a crash has left"
         )
-    return found
 
 
 def _missing_logs(directory: str, names: list[str]) -> Iterator[str]:
@@ -242,7 +270,13 @@ def _note_aborted(
 
 
 def _index_problems(
-    disk: Disk, directory: str, base_offset: int, present: set[str], complaints: Complaints
+    disk: Disk,
+    directory: str,
+    base_offset: int,
+    present: set[str],
+    complaints: Complaints,
+    *,
+    is_padded: bool,
 ) -> Iterator[str]:
     def path_of(suffix: str) -> str | None:
         name = file_name(base_offset, suffix)
@@ -252,19 +286,19 @@ def _index_problems(
     log_size_bytes = _size_of(disk, f"{directory}/{file_name(base_offset, LOG_SUFFIX)}")
     if (path := path_of(INDEX_SUFFIX)) is not None:
         data = disk.read_bytes(path)
-        reason = OffsetIndex(base_offset).load(
-            _used(data, OFFSET_ENTRY_BYTES), log_size_bytes=log_size_bytes
-        )
+        entries = _used(data, OFFSET_ENTRY_BYTES) if is_padded else data
+        reason = OffsetIndex(base_offset).load(entries, log_size_bytes=log_size_bytes)
         if reason is not None:
             yield f"{path}: {reason}"
-        elif any(data):
+        elif entries:
             list(dump_index(disk, path, base_offset, options, complaints))
     if (path := path_of(TIME_INDEX_SUFFIX)) is not None:
         data = disk.read_bytes(path)
-        reason = TimeIndex(base_offset).load(_used(data, TIME_ENTRY_BYTES))
+        entries = _used(data, TIME_ENTRY_BYTES) if is_padded else data
+        reason = TimeIndex(base_offset).load(entries)
         if reason is not None:
             yield f"{path}: {reason}"
-        elif any(data):
+        elif entries:
             list(dump_time_index(disk, path, base_offset, options, complaints))
 
 

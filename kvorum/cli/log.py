@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 import click
 
-from kvorum.cli.common import CommandFailed
+from kvorum.cli.common import CommandFailed, warn
 
 
 @click.group()
@@ -81,20 +84,34 @@ def _transaction_text(key: bytes, value: bytes | None) -> tuple[str, str]:
 
 
 @log.command()
-@click.argument("directories", nargs=-1, required=True, type=click.Path(exists=True))
+@click.argument(
+    "directories", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False)
+)
 def verify(directories: tuple[str, ...]) -> None:
     """Check all files of the logs in DIRECTORIES, each the folder of one partition.
 
     Every batch and its CRC, the order of offsets and epochs, indexes against batches, transaction
     indexes, producer snapshots, leader epochs. Prints a line per problem and a sum per folder; the
     exit status is 1 if there was a problem.
+
+    For folders that nobody writes to: while a broker runs on them, what it writes or removes looks
+    like damage.
     """
+    from launch.identity import is_locked
     from runtime.disk import OsDisk
     from storage.verify import verify_log
 
     is_sound = True
-    for directory in directories:
-        found = verify_log(OsDisk(), directory.rstrip("/"))
+    for given in directories:
+        directory = given.rstrip("/") or "/"
+        above = os.path.dirname(os.path.abspath(directory))
+        with contextlib.suppress(OSError):
+            if is_locked(above):
+                warn(
+                    f"a broker or controller runs on {above}: what it writes or removes meanwhile "
+                    f"looks like damage; stop it, or verify a copy of {directory}"
+                )
+        found = verify_log(OsDisk(), directory)
         for line in (*found.problems, *found.notes):
             click.echo(line)
         is_sound = is_sound and not found.problems

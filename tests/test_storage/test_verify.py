@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from runtime.disk import OsDisk
 from storage.batch import build_batch
-from storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, write_offsets
+from storage.checkpoints import (
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    write_offsets,
+    write_partition_metadata,
+)
 from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
 from storage.verify import verify_log
@@ -127,9 +134,89 @@ def test_an_index_of_half_an_entry_is_found(folder: Path, suffix: str, part: str
     path = last_segment(folder).with_suffix(suffix)
     path.write_bytes(path.read_bytes() + b"\x01")
     assert part in problem(folder)
+    code, out, error = kvorum("log", "dump", "--index-sanity-check", str(path))
+    assert code == 1
+    assert out == f"Dumping {path}\n"
+    assert f"{path} failed sanity check: " in error
+    assert part in error
+
+
+@pytest.mark.parametrize(
+    ("suffix", "entries", "part"),
+    [
+        (".index", [(5, 0), (-406667659, 7)], "the last offset is -406667659, which is less than"),
+        (".timeindex", [(9, 1), (8, 2)], "the last timestamp is 8, which is less than the first"),
+        (".timeindex", [(8, 1), (9, -3)], "the last offset is -3, which is less than the base"),
+    ],
+)
+def test_a_last_entry_below_the_first_or_the_base_fails_the_sanity_check(
+    tmp_path: Path, suffix: str, entries: list[tuple[int, int]], part: str
+) -> None:
+    form = ">ii" if suffix == ".index" else ">qi"
+    path = tmp_path / f"{BASE}{suffix}"
+    path.write_bytes(b"".join(struct.pack(form, *entry) for entry in entries))
     code, said = run("dump", "--index-sanity-check", str(path))
+    assert code == 1
+    assert f"{path} failed sanity check: {part}" in said
+    path.write_bytes(struct.pack(form, *entries[0]))
+    code, said = run("dump", "--index-sanity-check", str(path))
+    assert (code, said) == (0, f"Dumping {path}\n{path} passed sanity check.\n")
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_zeros_in_place_of_a_sealed_segments_index_are_found(folder: Path, suffix: str) -> None:
+    sealed = sorted(folder.glob("*.log"))[-2].with_suffix(suffix)
+    size = len(sealed.read_bytes())
+    assert size
+    sealed.write_bytes(bytes(size))
+    assert str(sealed) in problem(folder)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_zeros_behind_the_entries_of_the_last_segment_are_how_kafka_leaves_it(
+    folder: Path, suffix: str
+) -> None:
+    path = last_segment(folder).with_suffix(suffix)
+    path.write_bytes(path.read_bytes() + bytes(240))
+    assert verify_log(OsDisk(), str(folder)).problems == []
+
+
+def test_a_folder_without_logs_is_no_sound_log(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for directory in (tmp_path, tmp_path / "empty"):
+        assert f"{directory}: there is no .log file in it; name the folder" in problem(directory)
+
+
+def test_a_replica_without_a_record_has_nothing_to_verify(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    write_partition_metadata(OsDisk(), str(tmp_path / "t-0"), bytes(16))
+    code, said = run("verify", str(tmp_path / "t-0"))
     assert code == 0
-    assert f"{path} failed sanity check" in said
+    assert "nothing to verify: there is no .log file yet" in said
+
+
+def test_a_verify_beside_a_running_broker_says_what_that_looks_like(folder: Path) -> None:
+    holder = "\n".join(
+        (
+            "import sys",
+            "from launch.identity import DirectoryLock",
+            "lock = DirectoryLock(sys.argv[1])",
+            "print('locked', flush=True)",
+            "sys.stdin.read()",
+        )
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(folder.parent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        _, _, error = kvorum("log", "verify", str(folder))
+        assert f"runs on {folder.parent}: what it writes or removes meanwhile looks like" in error
+        process.communicate()
+    assert kvorum("log", "verify", str(folder))[2] == ""
+    assert "For folders that nobody writes to" in kvorum("log", "verify", "--help")[1]
 
 
 def test_a_bad_transaction_index_snapshot_or_checkpoint_is_found(folder: Path) -> None:
@@ -160,6 +247,7 @@ def test_records_that_the_checkpoint_above_knows_and_no_file_has_are_found(folde
     assert not verify_log(disk, str(folder)).problems
     for path in folder.iterdir():
         path.unlink()
+    write_partition_metadata(disk, str(folder), bytes(16))
     assert f"flushed up to {end_offset}: .log files are gone" in problem(folder)
     # Unless the log's start is there too: then the records were deleted.
     write_offsets(disk, f"{folder.parent}/{LOG_START_OFFSET}", {key: end_offset})
