@@ -273,8 +273,11 @@ class LogDirectories:
         if item.is_offline:
             return False
         where = f" of {failure.filename}" if failure.filename else ""
-        name = errno.errorcode.get(failure.errno or 0, "error")
-        item.reason = f"{operation}{where} failed: {failure.strerror or failure} ({name})"
+        # Damage that a check of ours has found says so itself.
+        is_own_check = failure.errno == errno.EBADMSG and not where
+        code = errno.errorcode.get(failure.errno or 0, "error")
+        name = "" if is_own_check else f" ({code})"
+        item.reason = f"{operation}{where} failed: {failure.strerror or failure}{name}"
         # Of one that fails at the start nobody has counted them.
         replicas = f", with {item.replicas} replicas" if item.replicas else ""
         _log.error(

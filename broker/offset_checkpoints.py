@@ -32,6 +32,14 @@ BOOT_ID = "boot-id"
 has one can be missing that nobody has taken: what was not fsynced is in the page cache. A log may
 end below one: what is kept of a log that could not be opened is of an earlier boot, perhaps."""
 
+_WITHOUT = {
+    HIGH_WATERMARK: "put it back from a copy, or remove it: then high watermarks begin at the log "
+    "starts, and rise again with what is in sync",
+    LOG_START_OFFSET: "put it back from a copy, or remove it: then deleted records come back whose "
+    "files are still there",
+}
+"""What to do where a damaged checkpoint stops the directory: nothing else says what it said."""
+
 
 class OffsetCheckpoints:
     """recovery_points: below it a log has been fsynced, by topic and partition."""
@@ -263,8 +271,10 @@ class OffsetCheckpoints:
         try:
             offsets = read_offsets(self._disk, self._path(name))
         except CorruptData as damage:
-            if name not in (RECOVERY_POINT, CLEANER_OFFSET):
-                raise
+            if name in _WITHOUT:
+                raise CorruptData(
+                    damage.path, damage.position, f"{damage.reason}; {_WITHOUT[name]}"
+                ) from damage
             # All is checked, or cleaned, from the start: that costs time and nothing else.
             _log.warning("%s; it counts as empty", damage)
             offsets = {}

@@ -17,6 +17,7 @@ from broker.replica import Replica
 from metadata.image import PartitionImage
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from runtime.errors import CorruptData
+from storage.checkpoints import PARTITION_METADATA
 from storage.names import LOG_SUFFIX
 
 if TYPE_CHECKING:
@@ -70,8 +71,16 @@ class ReplicaFailures:
         except OSError as failure:
             self.on_directory_error(replica.home, failure, "mark of damage")
 
-    def on_open_failed(self, key: Key, home: LogDirectory, failure: OSError | CorruptData) -> None:
-        """A log could not be opened."""
+    def on_open_failed(
+        self, key: Key, name: str, home: LogDirectory, failure: OSError | CorruptData
+    ) -> None:
+        """A log could not be opened. name: of its folder."""
+        # A folder that is another topic's, or does not say whose it is, is named with its way out.
+        is_restored = isinstance(failure, CorruptData) and not failure.path.endswith(
+            PARTITION_METADATA
+        )
+        way_out = "; see `kvorum partitions restore`" if is_restored else ""
+        _log.error("cannot open %s: %s%s", name, failure, way_out)
         if isinstance(failure, OSError) and is_disk_fault(failure):
             self._fail(home, failure, "open")
             self._tell(key, self._place_of(home))

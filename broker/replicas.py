@@ -363,9 +363,9 @@ class ReplicaManager:
         except (CorruptData, OSError) as failure:
             # Damage is never repaired by guessing; the partition stays down here, loudly, and
             # its other replicas serve.
-            _log.error("cannot open %s-%d: %s", topic, partition_id, failure)
-            self._broken[key] = Broken(f"{topic}-{partition_id}", home)
-            self.failures.on_open_failed(key, home, failure)
+            name = f"{topic}-{partition_id}"
+            self._broken[key] = Broken(name, home)
+            self.failures.on_open_failed(key, name, home, failure)
             return None
         core = Partition(
             broker_id=self.broker_id,

@@ -30,7 +30,7 @@ from raft.node import RaftNode
 from raft.voters import VoterSet
 from runtime.clock import monotonic_ms
 from runtime.disk import OsDisk
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, DirectoryUnusable
 from runtime.ids import new_uuid
 from runtime.tasks import TaskGroup
 from storage.checkpoints import take_clean_shutdown, write_clean_shutdown
@@ -218,7 +218,7 @@ class BrokerProcess:
     def _refuse_loss(self) -> None:
         lost = self._replicas.directories.loss(self._config.directory)
         if lost is not None:
-            raise ConfigError(f"{lost}; repair the disk, or take it out of log.dirs")
+            raise DirectoryUnusable(f"{lost}; repair the disk, or take it out of log.dirs")
 
     async def stop(self) -> None:
         if self._is_serving:

@@ -12,7 +12,7 @@ import random
 
 from raft.metadata_log import FOLDER_NAME
 from runtime.disk import Disk
-from runtime.errors import ConfigError, CorruptData
+from runtime.errors import ConfigError, CorruptData, DirectoryUnusable
 from runtime.ids import UUID_ZERO, new_uuid, uuid_from_text, uuid_text
 from storage.checkpoints import read_meta_properties, write_meta_properties
 
@@ -80,7 +80,7 @@ def claim_directory(
     try:
         disk.make_dirs(directory)
     except OSError as error:
-        raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
+        raise _cannot("use", directory, error) from error
     owned = check_owner(disk, directory, node_id=node_id, cluster_id=cluster_id)
     if owned is not None:
         return owned
@@ -91,9 +91,7 @@ def claim_directory(
             disk.make_dirs(f"{directory}/{FOLDER_NAME}")
             disk.sync_dir(directory)
     except OSError as error:
-        raise ConfigError(
-            f"cannot write to data directory {directory}: {error.strerror}"
-        ) from error
+        raise _cannot("write to", directory, error) from error
     properties = {
         "version": "1",
         "cluster.id": cluster_id,
@@ -105,10 +103,20 @@ def claim_directory(
         # The folder's own name must survive a power cut, or all in it goes with it.
         disk.sync_dir(os.path.dirname(directory))
     except OSError as error:
-        raise ConfigError(
-            f"cannot write to data directory {directory}: {error.strerror}"
-        ) from error
+        raise _cannot("write to", directory, error) from error
     return directory_id
+
+
+def _cannot(what: str, directory: str, failure: OSError) -> ConfigError:
+    """For a disk call that failed when the directory was looked at for the first time."""
+    refused = f"cannot {what} data directory {directory}"
+    if failure.errno == errno.EEXIST:
+        return ConfigError(f"{refused}: it is no directory")
+    if failure.errno == errno.ENOTDIR:
+        return ConfigError(f"{refused}: it, or a folder above it, is no directory")
+    text = f"{refused}: {failure.strerror}"
+    is_full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
+    return DirectoryUnusable(f"{text}; make room and start again" if is_full else text)
 
 
 def require_formatted(
@@ -130,13 +138,13 @@ def require_formatted(
 
 
 def check_log_folder(disk: Disk, directory: str) -> None:
-    """Raise ConfigError if a controller's metadata log was taken away from under its identity.
+    """Raise DirectoryUnusable if a controller's metadata log was taken away from its identity.
 
     Without it the node has forgotten what it voted and what it acknowledged, and its directory id
     would still let it vote.
     """
     if not disk.exists(f"{directory}/{FOLDER_NAME}"):
-        raise ConfigError(
+        raise DirectoryUnusable(
             f"{directory} has lost {FOLDER_NAME}, and with it what this node voted: this disk "
             f"must not vote any more; restore it from a copy, or {_ANEW}"
         )
@@ -152,13 +160,15 @@ def check_owner(disk: Disk, directory: str, *, node_id: int, cluster_id: str) ->
         known = read_meta_properties(disk, directory)
         names = disk.list_dir(directory)
     except OSError as error:
-        raise ConfigError(f"cannot use data directory {directory}: {error.strerror}") from error
+        raise _cannot("use", directory, error) from error
+    except CorruptData as damage:
+        raise CorruptData(damage.path, damage.position, f"{damage.reason}; {_RESTORE}") from damage
     if known is None:
         strangers = [name for name in names if name not in _NOBODYS]
         if FOLDER_NAME in strangers and not disk.list_dir(f"{directory}/{FOLDER_NAME}"):
             strangers.remove(FOLDER_NAME)  # a crash between the two steps of claim_directory
         if FOLDER_NAME in strangers:
-            raise ConfigError(
+            raise DirectoryUnusable(
                 f"{directory} holds a metadata log but no meta.properties, which says whose it is; "
                 f"{_RESTORE}"
             )
@@ -177,7 +187,7 @@ def _check(directory: str, known: dict[str, str], *, node_id: int, cluster_id: s
     if missing:
         raise CorruptData(path, 0, f"it has no {', '.join(missing)}; {_RESTORE}")
     if known["version"] != "1":
-        raise ConfigError(
+        raise DirectoryUnusable(
             f"{path} has version {known['version']}, this build reads version 1: it was written "
             "by another build"
         )
@@ -194,7 +204,7 @@ def _check(directory: str, known: dict[str, str], *, node_id: int, cluster_id: s
     try:
         directory_id = uuid_from_text(known.get("directory.id", ""))
     except ValueError as error:
-        raise ConfigError(f"{path}: directory.id: {error}; {_RESTORE}") from error
+        raise DirectoryUnusable(f"{path}: directory.id: {error}; {_RESTORE}") from error
     if directory_id == UUID_ZERO:
-        raise ConfigError(f"{path}: directory.id of zeros names no disk; {_RESTORE}")
+        raise DirectoryUnusable(f"{path}: directory.id of zeros names no disk; {_RESTORE}")
     return directory_id

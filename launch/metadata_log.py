@@ -12,7 +12,13 @@ from raft.snapshot_files import SnapshotFiles
 from runtime.async_disk import OsAsyncDisk
 from runtime.clock import wall_ms
 from runtime.disk import Disk
-from runtime.errors import ConfigError, CorruptData, NewerFormat
+from runtime.errors import (
+    ConfigError,
+    CorruptData,
+    DirectoryUnusable,
+    NewerFormat,
+    disk_failure,
+)
 from snapshots.store import SnapshotStore
 
 logger = logging.getLogger("kvorum.raft")
@@ -28,20 +34,25 @@ async def open_log(
 ) -> tuple[RaftConfig, MetadataLog]:
     """Recover a node's metadata log; with it, the node's configuration for the quorum.
 
-    Raises CorruptData for damage that is not a torn tail, ConfigError for a directory that was
-    made for another kind of voter set than the configuration has.
+    Raises DirectoryUnusable for damage that is not a torn tail and for a disk that fails,
+    ConfigError for a directory that was made for another kind of voter set than the configuration
+    has.
     """
     path = metadata_directory(config.directory)
-    disk.make_dirs(path)
-    disk.sync_dir(config.directory)
     files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), path), config.snapshots)
     is_dynamic = config.raft.is_dynamic
     try:
+        disk.make_dirs(path)
+        disk.sync_dir(config.directory)
         opened = await open_metadata_log(disk, path, files, is_dynamic=is_dynamic, now_ms=wall_ms())
     except NewerFormat as error:
-        raise ConfigError(f"{error}; run that build") from error
+        raise DirectoryUnusable(f"{error}; run that build") from error
     except CorruptData as error:
-        raise ConfigError(f"{error}; {_way_out(config)}") from error
+        raise DirectoryUnusable(f"{error}; {_way_out(config)}") from error
+    except OSError as failure:
+        raise DirectoryUnusable(
+            f"cannot open the metadata log: {disk_failure(failure)}"
+        ) from failure
     if opened.replica_log.log.torn_tail is not None:
         logger.warning("node=%d %s", config.node_id, opened.replica_log.log.torn_tail)
     for damage in opened.damaged:

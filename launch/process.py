@@ -1,6 +1,7 @@
 """What every node process does: logging, signals, readiness, and ending with the right code.
 
-Exit codes: 0 stopped on request, 1 failed (the log says why), 2 refused to start.
+Exit codes: 0 stopped on request, 1 failed, at the start or later (the log says why), 2 refused to
+start for what the configuration says.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from runtime.errors import ConfigError, CorruptData, Dismissed
+from runtime.errors import (
+    ConfigError,
+    CorruptData,
+    DirectoryUnusable,
+    Dismissed,
+    disk_failure,
+)
 from runtime.memory import spare_collections
 
 logger = logging.getLogger("kvorum.node")
@@ -28,7 +35,8 @@ class NodeProcess(Protocol):
     """A controller or a broker, as the process sees it."""
 
     async def start(self) -> None:
-        """Return when the node is ready. Raises ConfigError if it refuses to start."""
+        """Return when the node is ready. Raises ConfigError if it refuses to start, CorruptData,
+        OSError."""
 
     async def stop(self) -> None:
         """Leave in good order."""
@@ -63,7 +71,8 @@ def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int
         # later goes through on_failure.
         logger.error("%s", error)
         sys.stderr.write(f"kvorum: {error}\n")  # the one line a person needs
-        return EXIT_USAGE
+        is_disk = isinstance(error, CorruptData | DirectoryUnusable)
+        return EXIT_FAILED if is_disk else EXIT_USAGE
 
 
 def raise_file_limit() -> None:
@@ -89,6 +98,8 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
         # answered any more. The next start recovers from what is on disk.
         if isinstance(error, Dismissed):
             logger.critical("the node exits: %s", error)
+        elif isinstance(error, OSError) and error.filename is not None:
+            logger.critical("the node exits: %s", disk_failure(error))
         else:
             logger.critical("the node failed and exits", exc_info=error)
         logging.shutdown()
@@ -117,7 +128,12 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
 
 
 async def _start(node: NodeProcess, ready: Callable[[], None]) -> None:
-    await node.start()
+    try:
+        await node.start()
+    except OSError as failure:
+        if failure.filename is None:
+            raise  # of no file: a bug, and where it comes from is wanted
+        raise DirectoryUnusable(f"cannot start: {disk_failure(failure)}") from failure
     ready()
 
 

@@ -121,9 +121,12 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
             if isinstance(value, bool):
                 raise ValueError
             return float(value)
+        if not isinstance(value, str):
+            raise ValueError
     except ValueError:
-        raise ConfigError(f"property {name!r} must be a {_KINDS[kind]}, not {value!r}") from None
-    return str(value)
+        expected = _KINDS.get(kind, "string (in quotes)")
+        raise ConfigError(f"property {name!r} must be a {expected}, not {value!r}") from None
+    return value
 
 
 def _boolean(value: Any) -> bool:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -151,6 +152,11 @@ class ConfigError(KvorumError):
     """Configuration that cannot be used; the message names key, value and way out."""
 
 
+class DirectoryUnusable(ConfigError):
+    """A data directory that its disk, or what lies on it, keeps from use, though nothing that was
+    configured is wrong; the message names the file and the way out."""
+
+
 class CorruptData(KvorumError):
     """Stored bytes that fail their checks.
 
@@ -174,6 +180,15 @@ class Dismissed(KvorumError):
 
 class InvariantViolated(KvorumError):
     """A bug of ours. Nobody may catch it and go on; the process exits and recovers from disk."""
+
+
+def disk_failure(failure: OSError) -> str:
+    """Of a disk call that failed: the file, the error, and what to do before the next start."""
+    if failure.errno in (errno.ENOSPC, errno.EDQUOT):
+        way_out = "make room on that disk, then start again"
+    else:
+        way_out = "see to that disk or its permissions, then start again"
+    return f"{failure.filename}: {failure.strerror or failure}; {way_out}"
 
 
 def invariant(condition: object, message: str) -> None:

@@ -39,13 +39,17 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         return {}
     lines = disk.read_bytes(path).decode("utf-8", "replace").split("\n")
     offsets: dict[TopicPartition, int] = {}
+    at = 0
     try:
-        version, count = int(lines[0]), int(lines[1])
-        for line in lines[2 : 2 + count]:
-            topic, partition, offset = line.split(" ")
+        version = int(lines[at])
+        at = 1
+        count = int(lines[at])
+        for at in range(2, 2 + count):
+            topic, partition, offset = lines[at].split(" ")
             offsets[topic, int(partition)] = int(offset)
     except (ValueError, IndexError) as error:
-        raise CorruptData(path, 0, f"not an offset checkpoint: {error}") from error
+        found = f"{lines[at][:40]!r} in line {at + 1}" if at < len(lines) else "too few lines"
+        raise CorruptData(path, 0, f"not an offset checkpoint: {found}") from error
     if version != 0 or len(offsets) != count:
         raise CorruptData(path, 0, f"version {version}, {len(offsets)} entries of {count}")
     return offsets
@@ -118,7 +122,12 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
             raise CorruptData(path, 0, f"version {fields['version']}")
         return uuid_from_text(fields["topic_id"])
     except (KeyError, ValueError) as error:
-        raise CorruptData(path, 0, f"not a partition.metadata: {error!r}") from error
+        raise CorruptData(
+            path,
+            0,
+            "not a partition.metadata; put it back (version: 0, topic_id: as `kvorum topics "
+            "describe` has it)",
+        ) from error
 
 
 def is_torn_partition_metadata(data: bytes) -> bool:
@@ -151,7 +160,7 @@ def read_meta_properties(disk: Disk, directory: str) -> dict[str, str] | None:
         if line.strip() and not line.startswith("#"):
             name, separator, value = line.partition("=")
             if not separator:
-                raise CorruptData(path, position, f"no '=' in {line[:40]!r}")
+                raise CorruptData(path, position, f"no '=' in {line[:20]!r}")
             properties[name.strip()] = value.strip().replace("\\:", ":").replace("\\\\", "\\")
         position += len(line.encode()) + 1
     return properties

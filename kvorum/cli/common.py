@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
@@ -31,6 +33,12 @@ class CommandFailed(Exception):
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def refused(error: ConfigError | CorruptData) -> CommandFailed:
+    """For what a node would refuse: usage, unless a disk or what lies on it is to blame."""
+    is_disk = isinstance(error, CorruptData | DirectoryUnusable)
+    return CommandFailed(str(error), EXIT_FAILED if is_disk else EXIT_USAGE)
 
 
 def warn(text: str) -> None:

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed, warn
+from kvorum.cli.common import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed, refused, warn
 
 DEFAULT_DATA_DIR = "./kvorum-data"
 
@@ -71,7 +71,7 @@ def dev(
     from launch.plan import NO_LINKS, check_nodes, check_ports, plan_cluster, read_links
     from launch.supervisor import StartupFailed, Supervisor
     from runtime.config import parse_assignment
-    from runtime.errors import ConfigError
+    from runtime.errors import ConfigError, CorruptData
 
     try:
         plan = plan_cluster(
@@ -86,8 +86,8 @@ def dev(
         check_ports(plan)
         check_nodes(plan)
         lock = DirectoryLock(plan.data_dir)
-    except ConfigError as error:
-        raise CommandFailed(str(error), EXIT_USAGE) from error
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
     supervisor = Supervisor(plan, say=_say)
     failure: StartupFailed | None = None
     try:
@@ -149,7 +149,7 @@ def restart(
             except LauncherDidNotAnswer as error:
                 failures.append(CommandFailed(str(error), EXIT_UNREACHABLE))
     except ConfigError as error:
-        raise CommandFailed(str(error), EXIT_USAGE) from error
+        raise refused(error) from error
     for failure in failures[:-1]:
         warn(str(failure))
     if failures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from kvorum.cli.common import EXIT_USAGE, CommandFailed, output_option, show
+from kvorum.cli.common import CommandFailed, output_option, refused, show
 
 
 @click.command()
@@ -60,7 +60,7 @@ def init(
 
     from launch.init import add_node, init_cluster, prepare_again
     from runtime.config import parse_assignment
-    from runtime.errors import ConfigError
+    from runtime.errors import ConfigError, CorruptData
 
     try:
         if host == "":
@@ -87,8 +87,8 @@ def init(
                 settings=dict(parse_assignment(text) for text in settings),
                 rng=random.SystemRandom(),
             )
-    except ConfigError as error:
-        raise CommandFailed(str(error), EXIT_USAGE) from error
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
     except OSError as error:
         raise CommandFailed(f"cannot write {error.filename or folder}: {error.strerror}") from error
     rows = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kvorum.cli.common import EXIT_USAGE, CommandFailed
+from kvorum.cli.common import refused
 
 _CONFIG = click.option(
     "--config",
@@ -37,4 +37,4 @@ def _run(role: str, path: str) -> int:
     try:
         return run_planned_node(role, load_properties(path))
     except ConfigError as error:
-        raise CommandFailed(str(error), EXIT_USAGE) from error
+        raise refused(error) from error

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, EXIT_USAGE, CommandFailed, output_option, show
+from kvorum.cli.common import EXIT_FAILED, CommandFailed, output_option, refused, show
 
 
 @click.command()
@@ -34,10 +34,8 @@ def recover(path: str, unsafe: bool, output: str) -> None:
     try:
         config, _ = controller_config(load_properties(path))
         survivor = do_it(config) if unsafe else inspect(config)
-    except ConfigError as error:
-        raise CommandFailed(str(error), EXIT_USAGE) from error
-    except CorruptData as error:
-        raise CommandFailed(str(error)) from error
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
     row: dict[str, Any] = {
         "node_id": survivor.node_id,
         "directory": survivor.directory,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import EXIT_USAGE, CommandFailed, cluster_options, show
+from kvorum.cli.common import CommandFailed, cluster_options, refused, show
 
 _NO_LEADER = -1
 
@@ -46,7 +46,7 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
     try:
         config, _ = broker_config(load_properties(path))
     except ConfigError as error:
-        raise CommandFailed(str(error), EXIT_USAGE) from error
+        raise refused(error) from error
     backend = open_backend(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
     )
@@ -64,10 +64,8 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
             topic_id=uuid_from_text(found["topic_id"]),
             is_dry_run=dry_run,
         )
-    except ConfigError as error:
-        raise CommandFailed(str(error), EXIT_USAGE) from error
-    except CorruptData as error:
-        raise CommandFailed(str(error)) from error
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
     row = {
         "topic": topic,
         "partition": partition_id,

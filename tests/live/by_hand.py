@@ -89,10 +89,10 @@ class HandMade:
         """The disk is lost."""
         shutil.rmtree(self.data(name))
 
-    def refusal(self, name: str) -> str:
-        """The last line of a node that must refuse to start."""
+    def refusal(self, name: str, *, code: int = 2) -> str:
+        """The last line of a node that must refuse to start. code: 1 if a disk is to blame."""
         done = run_kvorum(name.partition("-")[0], "--config", str(self.file(name)))
-        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
         assert "Traceback" not in done.stderr
         return done.stderr.splitlines()[-1]
 

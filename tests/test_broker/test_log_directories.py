@@ -340,7 +340,7 @@ def test_a_checkpoint_that_is_damaged_costs_its_directory_and_no_other(harness: 
     broker = harness.run(harness.cluster.start_broker(1, is_clean=True))
     (offline,) = broker.manager.directories.offline
     assert offline.path == lost
-    assert "not an offset checkpoint" in offline.reason
+    assert "not an offset checkpoint" in offline.reason and "EBADMSG" not in offline.reason
     assert [item.path for item in broker.manager.directories.online] == [kept]
 
 
@@ -389,16 +389,24 @@ def create_plain(harness: Harness) -> None:
     harness.call(lambda: harness.cluster.controller.create("t", [(1, 2), (1, 2)]))
 
 
-def test_a_log_that_cannot_be_opened_is_told_as_lost(harness: Harness) -> None:
+@pytest.mark.parametrize("found", ["CRC", "damage was found before"])
+def test_a_log_that_cannot_be_opened_is_told_as_lost(
+    harness: Harness, found: str, caplog: pytest.LogCaptureFixture
+) -> None:
     create(harness)
     for _ in range(3):
         assert produce(harness, 0) is KioError.none
     log = harness.cluster.replica(1, "t", 0).log
     harness.run(harness.cluster.crash_broker(1))
     harness.cluster.fence(1)
-    damage(log)
+    if found == "CRC":
+        damage(log)
+    else:
+        (Path(log.directory) / "damaged").write_text("so")
     harness.run(harness.cluster.start_broker(1))
     wait_until(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "it is told")
+    (said,) = (text for text in caplog.messages if text.startswith("cannot open t-0: "))
+    assert found in said and said.endswith("; see `kvorum partitions restore`")
     assert leader(harness, 0) == 2
 
 

@@ -8,9 +8,12 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from broker.offset_checkpoints import OffsetCheckpoints
 from broker.start_checkpoints import StartCheckpoints
 from chaos.sim.disk import MemoryDisk
+from runtime.errors import CorruptData
 from storage.checkpoints import (
     HIGH_WATERMARK,
     LOG_START_OFFSET,
@@ -51,6 +54,22 @@ class GatedOffsets(dict[TopicPartition, int]):
         then, self._then = self._then, lambda: None
         then()
         return copied  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    [
+        (LOG_START_OFFSET, "then deleted records come back"),
+        (HIGH_WATERMARK, "then high watermarks begin at the log starts"),
+    ],
+)
+def test_a_damaged_checkpoint_says_whether_it_may_be_removed(name: str, cost: str) -> None:
+    disk = MemoryDisk(random.Random(1))
+    disk.make_dirs("data")
+    disk.write_atomic(f"data/{name}", b"junk")
+    said = f"data/{name} at byte 0: not an offset checkpoint: 'junk' in line 1; put it back"
+    with pytest.raises(CorruptData, match=f"{said} from a copy, or remove it: {cost}"):
+        made(disk)
 
 
 def test_a_log_that_begins_while_its_predecessor_is_written_is_not_named() -> None:

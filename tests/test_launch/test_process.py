@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import logging
+import os
+import random
 import resource
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
+
+import pytest
+
+import launch.process
+from launch.identity import check_owner, claim_directory
+from launch.metadata_log import open_log
+from launch.process import run_node
+from launch.properties import controller_config
+from runtime.disk import OsDisk
+from runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from storage.batch import build_batch
+from storage.log import Log, LogConfig
 
 SAID = """
 import resource
@@ -21,3 +39,125 @@ def test_a_node_may_open_as_many_files_as_the_system_lets_it() -> None:
     command = [sys.executable, "-c", SAID]
     ended = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["512", "512"]
+
+
+CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
+FULL = OSError(errno.ENOSPC, "No space left on device", "/data/quorum-state.tmp")
+
+
+class Refusing:
+    """A node whose start ends with an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def start(self) -> None:
+        raise self._error
+
+    async def stop(self) -> None:
+        raise AssertionError("it never started")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ConfigError("node.id=7 is no voter"), 2, "node.id=7 is no voter"),
+        (DirectoryUnusable("/data has lost its log"), 1, "/data has lost its log"),
+        (CorruptData("/data/log", 3, "the CRC is wrong"), 1, "/data/log at byte 3: the CRC is"),
+        (FULL, 1, "cannot start: /data/quorum-state.tmp: No space left on device; make room on"),
+    ],
+)
+def test_a_start_ends_with_2_for_the_configuration_and_with_1_for_a_disk(
+    error: Exception,
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launch.process, "spare_collections", lambda: None)
+    monkeypatch.setattr(launch.process, "raise_file_limit", lambda: None)
+    assert run_node(lambda _: Refusing(error)) == code
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("kvorum: "))
+    assert line.startswith(f"kvorum: {said}")
+
+
+def test_a_disk_that_fills_up_ends_a_node_with_a_sentence_and_no_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Filling(Refusing):
+        async def start(self) -> None:
+            on_failure[0](FULL)
+
+    class Ended(Exception):
+        pass
+
+    def end(code: int) -> None:
+        assert code == 1
+        raise Ended
+
+    monkeypatch.setattr(launch.process, "spare_collections", lambda: None)
+    monkeypatch.setattr(launch.process, "raise_file_limit", lambda: None)
+    monkeypatch.setattr(logging, "shutdown", lambda: None)
+    monkeypatch.setattr(os, "_exit", end)
+    on_failure = []
+
+    def make(failed):  # type: ignore[no-untyped-def]
+        on_failure.append(failed)
+        return Filling(FULL)
+
+    with pytest.raises(Ended):
+        run_node(make)
+    (record,) = (record for record in caplog.records if record.levelname == "CRITICAL")
+    assert record.exc_info is None
+    assert "/data/quorum-state.tmp: No space left on device; make room" in record.getMessage()
+
+
+def claimed(directory: Path) -> bytes:
+    return claim_directory(
+        OsDisk(), str(directory), node_id=1, cluster_id=CLUSTER_ID, rng=random.Random(1)
+    )
+
+
+def test_a_metadata_log_on_a_full_disk_is_named_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "controller"
+    directory_id = claimed(directory)
+    log = Log.open(OsDisk(), f"{directory}/__cluster_metadata-0", LogConfig(), now_ms=0)
+    log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=1), leader_epoch=1, now_ms=0)
+    log.close()
+
+    def full(_: OsDisk, path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(OsDisk, "write_atomic", full)
+    config, _ = controller_config(
+        {
+            "node.id": "1",
+            "cluster.id": CLUSTER_ID,
+            "listeners": "CONTROLLER://127.0.0.1:21002",
+            "controller.quorum.voters": "1@127.0.0.1:21002",
+            "log.dirs": str(directory),
+        }
+    )
+    with pytest.raises(DirectoryUnusable) as refused:
+        asyncio.run(open_log(OsDisk(), config, directory_id))
+    said = str(refused.value)
+    assert said.startswith(f"cannot open the metadata log: {directory}/__cluster_metadata-0/")
+    assert said.endswith("No space left on device; make room on that disk, then start again")
+
+
+def test_a_damaged_identity_names_the_way_out(tmp_path: Path) -> None:
+    claimed(tmp_path / "x")
+    (tmp_path / "x" / "meta.properties").write_text("junk\n")
+    with pytest.raises(CorruptData, match="restore the file from a copy"):
+        check_owner(OsDisk(), str(tmp_path / "x"), node_id=1, cluster_id=CLUSTER_ID)
+
+
+def test_a_file_in_the_place_of_a_directory_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file: it is no directory") as refused:
+        claimed(tmp_path / "file")
+    assert not isinstance(refused.value, DirectoryUnusable)
+    with pytest.raises(ConfigError, match="file/below: it, or a folder above it, is no"):
+        claimed(tmp_path / "file" / "below")

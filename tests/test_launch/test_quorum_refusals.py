@@ -89,7 +89,8 @@ def test_directory_id_that_is_none_is_refused(dynamic: HandMade) -> None:
     path = dynamic.data("controller-1") / "meta.properties"
     lines = [line for line in path.read_text().splitlines() if "directory.id" not in line]
     path.write_text("\n".join([*lines, "directory.id=garbage"]) + "\n")
-    assert "meta.properties: directory.id: not a uuid: 'garbage'" in dynamic.refusal("controller-1")
+    said = dynamic.refusal("controller-1", code=1)
+    assert "meta.properties: directory.id: not a uuid: 'garbage'" in said
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_quorum_state_that_cannot_be_trusted_stops_the_node(
     lead_once(static)
     path = static.data("controller-1") / "__cluster_metadata-0" / "quorum-state"
     path.write_bytes(content)
-    refusal = static.refusal("controller-1")
+    refusal = static.refusal("controller-1", code=1)
     assert str(path) in refusal and said in refusal
     assert path.read_bytes() == content
 
@@ -194,9 +195,9 @@ def test_a_directory_without_its_identity_names_the_way_out(dynamic: HandMade) -
     lead_once(dynamic)
     meta = dynamic.data("controller-1") / "meta.properties"
     meta.write_text("")
-    assert "restore the file from a copy" in dynamic.refusal("controller-1")
+    assert "restore the file from a copy" in dynamic.refusal("controller-1", code=1)
     meta.unlink()
-    refusal = dynamic.refusal("controller-1")
+    refusal = dynamic.refusal("controller-1", code=1)
     assert "holds a metadata log but no meta.properties" in refusal
     assert "kvorum init --again" in refusal
 
@@ -211,12 +212,12 @@ def test_a_metadata_log_taken_away_from_under_its_identity_is_refused(dynamic: H
     log = dynamic.data("controller-1") / "__cluster_metadata-0"
     (segment,) = log.glob("*.log")
     segment.unlink()
-    assert ".log at byte 0: it is gone, though 0" in dynamic.refusal("controller-1")
+    assert ".log at byte 0: it is gone, though 0" in dynamic.refusal("controller-1", code=1)
     for name in log.glob("0*"):
         name.unlink()
-    assert "files of the log are gone" in dynamic.refusal("controller-1")
+    assert "files of the log are gone" in dynamic.refusal("controller-1", code=1)
     shutil.rmtree(log)
-    assert "this disk must not vote any more" in dynamic.refusal("controller-1")
+    assert "this disk must not vote any more" in dynamic.refusal("controller-1", code=1)
 
 
 def test_an_added_controller_starts_with_the_folder_that_init_made(dynamic: HandMade) -> None:

@@ -34,7 +34,7 @@ def test_names_are_fields_with_dots():
 
 def test_values_are_bound_and_defaults_fill_the_rest():
     assert bind(Example, {"node.id": 7, "not.ours": 1}) == Example(node_id=7)
-    bound = bind(Example, {"node.id": "7", "rate": "2", "is.enabled": "TRUE", "log.dirs": 3})
+    bound = bind(Example, {"node.id": "7", "rate": "2", "is.enabled": "TRUE", "log.dirs": "3"})
     assert bound == Example(node_id=7, rate=2.0, is_enabled=True, log_dirs="3")
 
 
@@ -53,6 +53,8 @@ def test_missing_required_property_is_named():
         ("rate", True, "number"),
         ("is.enabled", "yes", "boolean (true or false)"),
         ("is.enabled", 1, "boolean (true or false)"),
+        ("log.dirs", 5, "string (in quotes)"),
+        ("log.dirs", True, "string (in quotes)"),
     ],
 )
 def test_wrong_type_names_property_value_and_kind(name, value, kind):

@@ -38,12 +38,24 @@ def test_offset_checkpoints_have_kafkas_text_and_come_back() -> None:
     assert checkpoints.read_offsets(disk, "d/none") == {}
 
 
-@pytest.mark.parametrize("text", [b"", b"9\n0\n", b"0\n2\na 0 1\n", b"0\n1\na b c\n"])
-def test_an_offset_checkpoint_that_is_none_is_reported(text: bytes) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "'' in line 1"),
+        (b"9\n0\n", "version 9"),
+        (b"0", "too few lines"),
+        (b"0\n2\na 0 1\n", "'' in line 4"),
+        (b"0\n3\na 0 1\n", "'' in line 4"),
+        (b"0\n1\na b c\n", "'a b c' in line 3"),
+        (b"junk", "'junk' in line 1"),
+    ],
+)
+def test_an_offset_checkpoint_that_is_none_is_reported(text: bytes, said: str) -> None:
     disk = new_disk()
     disk.write_atomic("d/c", text)
-    with pytest.raises(CorruptData):
+    with pytest.raises(CorruptData, match=said) as damage:
         checkpoints.read_offsets(disk, "d/c")
+    assert "invalid literal" not in str(damage.value)
 
 
 def test_the_clean_shutdown_marker_is_taken_once_even_over_a_crash() -> None:
