@@ -18,7 +18,7 @@ from metadata.image import PartitionImage
 from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from runtime.errors import CorruptData
 from storage.checkpoints import PARTITION_METADATA
-from storage.names import LOG_SUFFIX
+from storage.names import LOG_SUFFIX, replica_of
 
 if TYPE_CHECKING:
     from broker.replicas import ReplicaManager
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Key = tuple[bytes, int]
+
+NAMES_SAID_MAX = 5
+"""Of replicas that a line of the log names; the others are counted."""
 
 
 class Broken(NamedTuple):
@@ -43,6 +46,8 @@ class ReplicaFailures:
     def __init__(self, manager: ReplicaManager, on_directory_failed: Callable[[], None]) -> None:
         self._manager = manager
         self._on_directory_failed = on_directory_failed
+        self._unplaced: dict[str, list[str]] = {}
+        """Why replicas stay offline -> their names, those of one image."""
 
     def on_failed(self, replica: Replica, failure: OSError | CorruptData, operation: str) -> None:
         """A replica has just gone offline because of this."""
@@ -86,6 +91,27 @@ class ReplicaFailures:
             self._tell(key, self._place_of(home))
         else:
             self._tell(key, LOST_DIRECTORY)
+
+    def stay_offline(self, name: str, reason: str) -> None:
+        """A replica has no place; `say_offline` says so."""
+        self._unplaced.setdefault(reason, []).append(name)
+
+    def say_offline(self) -> None:
+        """One line for all that stay offline for one reason, which thousands would hide."""
+        for reason, names in self._unplaced.items():
+            first = ", ".join(names[:NAMES_SAID_MAX])
+            if len(names) > NAMES_SAID_MAX:
+                first = f"{len(names)} replicas ({first}, ...)"
+            _log.error("%s %s offline: %s", first, "stay" if len(names) > 1 else "stays", reason)
+            for name in names[NAMES_SAID_MAX:]:
+                _log.debug("%s stays offline: %s", name, reason)
+        self._unplaced.clear()
+
+    def opened_at(self, name: str) -> str | None:
+        """The folder of the replica of that name, None if none is open."""
+        key = replica_of(name)
+        replica = None if key is None else self._manager.find_by_name(*key)
+        return None if replica is None else replica.log.directory
 
     def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None:
         """A disk call failed that was no single replica's."""

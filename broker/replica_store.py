@@ -168,7 +168,7 @@ class ReplicaStore:
             self._check_nameless(key, path)
             _log.warning("%s does not say whose it is, and was never flushed: it goes", path)
         elif is_known and found_id != topic_id:
-            _log.info("remove %s: it belongs to another topic of that name", name)
+            _log.info("remove %s: it belongs to another topic of that name", path)
         if is_known and found_id != topic_id:
             self._put_aside(path)
             is_known = False
@@ -269,9 +269,10 @@ class ReplicaStore:
         self.checkpoints.drop(_keys_of([name]))
         self._put_aside(path)
 
-    def drop_unclaimed(self) -> None:
+    def drop_unclaimed(self, opened_at: Callable[[str], str | None] = lambda name: None) -> None:
         """Remove the directories that nobody claimed: their topics are gone, or were moved away
-        from here while this broker slept."""
+        from here while this broker slept. opened_at: where the replica of that name is, if
+        anywhere."""
         for name in self.unclaimed:
             owner = self._owner_by_id(name)
             if owner is not None and name not in self._contested:
@@ -288,7 +289,13 @@ class ReplicaStore:
                 _log.warning("left alone: %s has no topic id and no topic", name)
                 self._nameless.add(name)
                 continue
-            _log.info("remove %s: no replica of this broker", name)
+            if topic_id not in self._topics():
+                why = "its topic is gone"
+            elif (path := opened_at(name)) is not None:
+                why = f"a copy of the replica in {path}"
+            else:
+                why = "no replica of this broker"
+            _log.info("remove %s/%s: %s", self.directory, name, why)
             self._put_aside(f"{self.directory}/{name}")
 
     def take_removals(self) -> list[str]:

@@ -261,6 +261,7 @@ class ReplicaManager:
                     led.add(key)
                 case Follow():
                     self._follow(key, action.topic, action.image)
+        self.failures.say_offline()
         for replica in reconfigured:
             self._reconfigure(replica)
         if delta is None or delta.changed_brokers:
@@ -351,7 +352,7 @@ class ReplicaManager:
         home = self._place(key, topic, image)
         if isinstance(home, Unplaced):
             if broken is None:
-                _log.error("%s-%d stays offline: %s", topic, partition_id, home.reason)
+                self.failures.stay_offline(f"{topic}-{partition_id}", home.reason)
                 self._broken[key] = Broken(f"{topic}-{partition_id}", home.home, is_unplaced=True)
             self.failures.settle_broken(key, image)
             return None
@@ -494,6 +495,6 @@ class ReplicaManager:
         for item in self.directories.online:
             if item.store in stores:
                 try:
-                    item.store.drop_unclaimed()
+                    item.store.drop_unclaimed(self.failures.opened_at)
                 except OSError as failure:
                     self.on_directory_error(item, failure, "removal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 
 from runtime.disk import Disk
@@ -11,6 +12,8 @@ from storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
 from storage.producer_state import ProducerStateTable, read_snapshot
 from storage.segment import Segment
 from storage.transaction_index import AbortedTransaction
+
+logger = logging.getLogger("kvorum.storage")
 
 
 def rebuild_producers(
@@ -36,8 +39,9 @@ def producers_at(
         try:
             table, snapshot_offset = read_snapshot(disk, path), offset
             break
-        except CorruptData:
+        except CorruptData as damage:
             # Derived data: an older snapshot and a longer replay give the same state.
+            logger.warning("%s; it goes, and older ones and the batches say the same", damage)
             disk.remove(path)
     bases = [segment.base_offset for segment in segments]
     at = max(0, bisect_right(bases, snapshot_offset) - 1)

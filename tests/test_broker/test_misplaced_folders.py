@@ -90,7 +90,45 @@ def test_what_is_left_of_a_topic_that_is_gone_is_removed(
     harness.run(harness.cluster.stop_broker(1))
     harness.call(lambda: controller.commit(RemoveTopic(topic_id)))
     harness.run(harness.cluster.start_broker(1, is_clean=True))
-    assert not folder.exists() and "t-0: no replica of this broker" in caplog.text
+    assert not folder.exists() and f"remove {folder}: its topic is gone" in caplog.text
+
+
+@pytest.fixture
+def two_disks(tmp_path: Path) -> Iterator[Harness]:
+    """A broker by itself with two directories, and eight replicas of t in each."""
+    harness = Harness(tmp_path, count=1, config=QUIET, directory_count=2)
+    harness.call(lambda: harness.cluster.controller.create("t", [(1,)] * 16))
+    for partition_id in range(16):
+        assert produce(harness, partition_id) is KioError.none
+    yield harness
+    harness.close()
+
+
+def test_a_copy_in_another_directory_goes_and_is_said_to_be_one(
+    two_disks: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    folder = folder_of(two_disks, "t")
+    (other,) = (path for path in two_disks.cluster.paths_of(1) if path != str(folder.parent))
+    two_disks.run(two_disks.cluster.stop_broker(1))
+    shutil.copytree(folder, Path(other) / "t-0")
+    two_disks.run(two_disks.cluster.start_broker(1, is_clean=True))
+    assert f"remove {other}/t-0: a copy of the replica in {folder}" in caplog.messages
+    assert folder_of(two_disks, "t") == folder and not (Path(other) / "t-0").exists()
+
+
+def test_replicas_of_an_offline_directory_are_counted_in_one_line(
+    two_disks: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    two_disks.run(two_disks.cluster.stop_broker(1))
+    lost, _ = two_disks.cluster.paths_of(1)
+    two_disks.cluster.unreadable = {lost}
+    caplog.clear()
+    two_disks.run(two_disks.cluster.start_broker(1))
+    said = [text for text in caplog.messages if "offline: " in text and "log directory" not in text]
+    assert [text.partition(" (t-")[0] for text in said] == ["8 replicas"]
+    assert ", ...) stay offline: " in said[0] and lost in said[0]
+    assert said[0].partition(")")[0].count("t-") == 5
 
 
 def test_a_batch_let_in_after_its_topic_was_deleted_makes_no_folder(harness: Harness) -> None:

@@ -183,3 +183,22 @@ def test_a_file_that_cannot_be_looked_at_is_not_taken_for_missing(
     with monkeypatch.context() as patch, pytest.raises(OSError, match="injected"):
         patch.setattr(os, "stat", stat)
         OsDisk().exists(f"{tmp_path}")
+
+
+def test_a_damaged_snapshot_of_producers_is_passed_over_with_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = new_disk()
+    log = opened(disk)
+    for at in range(4):
+        data = build_batch(
+            [(None, b"x")], timestamp_ms=at, producer_id=8, producer_epoch=0, base_sequence=at
+        )
+        log.append_as_leader(data, leader_epoch=1, now_ms=0)
+    log.close()
+    path = f"{DIRECTORY}/{4:020d}.snapshot"
+    disk.write_atomic(path, b"junk")
+    again = Log.open(disk, DIRECTORY, SMALL, now_ms=0, is_clean=True)
+    (said,) = caplog.messages
+    assert said.startswith(f"{path} at byte 0: ") and "older ones and the batches say" in said
+    assert again.producers.entries[8].batches[-1].last_sequence == 3
