@@ -22,7 +22,7 @@ class NodeEntry:
     """One node. pid: None unless it runs. state: running, dead (unasked) or stopped.
 
     is_ready: it serves, as far as the launcher has written this file since. reason: why it is dead,
-    in its own last words if it had any.
+    in its own last words if it had any. starts: how often this launcher has started it.
     """
 
     name: str
@@ -36,6 +36,7 @@ class NodeEntry:
     log_file: str
     is_ready: bool = False
     reason: str = ""
+    starts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from launch.cluster_file import ClusterFile, NodeEntry, read_cluster_file
+from launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, read_cluster_file
 from launch.identity import is_locked
 from runtime.errors import ConfigError, KvorumError, required
 
@@ -56,20 +56,29 @@ def request_restart(data_dir: str, names: Sequence[str]) -> list[NodeEntry]:
     return entries
 
 
-def wait_restarted(data_dir: str, name: str, *, deadline_ms: int) -> NodeEntry:
+def wait_restarted(
+    data_dir: str, name: str, *, deadline_ms: int, starts_before: int = -1
+) -> NodeEntry:
     """Wait until a node that `request_restart` has asked for is ready; its entry.
 
-    deadline_ms: by `time.monotonic`. Raises NotReady if the node died, saying why, or runs and is
-    not ready by then, LauncherDidNotAnswer if it was not started.
+    deadline_ms: by `time.monotonic`. starts_before: of the entry that `request_restart` gave.
+    Raises NotReady if the node died, saying why, or runs and is not ready by then, or if nobody
+    can tell, LauncherDidNotAnswer if it was not started.
     """
     request = _request_path(data_dir, name)
     while os.path.exists(request) and time.monotonic() * 1000 < deadline_ms:
         time.sleep(_POLL_S)
     is_answered = not os.path.exists(request)
     _, entry = _find(data_dir, name)
-    if entry.is_ready:
+    if is_answered and entry.starts <= starts_before:
+        # What the file says is of the time before: why the node had died then, say.
+        raise NotReady(
+            f"{name} was started again, and its launcher cannot write {FILE_NAME} (is the disk "
+            f"full?); what became of it is in the launcher's output and in {entry.log_file}"
+        )
+    if entry.is_ready and entry.starts > starts_before:
         return entry
-    if entry.state == "running":
+    if entry.state == "running" and entry.starts > starts_before:
         raise NotReady(f"{name} runs (pid {entry.pid}) and is not ready yet; see {entry.log_file}")
     if is_answered:
         raise NotReady(f"{name} died again: {entry.reason}")
@@ -98,12 +107,31 @@ def _find_dead(data_dir: str, name: str) -> NodeEntry:
     """The node once it is dead; one killed a moment ago is given time to be noticed."""
     deadline = time.monotonic() + DEATH_NOTICE_MS / 1000
     while True:
-        _, entry = _find(data_dir, name)
-        if entry.state != "running":
+        cluster, entry = _find(data_dir, name)
+        # The file may be older than the node's end, if the disk was full.
+        if entry.state != "running" or not _lives(entry.pid, cluster.launcher_pid):
             return entry
         if time.monotonic() > deadline:
             raise ConfigError(f"{entry.name} is running (pid {entry.pid})")
         time.sleep(_POLL_S)
+
+
+def _lives(pid: int | None, launcher_pid: int | None) -> bool:
+    """Whether that is a process of the launcher, and none that has ended and is yet to be reaped.
+
+    A stranger may have the number by now. Without /proc (macOS) any process of the number counts.
+    """
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            state, parent, *_ = file.read().rpartition(")")[2].split()
+    except (ProcessLookupError, PermissionError):
+        return False
+    except FileNotFoundError:
+        return not os.path.exists("/proc/self")
+    return state != "Z" and int(parent) == launcher_pid
 
 
 def _find(data_dir: str, name: str) -> tuple[ClusterFile, NodeEntry]:

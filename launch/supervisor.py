@@ -45,6 +45,7 @@ class _Process:
     log_position: int = 0
     reason: str = ""
     """Why it is dead."""
+    starts: int = 0
     is_restarting: bool = False
     """Somebody waits for it to be ready, or to die again."""
 
@@ -101,6 +102,7 @@ class Supervisor:
             if time.monotonic() > deadline:
                 waiting = [p.node.name for p in self._processes.values() if not p.is_ready]
                 raise StartupFailed(f"not ready after {STARTUP_TIMEOUT_MS} ms: {waiting}")
+        self._tell_of_nodes()
 
     def run(self) -> None:
         """Watch until SIGTERM or SIGINT."""
@@ -233,6 +235,7 @@ class Supervisor:
         process.log_position = _size_of(process.node.log_file)
         process.child = spawn(process.node, close_fds=(self._wake_write, *watched))
         process.state = "running"
+        process.starts += 1
         process.is_ready = False
         process.reason = ""
         process.ready_fd = process.child.ready_fd
@@ -270,6 +273,7 @@ class Supervisor:
                     log_file=node.log_file,
                     is_ready=process.is_ready,
                     reason=process.reason,
+                    starts=process.starts,
                 )
             )
         write_cluster_file(

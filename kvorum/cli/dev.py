@@ -142,7 +142,12 @@ def restart(
     try:
         for asked in request_restart(data_dir, nodes):
             try:
-                entry = wait_restarted(data_dir, asked.name, deadline_ms=deadline_ms)
+                entry = wait_restarted(
+                    data_dir,
+                    asked.name,
+                    deadline_ms=deadline_ms,
+                    starts_before=asked.starts,
+                )
                 _say(f"{entry.name} restarted, pid {entry.pid}")
             except NotReady as error:
                 failures.append(CommandFailed(str(error), EXIT_FAILED))

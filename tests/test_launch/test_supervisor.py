@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import launch.control
 import launch.supervisor
-from launch.cluster_file import NodeEntry, read_cluster_file
-from launch.control import NotReady, wait_restarted
+from launch.cluster_file import NodeEntry, read_cluster_file, write_cluster_file
+from launch.control import NotReady, request_restart, wait_restarted
 from launch.forking import READY, Child
 from launch.plan import NodePlan, plan_cluster
 from launch.supervisor import Supervisor
+from runtime.errors import ConfigError
 from tests.test_broker.harness import wait_until
 
 
@@ -27,6 +31,7 @@ class Sleepers:
         self.writers: dict[str, int] = {}
         self.fds: dict[str, int] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.started: list[subprocess.Popen[bytes]] = []
         self.last_words: dict[str, tuple[str, str]] = {}
         """What a node writes to its log file when it is started."""
 
@@ -37,12 +42,13 @@ class Sleepers:
             with open(path, "a", encoding="utf-8") as log:
                 log.write(words)
         self.processes[node.name] = process = subprocess.Popen(["sleep", "600"])
+        self.started.append(process)
         return Child(process.pid, self.fds[node.name])
 
     def close(self) -> None:
         for writer in self.writers.values():
             os.close(writer)
-        for process in self.processes.values():
+        for process in self.started:
             if process.poll() is None:
                 process.kill()
                 process.wait()
@@ -163,6 +169,81 @@ def test_a_full_disk_does_not_end_the_launcher(
         cluster = read_cluster_file(str(tmp_path))
         entry = cluster and cluster.node("broker-101")
         assert entry is not None and entry.state == "dead"
+
+
+def test_a_node_that_is_gone_is_no_running_one_whatever_a_stale_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with supervising(tmp_path, monkeypatch, brokers=1, port=31_500) as (supervisor, sleepers, _):
+        asked_to_restart(tmp_path, "broker-101")
+        turn_until(supervisor, lambda: bool(sleepers.processes), "it is started")
+        monkeypatch.setattr(launch.control, "is_locked", lambda directory: True)
+        monkeypatch.setattr(launch.control, "DEATH_NOTICE_MS", 0)
+        with pytest.raises(ConfigError, match=r"broker-101 is running \(pid \d+\)"):
+            request_restart(str(tmp_path), ["broker-101"])
+        # Nobody takes note of its end: what is left of it has not been reaped.
+        sleepers.processes["broker-101"].kill()
+        signals: list[int] = []
+        kill = os.kill
+        monkeypatch.setattr(os, "kill", lambda pid, n: signals.append(n) if n else kill(pid, n))
+        wait_until(lambda: is_zombie(sleepers.processes["broker-101"].pid), "it has ended")
+        (asked,) = request_restart(str(tmp_path), ["broker-101"])
+        assert (asked.state, asked.starts, signals) == ("running", 1, [signal.SIGUSR1])
+        # A stranger that has the number now.
+        stranger = dataclasses.replace(asked, pid=1)
+        rewrite(tmp_path, stranger)
+        assert request_restart(str(tmp_path), ["broker-101"]) == [stranger]
+
+
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def rewrite(directory: Path, entry: NodeEntry) -> None:
+    """The cluster file, with this in the place of the node's entry."""
+    cluster = read_cluster_file(str(directory))
+    assert cluster is not None
+    nodes = tuple(entry if node.name == entry.name else node for node in cluster.nodes)
+    write_cluster_file(str(directory), dataclasses.replace(cluster, nodes=nodes))
+
+
+def test_why_a_node_died_before_is_not_said_of_its_next_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = launch.supervisor.write_cluster_file
+    with supervising(tmp_path, monkeypatch, brokers=1, port=31_600) as (supervisor, sleepers, _):
+        requests = asked_to_restart(tmp_path, "broker-101")
+        turn_until(supervisor, lambda: bool(sleepers.processes), "it is started")
+        sleepers.processes["broker-101"].kill()
+        turn_until(supervisor, lambda: not list(requests.iterdir()), "it is dead")
+        before = read_cluster_file(str(tmp_path))
+        asked = before and before.node("broker-101")
+        assert asked is not None and "SIGKILL" in asked.reason
+        monkeypatch.setattr(launch.supervisor, "write_cluster_file", is_full)
+        (requests / "restart-broker-101").touch()
+        turn_until(supervisor, lambda: len(sleepers.started) == 2, "it is started again")
+        sleepers.processes["broker-101"].terminate()
+        turn_until(supervisor, lambda: not list(requests.iterdir()), "it is dead again")
+        told = {"deadline_ms": 0, "starts_before": asked.starts}
+        with pytest.raises(NotReady, match=r"cannot write cluster\.json \(is the disk full\?\)"):
+            wait_restarted(str(tmp_path), "broker-101", **told)
+        monkeypatch.setattr(launch.supervisor, "write_cluster_file", write)
+        turn_until(supervisor, lambda: not supervisor._is_untold, "it was written later")
+        with pytest.raises(NotReady, match="broker-101 died again: signal SIGTERM"):
+            wait_restarted(str(tmp_path), "broker-101", **told)
+
+
+def test_the_cluster_file_says_ready_before_the_launcher_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with supervising(tmp_path, monkeypatch, brokers=1, port=31_700) as (supervisor, sleepers, _):
+        supervisor.start()
+        for writer in sleepers.writers.values():
+            os.write(writer, READY)
+        supervisor.wait_ready()
+        cluster = read_cluster_file(str(tmp_path))
+        assert cluster is not None and all(node.is_ready for node in cluster.nodes)
+        supervisor.stop()
 
 
 def test_a_launcher_stops_all_nodes_though_the_disk_is_full(
