@@ -33,7 +33,7 @@ from runtime.disk import OsDisk
 from runtime.errors import ConfigError, DirectoryUnusable
 from runtime.ids import new_uuid
 from runtime.tasks import TaskGroup
-from storage.checkpoints import take_clean_shutdown, write_clean_shutdown
+from storage.checkpoints import remove_clean_shutdown, write_clean_shutdown
 from wire.kio_codec import warm_up
 
 logger = logging.getLogger("kvorum.broker")
@@ -206,7 +206,7 @@ class BrokerProcess:
             if own.claims[item.path].failure is not None:
                 continue
             try:
-                take_clean_shutdown(self._disk, item.path)
+                remove_clean_shutdown(self._disk, item.path)
             except OSError as failure:
                 if self._replicas.directories.fail(item, failure, "start"):
                     has_failed = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import logging
 import random
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from launch.identity import DirectoryLock, check_owner, claim_directory
 from runtime.disk import Disk
 from runtime.errors import ConfigError, CorruptData
 from runtime.ids import uuid_text
-from storage.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, write_clean_shutdown
+from storage.checkpoints import META_PROPERTIES, read_clean_shutdown, write_clean_shutdown
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class OwnDirectories:
             epoch = None
             if claim.failure is None:
                 try:
-                    epoch = marked_epoch(disk, path)
+                    epoch = read_clean_shutdown(disk, path)
                 except OSError as failure:
                     self.claims[path] = dataclasses.replace(claim, failure=failure)
                 else:
@@ -174,20 +173,6 @@ def take_directories(
     own.warn_of_new(metadata_directory)
     own.read_markers(disk)
     return own
-
-
-def marked_epoch(disk: Disk, directory: str) -> int | None:
-    """The broker epoch in a clean-shutdown marker, None without one; it stays where it is. Raises
-    OSError."""
-    path = f"{directory}/{CLEAN_SHUTDOWN}"
-    if not disk.exists(path):
-        return None
-    try:
-        content = json.loads(disk.read_bytes(path))
-        return int(content["brokerEpoch"]) if content["version"] == 0 else None
-    except (ValueError, KeyError, TypeError):
-        # It proves nothing, so the start is an unclean one.
-        return None
 
 
 def _check_copies(own: OwnDirectories, metadata_directory: str) -> None:

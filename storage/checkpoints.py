@@ -61,23 +61,23 @@ def write_clean_shutdown(disk: Disk, directory: str, *, broker_epoch: int) -> No
     disk.write_atomic(f"{directory}/{CLEAN_SHUTDOWN}", body.encode())
 
 
-def take_clean_shutdown(disk: Disk, directory: str) -> int | None:
-    """The broker epoch of a clean shutdown, None after an unclean one; the file is gone then.
-
-    Its removal is fsynced before any log is opened: a crash of the new run must not find it.
-    """
+def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
+    """The broker epoch of a clean shutdown, None after an unclean one. Raises OSError."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not disk.exists(path):
         return None
     try:
         content = json.loads(disk.read_bytes(path))
-        broker_epoch = int(content["brokerEpoch"]) if content["version"] == 0 else None
+        return int(content["brokerEpoch"]) if content["version"] == 0 else None
     except (ValueError, KeyError, TypeError):
         # An unreadable marker proves nothing, so the start is treated as unclean.
-        broker_epoch = None
-    disk.remove(path)
+        return None
+
+
+def remove_clean_shutdown(disk: Disk, directory: str) -> None:
+    """Durable on return, before any log is opened: a crash of the new run must not find it."""
+    disk.remove(f"{directory}/{CLEAN_SHUTDOWN}")
     disk.sync_dir(directory)
-    return broker_epoch
 
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes) -> None:

@@ -141,7 +141,7 @@ def test_a_directory_with_the_metadata_log_ends_the_broker_with_a_sentence(made:
     load.finish()
     assert_nothing_lost(load, bootstrap(made))
     assert "holds the metadata log and has failed" in errors_of(made, "broker-101")
-    assert f"cannot use data directory {first}: it, or a" in made.refusal("broker-101")
+    assert f"cannot use data directory {first}: it is no directory" in made.refusal("broker-101")
 
 
 def test_a_damaged_replica_is_begun_anew_on_command(made: HandMade) -> None:

@@ -30,7 +30,7 @@ from storage.checkpoints import (
     read_meta_properties,
     read_offsets,
     read_partition_metadata,
-    take_clean_shutdown,
+    remove_clean_shutdown,
     write_clean_shutdown,
     write_meta_properties,
     write_offsets,
@@ -258,7 +258,7 @@ def test_a_shutdown_was_clean_only_if_it_was_in_every_directory(paths: tuple[Pat
         own = take(x, y)
         own.release()
         for path in paths:
-            take_clean_shutdown(OsDisk(), str(path))
+            remove_clean_shutdown(OsDisk(), str(path))
         assert own.epoch_before == expected
         assert [c.is_clean for c in own.claims.values()] == [path in dict(marks) for path in (x, y)]
 

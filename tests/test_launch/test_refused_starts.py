@@ -12,11 +12,16 @@ import pytest
 from broker.controller_link import RegistrationFailed
 from broker.replica_store import UNCLEAN_LOGS
 from launch.broker_process import BrokerProcess
-from launch.log_directories import UNCLEAN, marked_epoch
+from launch.log_directories import UNCLEAN
 from launch.properties import broker_config
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
-from storage.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARK, write_clean_shutdown
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK,
+    read_clean_shutdown,
+    write_clean_shutdown,
+)
 from tests.test_launch.test_log_directories import BROKER, take
 from tests.test_runtime.http2_peers import free_port
 
@@ -51,7 +56,7 @@ def paths(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def marks(*paths: Path) -> list[int | None]:
-    return [marked_epoch(OsDisk(), str(path)) for path in paths]
+    return [read_clean_shutdown(OsDisk(), str(path)) for path in paths]
 
 
 def process_on(*paths: Path) -> BrokerProcess:

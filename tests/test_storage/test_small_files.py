@@ -62,11 +62,12 @@ def test_the_clean_shutdown_marker_is_taken_once_even_over_a_crash() -> None:
     disk = new_disk()
     checkpoints.write_clean_shutdown(disk, "d", broker_epoch=41)
     assert disk.read_bytes("d/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":41}'
-    assert checkpoints.take_clean_shutdown(disk, "d") == 41
+    assert checkpoints.read_clean_shutdown(disk, "d") == 41
+    checkpoints.remove_clean_shutdown(disk, "d")
     disk.crash()
-    assert checkpoints.take_clean_shutdown(disk, "d") is None
+    assert checkpoints.read_clean_shutdown(disk, "d") is None
     disk.write_atomic("d/.kafka_cleanshutdown", b"[]")
-    assert checkpoints.take_clean_shutdown(disk, "d") is None
+    assert checkpoints.read_clean_shutdown(disk, "d") is None
 
 
 def test_partition_metadata_has_kafkas_text_and_comes_back() -> None:

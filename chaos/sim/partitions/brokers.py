@@ -25,7 +25,6 @@ from chaos.sim.controller.machine import BrokerMachine
 from chaos.sim.disk import PowerCut
 from chaos.sim.partitions.event_loop import SimLoop
 from chaos.sim.partitions.sockets import SimSocket
-from launch.log_directories import marked_epoch
 from metadata.controller import Request
 from metadata.delta import Delta
 from metadata.directory_requests import AssignedReplica, AssignReplicas
@@ -37,7 +36,11 @@ from metadata.requests import (
     ProducerIdBlock,
 )
 from runtime.errors import ErrorCode, Rejected
-from storage.checkpoints import take_clean_shutdown, write_clean_shutdown
+from storage.checkpoints import (
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -136,7 +139,7 @@ class PartitionBroker(SimBroker):
                         # As `launch.identity` does: the folder's own name must be durable.
                         node.disk.make_dirs(path)
                         node.disk.sync_dir("/")
-                    epoch = marked_epoch(node.disk, path)
+                    epoch = read_clean_shutdown(node.disk, path)
                     claim = Claim(directory_id=directory_id, is_clean=epoch is not None)
                 except OSError as failure:
                     claim = Claim(directory_id=directory_id, failure=failure)
@@ -256,7 +259,7 @@ class PartitionProcess(BrokerProcess):
         # As `launch.broker_process` does, right before logs are opened.
         for directory in self.manager.directories.items:
             try:
-                take_clean_shutdown(self._node.disk, directory.path)
+                remove_clean_shutdown(self._node.disk, directory.path)
             except OSError as failure:
                 self.manager.on_directory_error(directory, failure, "start")
         image = self.image
