@@ -86,7 +86,8 @@ class PartitionHistory:
     """name: for messages. replicas, isr, isr_epoch, vouchers: as committed; see `on_image`.
 
     cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be.
-    losses: how often something was. deletions: how far records were to be deleted, by name; None if
+    epochs: of each broker, (event, leader epoch) since when it goes by which. losses: how often
+    something was. deletions: how far records were to be deleted, by name; None if
     retention deletes as well.
     """
 
@@ -105,6 +106,7 @@ class PartitionHistory:
     known: dict[int, Known] = field(default_factory=dict)
     cuts: list[tuple[int, int, int]] = field(default_factory=list)
     sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     losses: int = 0
     deletions: dict[str, int] | None = None
 
@@ -168,6 +170,7 @@ class PartitionHistory:
             self._check_durable(view, known)
         if is_new_process or view.leader_epoch != known.leader_epoch:
             known.checked = 0
+            self.epochs.setdefault(view.broker_id, []).append((event, view.leader_epoch))
         check(
             is_new_process
             or view.high_watermark >= known.high_watermark
@@ -417,6 +420,12 @@ class PartitionHistory:
         return begin if begin < end else None
 
     # --- clients -----------------------------------------------------------------------------
+
+    def told_by(self, broker_id: int, event: int, leader_epoch: int) -> Told:
+        """That broker told of an append, a client that had heard of that leader epoch; the broker
+        itself may not have yet (seed 250927)."""
+        known = [epoch for since, epoch in self.epochs.get(broker_id, ()) if since <= event]
+        return Told(event, min(leader_epoch, known[-1]) if known else leader_epoch)
 
     def was_cut(self, offset: int, told: Told) -> bool:
         """Whether what somebody was told of `offset` may be lost since; or may never have counted,

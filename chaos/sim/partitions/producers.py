@@ -234,12 +234,13 @@ class Producer:
         leader = self._caller.leader
         if self._acks != ACKS_ALL or leader is None:
             return
+        history = self._world.watch.histories[leader.topic_id, self._partition_id]
         found = Acknowledged(
             topic_id=leader.topic_id,
             partition_id=self._partition_id,
             base_offset=base_offset,
             crc=sending.crc,
-            told=Told(sent_at, leader.leader_epoch),
+            told=history.told_by(leader.broker_id, sent_at, leader.leader_epoch),
         )
         self.acknowledged.append(found)
         self._check(found, "AcknowledgedOnceCommitted")
