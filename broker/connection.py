@@ -243,14 +243,22 @@ class Connection:
                 if not self.is_closed:
                     self._is_yielding = True
                     self._pause_reading()
-                    self._loop.call_soon(self._go_on)
+                    self._go_on_after_others()
                 return
+
+    def _go_on_after_others(self) -> None:
+        if self.server.turn.is_spent:
+            # A timer that is due comes behind the sockets, what is to be called soon before them:
+            # it would spend the next turn as well, and nobody else were ever read.
+            self._loop.call_later(0, self._go_on)
+        else:
+            self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """The other connections have had their turn."""
         turn = self.server.turn
         if turn.is_spent:
-            self._loop.call_soon(self._go_on)
+            self._go_on_after_others()
             return
         self._is_yielding = False
         turn.begin()

@@ -144,6 +144,9 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if read_header(view, part.position).base_offset >= replica.log.end_offset:\n",
      ("tests/test_broker/test_replica_session.py",)),
     # Connections.
+    ("long-requests-come-first", "who sent more long requests comes behind the others", CONNECTION,
+     "            self._loop.call_later(0, self._go_on)\n",
+     "            self._loop.call_soon(self._go_on)\n", OF_CONNECTIONS),
     ("long-requests-in-a-row", "after a long request the loop goes round", CONNECTION,
      "                    server.turn.spend()\n", "                    pass\n", OF_CONNECTIONS),
     ("unread-thrown-away", "what came before the end is read after a pause", CONNECTION,

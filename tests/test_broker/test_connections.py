@@ -66,11 +66,14 @@ def test_a_client_whose_machine_is_gone_ends_its_connection_and_not_the_broker(
     other.close()
 
 
+@pytest.mark.parametrize("long_turn_s", [60.0, -1.0])
 def test_a_client_that_sends_a_thousand_requests_at_once_lets_others_in_between(
-    harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch, long_turn_s: float
 ) -> None:
-    # A burst of look-ups, a few milliseconds each, held the loop for seconds.
+    # A burst of look-ups, a few milliseconds each, held the loop for seconds. Of long ones each
+    # ended the turn for all, and the next one came first.
     monkeypatch.setattr(connections, "TURN_MAX_S", 0.0)
+    monkeypatch.setattr(connections, "LONG_TURN_S", long_turn_s)
     server = harness.cluster.brokers[1].server
     order: list[str] = []
     dispatch = server.dispatch
