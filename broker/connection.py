@@ -258,6 +258,7 @@ class Connection:
         """The other connections have had their turn."""
         turn = self.server.turn
         if turn.is_spent:
+            self._is_yielding = True  # a pause may have just ended: see `has_hung_up`
             self._go_on_after_others()
             return
         self._is_yielding = False

@@ -105,7 +105,7 @@ class Deadlines:
                         del items[item]
                         item.deadline_bucket = -1
                         item.expire()
-            del self._buckets[bucket]
+            self._buckets.pop(bucket, None)  # an expiry may have closed all
         # What was answered in time leaves empty buckets behind, thousands of them after a load.
         while self._order and not self._buckets[self._order[0]]:
             del self._buckets[heapq.heappop(self._order)]

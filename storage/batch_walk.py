@@ -38,7 +38,7 @@ from storage.names import (
     SNAPSHOT_SUFFIX,
     file_name,
 )
-from storage.producer_rebuild import producers_at
+from storage.producer_rebuild import producers_at, remove_snapshots_above
 from storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 from storage.recovery_state import Resumed, write_recovery_state
 from storage.segment import Segment
@@ -117,6 +117,9 @@ class BatchWalk:
         else:
             scan_start = segments[first].base_offset
             self.producers = producers_at(disk, directory, segments[:first], end_offset=scan_start)
+        # Those where a segment begins are looked at on the way.
+        bases = {segment.base_offset for segment in segments}
+        remove_snapshots_above(disk, directory, scan_start, kept=bases)
         torn_tail: TornTail | None = None
         self._batch_end = scan_start
         at = first

@@ -253,7 +253,7 @@ class LogBase:
         """The job that carries out `plan`, which was just made. See `cleaner.py`."""
         items = self._segments.items
         cleaned = [s for s in items if s.base_offset < plan.first_uncleanable_offset]
-        self._segments.keep_producers(len(cleaned), self.producers)
+        self._segments.keep_producers(len(cleaned))
         job = CleaningJob(
             self._disk,
             self.directory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections.abc import Collection
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData
@@ -80,10 +81,23 @@ def rebuild_aborted(disk: Disk, directory: str, segments: list[Segment], at: int
     segment.aborted = [entry for entry in found if entry is not None]
 
 
-def remove_snapshots_above(disk: Disk, directory: str, offset: int) -> None:
-    for snapshot_offset in offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX):
-        if snapshot_offset > offset:
-            disk.remove(f"{directory}/{file_name(snapshot_offset, SNAPSHOT_SUFFIX)}")
+def remove_snapshots_above(
+    disk: Disk, directory: str, offset: int, *, kept: Collection[int] = ()
+) -> None:
+    """But for those at the offsets `kept`. Durable on return.
+
+    Else: 1. a log is cut, and grows with other records, 2. the power fails, and the snapshot is
+    back, 3. a batch that is in no log is answered as one that is there already.
+    """
+    removed = [
+        snapshot_offset
+        for snapshot_offset in offsets_of(disk.list_dir(directory), SNAPSHOT_SUFFIX)
+        if snapshot_offset > offset and snapshot_offset not in kept
+    ]
+    for snapshot_offset in removed:
+        disk.remove(f"{directory}/{file_name(snapshot_offset, SNAPSHOT_SUFFIX)}")
+    if removed:
+        disk.sync_dir(directory)
 
 
 def prune_snapshots(disk: Disk, directory: str, segments: list[Segment], end_offset: int) -> None:

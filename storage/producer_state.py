@@ -298,8 +298,8 @@ class ProducerStateTable:
         return expired
 
     def until(self, offset: int) -> ProducerStateTable:
-        """What batches below `offset` tell, as far as it is remembered here. Of a producer that has
-        written five batches since it is nothing."""
+        """What batches below `offset` tell, as far as it is remembered here: nothing of a producer
+        that has written five batches since, nor of a transaction that has ended since."""
         table = ProducerStateTable()
         for entry in self.entries.values():
             kept = [batch for batch in entry.batches if batch.last_offset < offset]
@@ -320,6 +320,10 @@ class ProducerStateTable:
         for producer_id, known in snapshot.entries.items():
             entry = self.entries.get(producer_id)
             if entry is None or not entry.batches or known.epoch > entry.epoch:
+                self.entries[producer_id] = known
+            elif known.batches and known.batches[-1].last_offset > entry.batches[-1].last_offset:
+                # A clean took its last batch, for a later one that is lost since.
+                known.batches[:0] = entry.batches[1 - BATCHES_KEPT :]
                 self.entries[producer_id] = known
             else:
                 # The window of five batches is here; of a snapshot's there is one.

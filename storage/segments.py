@@ -21,6 +21,7 @@ from storage.names import (
     offsets_of,
     put_aside,
 )
+from storage.producer_rebuild import producers_at
 from storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 from storage.recovery_state import RecoveryStateWriter
 from storage.segment import Segment
@@ -233,12 +234,13 @@ class SegmentList:
         for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(segment.path(suffix))
 
-    def keep_producers(self, count: int, producers: ProducerStateTable) -> None:
+    def keep_producers(self, count: int, producers: ProducerStateTable | None = None) -> None:
         """Before batches of the first `count` segments go: see that a snapshot knows what they tell
         of producers. One at the end of a segment does, theirs or a later one: each flush makes it,
         unless a kill came before, and a later start made the indexes; or it was damaged since.
 
-        producers: of the whole log.
+        producers: of the whole log, if these segments go as they are. Compacted they go on to be
+        read, and a transaction open at their end must be known, so that its abort is.
         """
         ends = set(self.bases[count:])
         for offset in offsets_of(self._disk.list_dir(self.directory), SNAPSHOT_SUFFIX):
@@ -246,9 +248,14 @@ class SegmentList:
                 with suppress(CorruptData):
                     read_snapshot(self._disk, self._snapshot_path(offset))
                     return
-        # Not from their batches: to read the headers of a gigabyte takes the loop for long.
         offset = self.bases[count]
-        write_snapshot(self._disk, self._snapshot_path(offset), producers.until(offset))
+        if producers is not None:
+            # Not from their batches: to read the headers of a gigabyte takes the loop for long.
+            known = producers.until(offset)
+        else:
+            first = self.items[:count]
+            known = producers_at(self._disk, self.directory, first, end_offset=offset)
+        write_snapshot(self._disk, self._snapshot_path(offset), known)
         self._disk.sync_dir(self.directory)
 
     def _snapshot_path(self, offset: int) -> str:

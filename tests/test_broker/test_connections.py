@@ -211,6 +211,29 @@ def test_what_a_client_sent_before_it_closed_is_read_when_its_pause_is_over(
     wait_until(lambda: paused.is_closed, "and then the end is read")
 
 
+def test_a_pause_that_ends_in_a_spent_turn_goes_on_until_the_next(harness: Harness) -> None:
+    # Neither reading nor paused, it was taken for one that nobody will read again.
+    server = harness.cluster.brokers[1].server
+    client = RawClient(harness.cluster.ports[1])
+    client.call("api_versions", 0, {})
+    paused = connection_of(harness, client)
+    harness.call(lambda: paused.mute(600_000))
+    client.send("api_versions", 0, {})
+    client.close()
+    wait_until(lambda: connections._unread_bytes(paused._fd) > 0, "the request is there")
+    found: list[bool] = []
+
+    def end_pause() -> None:
+        server.turn.spend()
+        paused._unmute_timer.cancel()
+        paused._unmute()
+        found.append(paused.has_hung_up)
+
+    harness.call(end_pause)
+    assert found == [False]
+    wait_until(lambda: paused.is_closed, "it was read to its end")
+
+
 def test_a_client_that_closed_during_a_pause_and_left_nothing_is_gone(harness: Harness) -> None:
     client = RawClient(harness.cluster.ports[1])
     client.call("api_versions", 0, {})

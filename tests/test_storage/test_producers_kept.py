@@ -10,10 +10,12 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import build_batch, read_header
+from storage.cleaner import CleanerConfig
 from storage.log import Log, LogConfig
+from storage.markers import build_marker
 from storage.model import CompactionConfig
 from storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
-from storage.producer_state import Duplicate, ProducerStateTable
+from storage.producer_state import Duplicate, ProducerStateTable, write_snapshot
 from storage.segment import Segment
 from tests.test_storage.cleaning_steps import clean
 from tests.test_storage.compacted import DIRECTORY, new_disk, opened, put, seal
@@ -110,6 +112,93 @@ def test_without_a_snapshot_retention_leaves_what_the_log_remembers() -> None:
     # Not the batch behind: it is cut off, and comes again.
     assert log.producers.check(header(8, 0)) == Duplicate(1, 1, 1000)
     assert log.producers.check(header(8, 1)) is None
+
+
+def test_a_clean_whose_snapshot_is_damaged_forgets_no_open_transaction() -> None:
+    # What the log knows now says nothing of a transaction that was open there and has ended since:
+    # its marker ended nothing after a kill, and readers of committed records got aborted ones.
+    disk = new_disk()
+    log = opened(disk, CONFIG)
+    for at in range(2):
+        put(
+            log,
+            (b"k%d" % at, b"aborted"),
+            producer_id=8,
+            producer_epoch=0,
+            base_sequence=at,
+            is_transactional=True,
+        )
+    seal(log)
+    end = build_marker(
+        producer_id=8, producer_epoch=0, is_commit=False, coordinator_epoch=1, timestamp_ms=2000
+    )
+    log.append_as_leader(end, leader_epoch=0, now_ms=0)
+    put(log, (b"z", b"v"))
+    path = f"{DIRECTORY}/{file_name(2, SNAPSHOT_SUFFIX)}"
+    disk.flip_bits(path, len(disk.read_bytes(path)) - 1)
+    plan = log.plan_cleaning(checkpoint=None, high_watermark=4, now_ms=9)
+    assert plan is not None
+    log.begin_cleaning(plan, CleanerConfig(), now_ms=9)
+    disk.kill_process()
+    log = opened(disk, CONFIG, recovery_point=2)
+    (aborted,) = [entry for segment in log._segments.items for entry in segment.aborted]
+    assert (aborted.first_offset, aborted.last_offset) == (0, 2)
+
+
+def test_a_snapshot_knows_a_later_batch_than_a_clean_has_left() -> None:
+    # 1. A clean takes an acknowledged batch, as its producer has a later one behind, 2. the power
+    # takes that, 3. the start knew the one before, and wrote that over the snapshot.
+    for seed in range(40):
+        disk = new_disk(seed)
+        log = opened(disk, CONFIG)
+        produce(log, 7, 0, b"only once")
+        produce(log, 7, 1)
+        produce(log, 9, 0)
+        seal(log)
+        produce(log, 7, 2, b"z")
+        assert clean(log, now_ms=9, high_watermark=3)
+        disk.crash()
+        log = opened(disk, CONFIG, recovery_point=0)
+        if log.end_offset == 3:
+            break
+    assert log.producers.check(header(7, 1)) == Duplicate(1, 1, 1000)
+    assert log.producers.check(header(7, 0)) == Duplicate(0, 0, 1000)
+    assert log.producers.check(header(7, 2)) is None
+
+
+def test_a_cut_takes_the_snapshots_above_it_for_good() -> None:
+    # 1. An orderly stop leaves a snapshot, 2. a new leader's history begins below it, and grows, 3.
+    # the power fails: the snapshot was back, and another cut took it for the truth.
+    for seed in range(60):
+        disk = new_disk(seed)
+        log = opened(disk, CONFIG)
+        for sequence in range(3):
+            produce(log, 9, sequence)
+        produce(log, 7, 0)
+        log.close()
+        log = opened(disk, CONFIG, is_clean=True, recovery_point=4)
+        log.truncate_to(3)
+        for sequence in range(5):
+            produce(log, 8, sequence)
+        disk.crash()
+        assert snapshots(log) == []
+        log = opened(disk, CONFIG, recovery_point=3)
+        log.truncate_to(log.end_offset - 1)
+        assert 7 not in log.producers.entries, seed
+
+
+def test_a_walk_trusts_no_snapshot_within_a_segment() -> None:
+    disk = new_disk()
+    log = opened(disk, CONFIG)
+    for sequence in range(3):
+        produce(log, 9, sequence)
+    log.flush()
+    stray = ProducerStateTable()
+    stray.record(header(7, 0), 1)
+    write_snapshot(disk, f"{DIRECTORY}/{file_name(2, SNAPSHOT_SUFFIX)}", stray)
+    disk.kill_process()
+    log = opened(disk, CONFIG, recovery_point=0)
+    assert snapshots(log) == []
 
 
 def test_what_batches_below_an_offset_tell() -> None:
