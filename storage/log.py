@@ -421,6 +421,8 @@ class Log(LogBase):
         self.producers = rebuild_producers(
             self._disk, self.directory, segments.items, end_offset=self._end_offset
         )
+        if self.config.keeps_recovery_state:
+            segments.save_recovery_state(self.producers)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """Drop everything; the log is empty with start and end at `offset`. Durable on return."""

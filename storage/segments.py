@@ -18,7 +18,6 @@ from storage.names import (
     RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     file_name,
-    offsets_of,
     put_aside,
 )
 from storage.producer_rebuild import producers_at
@@ -215,6 +214,17 @@ class SegmentList:
         self._disk.remove(segment.path(RECOVERY_SUFFIX))
         self._dirty_directories.add(self.directory)
 
+    def save_recovery_state(self, producers: ProducerStateTable) -> None:
+        """Of the active segment, after a cut. A broker that was killed is often cut when it comes
+        back; killed again before a flush, it would walk over all that it holds.
+
+        Raises OSError.
+        """
+        pending = self._recovery_state.entry_of(self.items[-1], producers)
+        if pending is not None:
+            pending.write(self._disk)
+            self._dirty_directories.add(self.directory)
+
     def sync_directories(self) -> None:
         """Make every name made or removed so far durable, now."""
         for directory in sorted(self._dirty_directories | {self.directory}):
@@ -235,27 +245,27 @@ class SegmentList:
             self._disk.remove(segment.path(suffix))
 
     def keep_producers(self, count: int, producers: ProducerStateTable | None = None) -> None:
-        """Before batches of the first `count` segments go: see that a snapshot knows what they tell
-        of producers. One at the end of a segment does, theirs or a later one: each flush makes it,
-        unless a kill came before, and a later start made the indexes; or it was damaged since.
+        """Before batches of the first `count` segments go: see that a snapshot at their end knows
+        what they tell of producers. Each flush makes one, unless a kill came before, and a later
+        start made the indexes; or a clean took it, or it was damaged since. One further on will not
+        do: a cut may take that.
 
         producers: of the whole log, if these segments go as they are. Compacted they go on to be
         read, and a transaction open at their end must be known, so that its abort is.
         """
-        ends = set(self.bases[count:])
-        for offset in offsets_of(self._disk.list_dir(self.directory), SNAPSHOT_SUFFIX):
-            if offset in ends:
-                with suppress(CorruptData):
-                    read_snapshot(self._disk, self._snapshot_path(offset))
-                    return
         offset = self.bases[count]
+        path = self._snapshot_path(offset)
+        if self._disk.exists(path):
+            with suppress(CorruptData):
+                read_snapshot(self._disk, path)
+                return
         if producers is not None:
             # Not from their batches: to read the headers of a gigabyte takes the loop for long.
             known = producers.until(offset)
         else:
             first = self.items[:count]
             known = producers_at(self._disk, self.directory, first, end_offset=offset)
-        write_snapshot(self._disk, self._snapshot_path(offset), known)
+        write_snapshot(self._disk, path, known)
         self._disk.sync_dir(self.directory)
 
     def _snapshot_path(self, offset: int) -> str:

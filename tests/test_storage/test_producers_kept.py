@@ -201,6 +201,25 @@ def test_a_walk_trusts_no_snapshot_within_a_segment() -> None:
     assert snapshots(log) == []
 
 
+def test_a_cut_below_a_later_snapshot_forgets_nobody() -> None:
+    # Retention found a snapshot further on, and left none where its segments ended.
+    disk = new_disk()
+    log = opened(disk, CONFIG)
+    produce(log, 7, 0)
+    disk.kill_process()
+    log = opened(disk, CONFIG)
+    log.roll(now_ms=0)
+    produce(log, 8, 0)
+    log.flush()
+    disk.remove(f"{DIRECTORY}/{file_name(1, SNAPSHOT_SUFFIX)}")
+    seal(log)
+    assert snapshots(log) == [2]
+    log.advance_start_offset(1)
+    assert log.apply_retention(now_ms=9, high_watermark=1) == [0]
+    log.truncate_to(1)
+    assert log.producers.check(header(7, 0)) == Duplicate(0, 0, 1000)
+
+
 def test_what_batches_below_an_offset_tell() -> None:
     table = ProducerStateTable()
     for at in range(7):

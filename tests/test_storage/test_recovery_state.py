@@ -18,6 +18,7 @@ from storage.batch import build_batch
 from storage.log import Log, LogConfig
 from storage.markers import build_marker
 from storage.producer_state import ProducerEntry
+from storage.recovery_state import verify_recovery_state
 from storage.segment import Segment
 from storage.verify import verify_log
 from tests.test_storage.test_recovery import DIRECTORY, FIRST, new_disk
@@ -224,13 +225,29 @@ def test_a_cut_log_is_not_taken_for_what_it_was() -> None:
     append(log, 8, epoch=1)
     log.flush()
     log.truncate_to(4)
-    assert not disk.exists(STATE)
+    assert verify_recovery_state(disk, DIRECTORY, 0) == []
     append(log, 8, producer_id=9, epoch=2)
     log.flush()
     disk.crash()
     again = opened(disk, recovery_point=12)
     assert_as_walked(again, disk, 12, ONE_SEGMENT)
     assert set(again.producers.entries) == {8, 9}
+
+
+def test_a_start_after_a_cut_reads_what_lies_past_it() -> None:
+    # A broker that comes back from a kill is cut, and is killed again within a minute.
+    disk = CountingDisk(random.Random(1))
+    log = opened(disk)
+    append(log, 1000)
+    log.flush()
+    log.truncate_to(900)
+    append(log, 2, producer_id=9, epoch=2)
+    disk.kill_process()
+    disk.read_bytes_of_logs = 0
+    again = opened(disk, recovery_point=900)
+    assert again.end_offset == 902
+    assert disk.read_bytes_of_logs < 20_000 < log.size_bytes // 5
+    assert_as_walked(again, disk, 900, ONE_SEGMENT)
 
 
 def test_no_older_state_comes_back_with_a_power_cut() -> None:
@@ -259,7 +276,7 @@ def test_a_flush_that_a_cut_overtakes_writes_nothing_of_what_was() -> None:
     append(log, 1, producer_id=9, epoch=2)
     ticket.run()
     log.complete_flush(ticket)
-    assert not disk.exists(STATE)
+    assert verify_recovery_state(disk, DIRECTORY, 0) == []
     log.flush()
     assert_as_walked(opened(copy.deepcopy(disk), recovery_point=5), disk, 5, ONE_SEGMENT)
 
