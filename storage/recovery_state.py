@@ -11,8 +11,8 @@ have; producers and the rest are complete, with all the batches that tell a repe
 An entry is written after its records were fsynced, and speaks for nothing beyond them. It is not
 fsynced itself: one that is missing or torn costs time and nothing else. But its name is, before a
 recovery point counts on it, so that no older file comes back.
-Invariant: before batches that an entry covers change, the file is gone (`Log.truncate_to`), and
-nobody reads that of a sealed segment.
+Invariant: before batches that an entry covers change, the file is gone (`Log.truncate_to`, which
+writes it anew once they have), and nobody reads that of a sealed segment.
 """
 
 from __future__ import annotations
