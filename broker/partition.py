@@ -16,15 +16,13 @@ import enum
 from collections.abc import Mapping
 
 from broker import isr
+from broker.remote_replica import LONG_AGO_MS, UNKNOWN_EPOCH, UNKNOWN_OFFSET, RemoteReplica
 from metadata.image import BrokerImage, PartitionImage
 from metadata.records import NO_LEADER, RECOVERING
 from metadata.requests import AlteredPartition, IsrProposal
 from runtime.errors import ErrorCode, invariant
 
-UNKNOWN_OFFSET = -1
-UNKNOWN_EPOCH = -1
 NO_REPLICA = -1
-LONG_AGO_MS = -(1 << 62)
 
 
 class Role(enum.Enum):
@@ -58,40 +56,6 @@ class BrokerFacts:
     def epoch_of(self, broker_id: int) -> int:
         broker = self.brokers.get(broker_id)
         return UNKNOWN_EPOCH if broker is None else broker.broker_epoch
-
-
-class RemoteReplica:
-    """What the leader knows of one follower; all unknown at the start of a leader epoch.
-
-    sent_offset: from which it last asked and was sent records. checked: the offset that was last
-    looked at because it asked for it twice, and when (monotonic); see `served_checks`. dropped_ms,
-    dropped_as: when the metadata had taken it out of the ISR, and the registration at that time.
-    """
-
-    __slots__ = (
-        "broker_epoch",
-        "checked",
-        "dropped_as",
-        "dropped_ms",
-        "end_offset",
-        "last_caught_up_ms",
-        "last_fetch_ms",
-        "leader_end_offset_at_fetch",
-        "sent_offset",
-        "start_offset",
-    )
-
-    def __init__(self, last_caught_up_ms: int) -> None:
-        self.end_offset = UNKNOWN_OFFSET
-        self.start_offset = UNKNOWN_OFFSET
-        self.broker_epoch = UNKNOWN_EPOCH
-        self.last_caught_up_ms = last_caught_up_ms
-        self.last_fetch_ms = LONG_AGO_MS
-        self.leader_end_offset_at_fetch = UNKNOWN_OFFSET
-        self.sent_offset = UNKNOWN_OFFSET
-        self.checked = (UNKNOWN_OFFSET, LONG_AGO_MS)
-        self.dropped_ms = LONG_AGO_MS
-        self.dropped_as: BrokerImage | None = None
 
 
 class Partition:
@@ -313,6 +277,21 @@ class Partition:
         self.high_watermark = bounded
         return True
 
+    def shares_nothing(self, start_offset: int, leader_start_offset: int, epoch: int) -> bool:
+        """Whether all that this follower has lies below where its leader's log starts, and may be
+        another history: no leader epoch is left there that could tell. Then it is to go.
+
+        start_offset, epoch: this log's start, and the epoch of its last batch. Bad sequence: 1. by
+        an unclean election records are lost, which we have, 2. others come in their place and are
+        deleted, up to our end, 3. we go on behind ours, 4. and lose our power, with it our new log
+        start: ours are in the log again, in the place of what was committed.
+        """
+        return (
+            start_offset < self.end_offset <= leader_start_offset
+            and epoch < self.leader_epoch
+            and self.broker_id not in self.isr_state.isr
+        )
+
     def on_truncated(self, end_offset: int) -> None:
         """The log was cut to `end_offset`."""
         self.end_offset = end_offset
@@ -365,12 +344,12 @@ class Partition:
         ]
         return self._propose(isr.shrink(self.isr_state, lagging))
 
-    def propose_expand(self, now_ms: int | None = None) -> IsrProposal | None:
+    def propose_expand(self, start_offset: int, now_ms: int | None = None) -> IsrProposal | None:
         """Ask to add the followers that have caught up, if any; they count from now on.
 
-        now_ms: given when no fetch has just shown that they are alive. Then only those in sync
-        at that time are asked for: one that stopped at the high watermark would otherwise be
-        dropped for lagging and added again in turn.
+        start_offset: this leader's own log start. now_ms: given when no fetch has just shown that
+        they are alive. Then only those in sync at that time are asked for: one that stopped at the
+        high watermark would otherwise be dropped for lagging and added again in turn.
         """
         if self.role is not Role.LEADER or not isinstance(self.isr_state, isr.Committed):
             return None
@@ -378,7 +357,7 @@ class Partition:
             replica_id
             for replica_id, remote in self.remotes.items()
             if replica_id not in self.isr_state.isr
-            and self._may_join(replica_id, remote)
+            and self._may_join(replica_id, remote, start_offset)
             and (now_ms is None or self._is_in_sync(remote, now_ms))
         ]
         return self._propose(isr.expand(self.isr_state, ready))
@@ -475,9 +454,12 @@ class Partition:
             and self.facts.last_fetch_ms.get(replica_id, LONG_AGO_MS) < remote.dropped_ms
         )
 
-    def _may_join(self, replica_id: int, remote: RemoteReplica) -> bool:
+    def _may_join(self, replica_id: int, remote: RemoteReplica, start_offset: int) -> bool:
+        # It has told, from its disk, where the log begins. Else: 1. records are deleted while it is
+        # away, 2. it is back, and in the ISR, 3. the power fails, 4. it leads with them.
         return (
-            remote.end_offset >= self.high_watermark
+            remote.start_offset >= start_offset
+            and remote.end_offset >= self.high_watermark
             and remote.end_offset >= self.epoch_start_offset
             and remote.end_offset != UNKNOWN_OFFSET
             and self._is_eligible(replica_id, remote)

@@ -17,7 +17,7 @@ from broker.partition import Partition
 from broker.refused_sequences import RefusedSequences, check_sequence
 from broker.topic_config import TopicConfig
 from broker.transactions.verification import Verifications, admit
-from broker.waiters import AwaitsAcks, TurnEnd
+from broker.waiters import PendingAck, TurnEnd
 from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from broker.low_watermarks import PendingDeletion
 
 _log = logging.getLogger(__name__)
-
-
-class PendingAck(NamedTuple):
-    """An acks=-1 append waiting until the high watermark reaches required_offset (exclusive)."""
-
-    required_offset: int
-    pending: AwaitsAcks
-    topic_index: int
-    partition_index: int
 
 
 class ProduceTerms(NamedTuple):
@@ -416,7 +407,7 @@ class Replica:
             return True
         return False
 
-    def truncate_for(self, epoch: int, end_offset: int) -> int:
+    def truncate_for(self, epoch: int, end_offset: int, wall_ms: int) -> int:
         """The leader's history leaves ours at (epoch, end_offset): cut there (KIP-101, KIP-279).
 
         Returns the new end. If the leader's epoch is not ours, our own end of the largest epoch
@@ -431,6 +422,11 @@ class Replica:
         # Seed 106525: in a compacted log, up to a gap. A recovery point left above the real end
         # spoke for what came there later, and was lost with the power.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
+        if target <= log.start_offset and log.size_bytes:
+            # Seed 271406: below the log's start its file kept a history that is not the leader's,
+            # the leader's came behind it, and an unclean start refused to open that.
+            self.restart_at(target, wall_ms)
+            return target
         with self._lowered_to(target):
             log.truncate_to(target)
         self.core.on_truncated(log.end_offset)

@@ -256,9 +256,7 @@ class ReplicaSession:
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             # Not a diverged history (that has its own answer): the leader no longer has what we
             # lack, so everything here is below its start.
-            _log.info("%s restarts at %d", replica.core.summary(), part.log_start_offset)
-            replica.restart_at(max(part.log_start_offset, 0), self._clock.wall_ms())
-            self._changed[key] = followed
+            self._restart(key, followed, part)
             return
         if part.error:
             self._pause(key, followed)
@@ -266,15 +264,20 @@ class ReplicaSession:
         if not followed.refused:
             followed.failures = 0
         if part.diverging is not None:
-            end_offset = replica.truncate_for(*part.diverging)
+            end_offset = replica.truncate_for(*part.diverging, self._clock.wall_ms())
             _log.info(
                 "%s cut to %d, leader said %s", replica.core.summary(), end_offset, part.diverging
             )
             if end_offset > part.diverging[1]:
                 # Our start is above the point where the histories part: nothing here is shared.
-                replica.restart_at(max(part.log_start_offset, 0), self._clock.wall_ms())
+                self._restart(key, followed, part)
             self._changed[key] = followed
             return
+        log = replica.log
+        if replica.core.shares_nothing(
+            log.start_offset, part.log_start_offset, log.epochs.latest_epoch
+        ):
+            self._restart(key, followed, part)
         if part.length:
             self._changed[key] = followed
             # Asked for twice by overlapping requests, it is here already; the offsets that come
@@ -288,6 +291,13 @@ class ReplicaSession:
         )
         if has_moved:
             self._changed[key] = followed
+
+    def _restart(self, key: Key, followed: Followed, part: ReplicaAnswer) -> None:
+        """Nothing here is of use: begin where the leader's log does."""
+        replica, offset = followed.replica, max(part.log_start_offset, 0)
+        _log.info("%s restarts at %d", replica.core.summary(), offset)
+        replica.restart_at(offset, self._clock.wall_ms())
+        self._changed[key] = followed
 
     def _append(self, followed: Followed, part: ReplicaAnswer, batches: memoryview) -> None:
         replica = followed.replica

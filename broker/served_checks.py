@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.blocking import in_thread
 from broker.failures import report_failure
 from broker.log_directories import is_disk_fault
-from broker.partition import RemoteReplica
+from broker.remote_replica import RemoteReplica
 from broker.replica import Replica
 from runtime.errors import CorruptData
 from runtime.tasks import TaskGroup

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from runtime.errors import ErrorCode
 from wire.produce_codec import ProducedPartition, ProducedTopic
@@ -187,6 +187,15 @@ class AwaitsAcks(Protocol):
     def is_done(self) -> bool: ...
 
     def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None: ...
+
+
+class PendingAck(NamedTuple):
+    """An acks=-1 append waiting until the high watermark reaches required_offset (exclusive)."""
+
+    required_offset: int
+    pending: AwaitsAcks
+    topic_index: int
+    partition_index: int
 
 
 class PendingProduce:

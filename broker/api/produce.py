@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from broker.client_quotas import QuotaKind
 from broker.context import RequestContext
-from broker.replica import PendingAck, ProduceTerms, Replica
+from broker.replica import ProduceTerms, Replica
 from broker.topic_names import INTERNAL_TOPICS
 from broker.transactions.produce_gate import ProduceGate
-from broker.waiters import PendingProduce
+from broker.waiters import PendingAck, PendingProduce
 from runtime.errors import ErrorCode
 from storage.client_batch import Unpacking
 from wire.framing import response_head

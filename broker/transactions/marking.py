@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordinator.model import TransactionEnd
-from broker.replica import PendingAck, ProduceTerms, Replica
+from broker.replica import ProduceTerms, Replica
 from broker.topic_names import OFFSETS_TOPIC
 from broker.transactions.model import TopicPartition
 from broker.transactions.requests import EPOCH_BUMP_VERSION
+from broker.waiters import PendingAck
 from runtime.errors import ErrorCode
 from storage.batch import BatchError
 from storage.markers import build_marker

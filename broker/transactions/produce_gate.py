@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replica import PendingAck, ProduceTerms, Replica
+from broker.replica import ProduceTerms, Replica
 from broker.transactions.coordinators import as_told_to_producer
 from broker.transactions.model import TopicPartition
 from broker.transactions.verification import FIRST_ADDING_VERSION, needs_verification
-from broker.waiters import PendingProduce
+from broker.waiters import PendingAck, PendingProduce
 from runtime.errors import ErrorCode
 from storage.batch import MAGIC, BatchError, BatchHeader, check_crc, read_header
 from wire.produce_codec import ProducedPartition

@@ -13,6 +13,7 @@ CONNECTION = "broker/connection.py"
 
 OF_START = ("tests/test_storage/test_start_within_batch.py",)
 OF_FOLLOWING = ("tests/test_broker/test_following.py",)
+OF_SESSION = ("tests/test_broker/test_replica_session.py",)
 OF_PARTITION = ("tests/test_broker/test_partition.py",)
 OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
 OF_PRODUCERS = ("tests/test_storage/test_producers_kept.py",)
@@ -193,6 +194,25 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("denied-without-a-word", "a directory that cannot be entered is named",
      "launch/log_directories.py", "        with suppress(OSError):\n",
      "        with suppress(ZeroDivisionError):\n", OF_LAUNCH),
+    # What lies below a log's start.
+    ("joins-without-the-start", "who joins the ISR has told where the log begins",
+     "broker/partition.py", "            remote.start_offset >= start_offset\n            and remote",
+     "            remote", OF_PARTITION),
+    ("no-epoch-speaks-for-it", "what no leader epoch speaks for goes", SESSION,
+     "            log.start_offset, part.log_start_offset, log.epochs.latest_epoch\n        ):\n"
+     "            self._restart(key, followed, part)\n",
+     "            log.start_offset, part.log_start_offset, log.epochs.latest_epoch\n        ):\n"
+     "            pass\n", OF_SESSION),
+    ("in-sync-shares-nothing", "a member of the ISR holds what is committed", "broker/partition.py",
+     "            and self.broker_id not in self.isr_state.isr\n", "", OF_SESSION),
+    ("own-leader-shares-nothing", "what came from this leader is the leader's",
+     "broker/partition.py", "            and epoch < self.leader_epoch\n", "", OF_SESSION),
+    ("compared-and-gone", "what the leader has compared stays", "broker/partition.py",
+     "            start_offset < self.end_offset <= leader_start_offset\n",
+     "            start_offset < self.end_offset\n", OF_SESSION),
+    ("cut-keeps-what-lies-below", "a cut to the log's start leaves nothing below it", REPLICA,
+     "        if target <= log.start_offset and log.size_bytes:\n", "        if False:\n",
+     ("tests/test_broker/test_truncation.py",)),
     # Configs and dumps.
     ("empty-items", "a list has no empty items", "metadata/configs/model.py",
      '        items = [item.strip() for item in text.split(",")] if text else []\n',

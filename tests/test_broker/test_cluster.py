@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from broker.config import BrokerConfig
 from broker.fetcher import connect_tcp
-from broker.partition import LONG_AGO_MS
+from broker.remote_replica import LONG_AGO_MS
 from broker.replica import Replica
 from metadata.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
 from runtime.disk import OsDiskFile

@@ -34,7 +34,12 @@ def test_a_lone_leader_that_was_elected_uncleanly_is_reported_as_recovered():
             core.become_leader(image, 0)
         recovering.partition_id = 1
         link.check(
-            SimpleNamespace(core=core, is_offline=False, is_closed=False)
+            SimpleNamespace(
+                core=core,
+                log=SimpleNamespace(start_offset=0),
+                is_offline=False,
+                is_closed=False,
+            )
             for core in (quiet, recovering)
         )
         async with asyncio.timeout(10):

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker.replica import PendingAck
-from broker.waiters import Deadlines, PendingProduce
+from broker.waiters import Deadlines, PendingAck, PendingProduce
 from metadata.records import RemoveTopic
 from runtime.disk import OsDisk, OsDiskFile
 from runtime.errors import CorruptData, ErrorCode

@@ -121,7 +121,7 @@ def catch_up(leader: Node, follower: Node, *, rounds_max: int = 5) -> int:
     while (found := diverging(leader, follower)) is not None:
         cuts += 1
         assert cuts <= rounds_max, "the truncation loop must end"
-        follower.replica.truncate_for(*found)
+        follower.replica.truncate_for(*found, 5)
     ours, theirs = follower.replica.log, leader.replica.log
     while ours.end_offset < theirs.end_offset:
         data = theirs.read(ours.end_offset, bytes_max=100, end_offset=theirs.end_offset).read()
@@ -260,7 +260,7 @@ def test_checkpoints_are_lowered_to_the_end_that_a_cut_into_a_gap_leaves(tmp_pat
     for offset in (0, 1, 9):
         data = build_batch([(None, b"x")], timestamp_ms=1, base_offset=offset, leader_epoch=1)
         log.append_as_follower(bytes(data), now_ms=1)
-    assert node.replica.truncate_for(1, 5) == 2
+    assert node.replica.truncate_for(1, 5, 5) == 2
     assert node.lowered == [2]
 
 
@@ -288,3 +288,26 @@ def test_a_batch_that_begins_below_the_log_start_comes_when_that_is_durable(tmp_
     node.replica.append_as_follower(memoryview(data), leader_high_watermark=10, wall_ms=5)
     assert (node.lowered, node.starts) == ([0], [5])
     assert (node.replica.log.start_offset, node.replica.core.high_watermark) == (5, 10)
+
+
+def test_a_cut_down_to_the_log_start_leaves_nothing_below_it_either(
+    nodes: tuple[Node, Node, Node],
+) -> None:
+    # Seed 271406: records of epoch 3 stayed below the start, those of epoch 2 came behind them in
+    # the same file, and the next start, after a kill, refused to open it.
+    a, b, _ = nodes
+    a.lead(2, 2)
+    a.append(b"a", b"b", b"c")
+    b.lead(3, 3)
+    b.append(b"x", b"y")
+    b.replica.move_start(1)
+    a.replica.move_start(1)
+    a.lead(4, 4)
+    b.follow(1, 4, 4)
+    assert catch_up(a, b) == 1
+    assert b.contents() == [(1, 2), (2, 2)]
+    b.replica.log.flush()
+    b.replica.log.abandon()
+    b.open(high_watermark=0)
+    log = b.replica.log
+    assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (1, 3, [1])

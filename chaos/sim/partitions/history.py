@@ -88,7 +88,7 @@ class PartitionHistory:
     cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be.
     epochs: of each broker, (event, leader epoch) since when it goes by which. losses: how often
     something was. deletions: how far records were to be deleted, by name; None if
-    retention deletes as well.
+    retention deletes as well. deleted_to: how far they were, as somebody was told.
     """
 
     name: str
@@ -109,6 +109,7 @@ class PartitionHistory:
     epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     losses: int = 0
     deletions: dict[str, int] | None = None
+    deleted_to: int = 0
 
     # --- what is committed of it -------------------------------------------------------------
 
@@ -122,6 +123,10 @@ class PartitionHistory:
         is_unclean: bool,
     ) -> None:
         """The partition is now so. is_unclean: its new leader was neither in sync nor eligible."""
+        if leader_epoch == self.isr_epoch and self.isr < frozenset(isr):
+            # The leader lets nobody in who might bring back what is deleted.
+            for broker_id in frozenset(isr) - self.isr:
+                self.on_deleted(broker_id, self.deleted_to)
         self.isr, self.isr_epoch = frozenset(isr), leader_epoch
         self.vouchers = self.isr | frozenset(eligible)
         for broker_id in [b for b in self.known if b not in replicas]:
@@ -146,6 +151,7 @@ class PartitionHistory:
 
     def on_deleted(self, broker_id: int, offset: int) -> None:
         """A deletion up to `offset` was answered that this broker had told of."""
+        self.deleted_to = max(self.deleted_to, offset)
         known = self.known.get(broker_id)
         if known is not None:
             known.deleted_to = max(known.deleted_to, offset)
@@ -251,6 +257,8 @@ class PartitionHistory:
     def _judge_election(self, view: View, known: Known, event: int) -> None:
         """A leader begins: what was committed is there, or may be lost."""
         self.newest_epoch = view.leader_epoch
+        # Who may lead without having been in sync may bring them back.
+        self.deleted_to = min(self.deleted_to, view.start_offset)
         parts_at = self._first_difference(view, view.start_offset)
         if parts_at is not None:
             check(
@@ -288,6 +296,7 @@ class PartitionHistory:
                 self.sequences.pop(batch.producer, None)
         del self.batches[keep:], self.bases[keep:]
         self.end_offset = min(self.end_offset, offset)
+        self.deleted_to = min(self.deleted_to, offset)
         for known in self.known.values():
             known.checked = min(known.checked, offset)
             known.deleted_to = min(known.deleted_to, offset)

@@ -204,7 +204,7 @@ class PartitionHarness:
 
     def do_propose(self, leader):
         core = self.nodes[int(leader)].replica.core
-        self.proposal = core.propose_shrink(self.now_ms) or core.propose_expand()
+        self.proposal = core.propose_shrink(self.now_ms) or core.propose_expand(0)
         members = self.proposal and [member for member, _ in self.proposal.new_isr]
         self.lines.append(f"{leader}: proposes {members}")
 
