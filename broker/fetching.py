@@ -353,17 +353,39 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
         if epoch == -1:
             return _out_of_range(replica, watched)
         if epoch < last_epoch or end_offset < asked.fetch_offset:
-            return FetchedPartition(
-                asked.partition_id,
-                0,
-                core.high_watermark,
-                log.last_stable_offset(core.high_watermark),
-                log.start_offset,
-                (epoch, end_offset),
-            )
+            return _diverging(replica, watched, (epoch, end_offset))
     if not log.start_offset <= asked.fetch_offset <= core.end_offset:
         return _out_of_range(replica, watched)
+    if (
+        is_replica
+        and 0 < asked.fetch_offset == log.start_offset
+        and last_epoch >= 0
+        and state.replica_id not in core.isr_state.isr
+        and not log.epochs.reaches(last_epoch, log.start_offset)
+    ):
+        # All it has lies below our start, and may be another history. Bad sequence: 1. by an
+        # unclean election records are lost, which it has, 2. others come in their place and are
+        # deleted, up to its end, 3. it goes on behind its own, 4. and loses its power, with it its
+        # new log start: they are in its log again, in the place of what was committed.
+        if 0 <= log.epochs.epoch_below < last_epoch:
+            # It may have led for that epoch, and written nothing.
+            return _diverging(replica, watched, (log.epochs.epoch_below, log.start_offset))
+        return _out_of_range(replica, watched)
     return None
+
+
+def _diverging(
+    replica: Replica, watched: Watched, epoch_and_end: tuple[int, int]
+) -> FetchedPartition:
+    high_watermark = replica.core.high_watermark
+    return FetchedPartition(
+        watched.asked.partition_id,
+        0,
+        high_watermark,
+        replica.log.last_stable_offset(high_watermark),
+        replica.log.start_offset,
+        epoch_and_end,
+    )
 
 
 def _must_be_told(watched: Watched, answer: FetchedPartition) -> bool:

@@ -57,7 +57,7 @@ class IsrLink:
         key = (replica.core.topic_id, replica.core.partition_id)
         if self._not_before_ms and self._now_ms() < self._not_before_ms.get(key, 0):
             return
-        proposal = replica.core.propose_expand(replica.log.start_offset, now_ms)
+        proposal = replica.core.propose_expand(now_ms)
         if proposal is not None:
             self._enqueue(key, replica, proposal)
 
@@ -74,7 +74,7 @@ class IsrLink:
             key = (core.topic_id, core.partition_id)
             proposal = (
                 core.propose_shrink(now_ms)
-                or core.propose_expand(replica.log.start_offset, now_ms)
+                or core.propose_expand(now_ms)
                 or core.propose_recovered()
             )
             if proposal is None and key not in self._queue and key not in self._in_flight:

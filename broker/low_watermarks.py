@@ -72,6 +72,9 @@ class PendingDeletion:
 
     def _settle(self, number: int, result: Deleted) -> None:
         self.results[number] = result
+        replica, offset = self._waiting[number]
+        if result.error == ErrorCode.NONE:
+            replica.core.deleted_to = max(replica.core.deleted_to, offset)
         self._forget(number)
         if not self._waiting and not self._done.done():
             self._done.set_result(None)

@@ -91,6 +91,8 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.directories: tuple[bytes, ...] = ()
         self.remotes: dict[int, RemoteReplica] = {}
+        self.deleted_to = 0
+        """Below it DeleteRecords has been answered, as far as this leader knows."""
         self.isr_state: isr.IsrState = isr.Committed(frozenset())
         self._proposal: IsrProposal | None = None
         self.is_recovering = False
@@ -277,21 +279,6 @@ class Partition:
         self.high_watermark = bounded
         return True
 
-    def shares_nothing(self, start_offset: int, leader_start_offset: int, epoch: int) -> bool:
-        """Whether all that this follower has lies below where its leader's log starts, and may be
-        another history: no leader epoch is left there that could tell. Then it is to go.
-
-        start_offset, epoch: this log's start, and the epoch of its last batch. Bad sequence: 1. by
-        an unclean election records are lost, which we have, 2. others come in their place and are
-        deleted, up to our end, 3. we go on behind ours, 4. and lose our power, with it our new log
-        start: ours are in the log again, in the place of what was committed.
-        """
-        return (
-            start_offset < self.end_offset <= leader_start_offset
-            and epoch < self.leader_epoch
-            and self.broker_id not in self.isr_state.isr
-        )
-
     def on_truncated(self, end_offset: int) -> None:
         """The log was cut to `end_offset`."""
         self.end_offset = end_offset
@@ -344,12 +331,12 @@ class Partition:
         ]
         return self._propose(isr.shrink(self.isr_state, lagging))
 
-    def propose_expand(self, start_offset: int, now_ms: int | None = None) -> IsrProposal | None:
+    def propose_expand(self, now_ms: int | None = None) -> IsrProposal | None:
         """Ask to add the followers that have caught up, if any; they count from now on.
 
-        start_offset: this leader's own log start. now_ms: given when no fetch has just shown that
-        they are alive. Then only those in sync at that time are asked for: one that stopped at the
-        high watermark would otherwise be dropped for lagging and added again in turn.
+        now_ms: given when no fetch has just shown that they are alive. Then only those in sync
+        at that time are asked for: one that stopped at the high watermark would otherwise be
+        dropped for lagging and added again in turn.
         """
         if self.role is not Role.LEADER or not isinstance(self.isr_state, isr.Committed):
             return None
@@ -357,7 +344,7 @@ class Partition:
             replica_id
             for replica_id, remote in self.remotes.items()
             if replica_id not in self.isr_state.isr
-            and self._may_join(replica_id, remote, start_offset)
+            and self._may_join(replica_id, remote)
             and (now_ms is None or self._is_in_sync(remote, now_ms))
         ]
         return self._propose(isr.expand(self.isr_state, ready))
@@ -454,11 +441,11 @@ class Partition:
             and self.facts.last_fetch_ms.get(replica_id, LONG_AGO_MS) < remote.dropped_ms
         )
 
-    def _may_join(self, replica_id: int, remote: RemoteReplica, start_offset: int) -> bool:
-        # It has told, from its disk, where the log begins. Else: 1. records are deleted while it is
-        # away, 2. it is back, and in the ISR, 3. the power fails, 4. it leads with them.
+    def _may_join(self, replica_id: int, remote: RemoteReplica) -> bool:
+        # It has told, from its disk, that what is deleted is. Else: 1. records are deleted while it
+        # is away, 2. it is back, and in the ISR, 3. the power fails, 4. it leads with them.
         return (
-            remote.start_offset >= start_offset
+            remote.start_offset >= self.deleted_to
             and remote.end_offset >= self.high_watermark
             and remote.end_offset >= self.epoch_start_offset
             and remote.end_offset != UNKNOWN_OFFSET

@@ -136,6 +136,8 @@ class Replica:
             else:
                 self.refused.clear()
                 self.verifications.on_leadership()
+                # What leaders before have answered: they had waited for us, or let us in.
+                self.core.deleted_to = self.log.start_offset
                 self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.core.raise_high_watermark(now_ms):
             self.on_high_watermark()
@@ -414,6 +416,12 @@ class Replica:
         below it counts; the next fetch then asks again from there.
         """
         log = self.log
+        if log.epochs.latest_epoch < 0 and log.last_epoch >= 0:
+            # It was asked about what lies below our start, and that is another history. Bad
+            # sequence (seed 271406): 1. the leader's comes behind it in the same file, 2. an
+            # unclean start refuses to open that, or has lost the start with the power.
+            self.restart_at(log.start_offset, wall_ms)
+            return log.end_offset
         local_epoch, local_end = log.epochs.end_offset_for(epoch, log.end_offset)
         if local_epoch == -1 and log.epochs.latest_epoch > -1:
             # Our newest epoch is older than the leader's answer: all of ours is below it.
@@ -422,10 +430,9 @@ class Replica:
         # Seed 106525: in a compacted log, up to a gap. A recovery point left above the real end
         # spoke for what came there later, and was lost with the power.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
-        if target <= log.start_offset and log.size_bytes:
-            # Seed 271406: below the log's start its file kept a history that is not the leader's,
-            # the leader's came behind it, and an unclean start refused to open that.
-            self.restart_at(target, wall_ms)
+        is_known = target == log.start_offset and log.epochs.epoch_below >= 0
+        if target <= log.start_offset and log.begins_below(target) and not is_known:
+            self.restart_at(target, wall_ms)  # nor can the leader be asked about what is left
             return target
         with self._lowered_to(target):
             log.truncate_to(target)

@@ -177,7 +177,7 @@ class ReplicaSession:
                     partition_id,
                     core.leader_epoch,
                     log.end_offset,
-                    log.epochs.latest_epoch,
+                    log.last_epoch,
                     start_offset,
                     self._config.replica_fetch_max_bytes,
                 )
@@ -254,8 +254,8 @@ class ReplicaSession:
     def _apply(self, key: Key, followed: Followed, part: ReplicaAnswer, view: memoryview) -> None:
         replica = followed.replica
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Not a diverged history (that has its own answer): the leader no longer has what we
-            # lack, so everything here is below its start.
+            # The leader no longer has what we lack, so everything here is below its start; or all
+            # of ours ends there, and it does not know it for its own.
             self._restart(key, followed, part)
             return
         if part.error:
@@ -273,11 +273,6 @@ class ReplicaSession:
                 self._restart(key, followed, part)
             self._changed[key] = followed
             return
-        log = replica.log
-        if replica.core.shares_nothing(
-            log.start_offset, part.log_start_offset, log.epochs.latest_epoch
-        ):
-            self._restart(key, followed, part)
         if part.length:
             self._changed[key] = followed
             # Asked for twice by overlapping requests, it is here already; the offsets that come

@@ -21,12 +21,14 @@ UNKNOWN = (-1, -1)
 class LeaderEpochCache:
     """Entries (epoch, start offset), both rising."""
 
-    __slots__ = ("epochs", "is_dirty", "start_offsets")
+    __slots__ = ("epoch_below", "epochs", "is_dirty", "start_offsets")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.epochs: list[int] = [epoch for epoch, _ in entries or ()]
         self.start_offsets: list[int] = [start for _, start in entries or ()]
         self.is_dirty = False
+        self.epoch_below = -1
+        """Of the last batch below the log's start, -1 when unknown. It is not in the checkpoint."""
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -73,6 +75,14 @@ class LeaderEpochCache:
         at = bisect_right(self.start_offsets, offset) - 1
         return self.epochs[at] if at >= 0 else -1
 
+    def reaches(self, epoch: int, start_offset: int) -> bool:
+        """Whether a log whose last batch is of `epoch`, and ends at this one's start, is known to
+        be what this one had there.
+
+        An epoch has one leader, and one history: the log has it, or had it below its start.
+        """
+        return epoch in (self.epoch_of(start_offset), self.epoch_below)
+
     def truncate_from_end(self, offset: int) -> None:
         """Drop the epochs that start at or above `offset`."""
         keep = bisect_left(self.start_offsets, offset)
@@ -83,6 +93,9 @@ class LeaderEpochCache:
 
     def truncate_from_start(self, offset: int) -> None:
         """Drop the epochs that end at or below `offset`; the one around it then starts there."""
+        below = bisect_left(self.start_offsets, offset) - 1
+        if below >= 0:
+            self.epoch_below = self.epochs[below]
         drop = bisect_right(self.start_offsets, offset) - 1
         if drop < 0 or (drop == 0 and self.start_offsets[0] == offset):
             return
@@ -120,6 +133,7 @@ class LeaderEpochCache:
         self.start_offsets = [start for _, start in restored]
 
     def clear(self) -> None:
+        self.epoch_below = -1
         if self.epochs:
             self.epochs.clear()
             self.start_offsets.clear()

@@ -414,7 +414,9 @@ class Log(LogBase):
         self._end_offset = active.end_offset
         # A cut within a batch takes all of it, and no flush may claim a part.
         segments.stop_derived_files(self._end_offset)
-        self._start_offset = min(self._start_offset, self._end_offset)
+        if self._end_offset < self._start_offset:
+            self._start_offset = self._end_offset
+            self.epochs.epoch_below = -1
         self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
         self.epochs.truncate_from_end(self._end_offset)
         self._write_epochs()

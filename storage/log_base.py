@@ -101,6 +101,17 @@ class LogBase:
         return list(self._segments.bases)
 
     @property
+    def last_epoch(self) -> int:
+        """Of the last batch, -1 when unknown: what a leader is to compare with its own history. For
+        a log without one it is that of what lies below its start."""
+        latest_epoch = self.epochs.latest_epoch
+        return self.epochs.epoch_below if latest_epoch < 0 else latest_epoch
+
+    def begins_below(self, offset: int) -> bool:
+        """Whether the files do."""
+        return bool(self._segments.bases) and self._segments.bases[0] < offset
+
+    @property
     def durable_first_offset(self) -> int:
         """Where the first segment begins, as far as every start will find it so; 0 if files were
         made or removed since, or there are none."""

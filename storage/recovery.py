@@ -34,7 +34,12 @@ from storage.producer_rebuild import (
     remove_snapshots_above,
 )
 from storage.producer_state import ProducerStateTable
-from storage.recovery_epochs import load_epochs, read_checkpoint, start_of_epochs
+from storage.recovery_epochs import (
+    epoch_of_last,
+    load_epochs,
+    read_checkpoint,
+    start_of_epochs,
+)
 from storage.recovery_state import Resumed, resume_segment
 from storage.segment import Segment
 from storage.swapping import finish_swaps
@@ -150,6 +155,8 @@ def _load_segments(
     epochs.truncate_from_end(end_offset)
     start_offset = start_of_epochs(directory, segments, epochs, start_offset, end_offset)
     epochs.truncate_from_start(start_offset)
+    if start_offset == end_offset and epochs.epoch_below < 0:
+        epochs.epoch_below = epoch_of_last(segments)
     if epochs.is_dirty or (checkpoint is not None and checkpoint.entries != epochs.entries):
         # What lies below the end counts as durable from now on, so its epochs must be as well: the
         # next start may scan less. And of a log that retention has left without a batch the

@@ -107,6 +107,12 @@ def _says(
     return epoch == leader_epoch
 
 
+def epoch_of_last(segments: list[Segment]) -> int:
+    """Of the last batch, -1 without one."""
+    header = _last_header(segments)
+    return -1 if header is None else header.leader_epoch
+
+
 def _last_header(segments: list[Segment]) -> BatchHeader | None:
     for segment in reversed(segments):
         try:

@@ -93,7 +93,7 @@ def test_the_watermark_does_not_wait_for_a_follower_whose_directory_is_offline()
     assert partition.raise_high_watermark(1)
     assert partition.high_watermark == 8
     assert partition.low_watermark(0) == 0
-    assert partition.propose_expand(0, 2) is None
+    assert partition.propose_expand(2) is None
 
 
 def test_whom_the_metadata_took_out_is_not_waited_for_until_it_is_heard_of() -> None:
@@ -110,9 +110,9 @@ def test_whom_the_metadata_took_out_is_not_waited_for_until_it_is_heard_of() -> 
     assert partition.raise_high_watermark(12)
     assert partition.high_watermark == 9
     fetch(partition, 2, 9, 13)
-    assert partition.propose_expand(0, 13) is None
+    assert partition.propose_expand(13) is None
     fetch(partition, 3, 9, 14)  # it was not dead
-    proposal = partition.propose_expand(0, 14)
+    proposal = partition.propose_expand(14)
     assert proposal is not None and [b for b, _ in proposal.new_isr] == [1, 2, 3]
 
 
@@ -120,10 +120,10 @@ def test_whom_the_metadata_took_out_is_proposed_once_it_is_registered_anew_or_un
     partition = make()
     fetch(partition, 3, 0, 5)
     partition.become_leader(PartitionImage((1, 2, 3), (1, 2), 1, 5, 8), 12)
-    assert partition.propose_expand(0, 13) is None
+    assert partition.propose_expand(13) is None
     brokers = partition.facts.brokers
     partition.facts.brokers = {**brokers, 3: dataclasses.replace(brokers[3])}
-    assert partition.propose_expand(0, 13) is not None
+    assert partition.propose_expand(13) is not None
 
 
 def test_high_watermark_round_trip_takes_the_second_fetch() -> None:
@@ -206,14 +206,14 @@ def test_an_expanding_replica_counts_before_the_controller_agrees() -> None:
     partition.on_append(5, 0)
     fetch(partition, 2, 5)
     fetch(partition, 3, 5)
-    proposal = partition.propose_expand(0)
+    proposal = partition.propose_expand()
     assert proposal is not None
     assert proposal.new_isr == ((1, 10), (2, 10), (3, 10))
     assert partition.isr_state == PendingExpand(frozenset({1, 2}), frozenset({3}))
     partition.on_append(9, 1)
     fetch(partition, 2, 9)
     assert partition.high_watermark == 5
-    assert partition.propose_expand(0) is None, "one proposal in flight"
+    assert partition.propose_expand() is None, "one proposal in flight"
     # Even once it lags too far to be waited for as a mere joiner: it may be in the ISR already.
     fetch(partition, 2, 9, LAG_MS * 9)
     assert not partition.raise_high_watermark(LAG_MS * 9)
@@ -225,7 +225,7 @@ def test_a_refused_expansion_lets_the_watermark_go_on() -> None:
     partition.on_append(5, 0)
     fetch(partition, 2, 5)
     fetch(partition, 3, 5)
-    proposal = partition.propose_expand(0)
+    proposal = partition.propose_expand()
     assert proposal is not None
     partition.on_append(9, 1)
     fetch(partition, 2, 9)
@@ -310,27 +310,28 @@ def test_expansion_needs_the_start_of_the_leaders_epoch() -> None:
     partition.high_watermark = 4
     fetch(partition, 2, 6)
     assert partition.high_watermark == 4
-    assert partition.propose_expand(0) is None
+    assert partition.propose_expand() is None
     fetch(partition, 2, 10)
-    assert partition.propose_expand(0) is not None
+    assert partition.propose_expand() is not None
 
 
 def test_who_joins_has_told_where_the_log_begins() -> None:
     # 1. Records are deleted while it is away, 2. it is in the ISR again, and has not written the
     # new start to its disk yet, 3. the power fails: it leads, and they are back.
     partition = make(isr=(1,), end_offset=10)
+    partition.deleted_to = 4
     partition.on_follower_fetch(2, 10, 3, 10, 0)
-    assert partition.propose_expand(4) is None
-    assert partition.propose_expand(4, 1) is None
+    assert partition.propose_expand() is None
+    assert partition.propose_expand(1) is None
     partition.on_follower_fetch(2, 10, 4, 10, 2)
-    assert partition.propose_expand(4) is not None
+    assert partition.propose_expand() is not None
 
 
 @pytest.mark.parametrize("epoch", [9, 11])
 def test_a_rebooted_broker_may_not_join_with_another_epoch(epoch: int) -> None:
     partition = make(isr=(1,))
     fetch(partition, 2, 0, epoch=epoch)
-    assert partition.propose_expand(0) is None
+    assert partition.propose_expand() is None
 
 
 def test_a_fetch_of_an_older_process_changes_nothing() -> None:
@@ -344,7 +345,7 @@ def test_a_fenced_broker_may_not_join() -> None:
     partition = make(isr=(1,))
     partition.facts.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
     fetch(partition, 2, 0)
-    assert partition.propose_expand(0) is None
+    assert partition.propose_expand() is None
 
 
 def test_stale_images_are_ignored() -> None:
@@ -359,7 +360,7 @@ def test_the_image_of_a_known_partition_epoch_does_not_cancel_a_proposal() -> No
     partition = make(isr=(1, 2))
     partition.on_append(1, 0)
     fetch(partition, 3, 1)
-    proposal = partition.propose_expand(0)
+    proposal = partition.propose_expand()
     partition.become_leader(PartitionImage((1, 2, 3), (1, 2), 1, 5, 7), 0)
     assert partition.proposal_in_flight() == proposal
 
@@ -369,7 +370,7 @@ def test_a_proposal_is_sent_again_as_it_was_made() -> None:
     partition = make(isr=(1, 2), end_offset=9)
     fetch(partition, 2, 9)
     fetch(partition, 3, 9)
-    proposal = partition.propose_expand(0)
+    proposal = partition.propose_expand()
     assert proposal is not None and dict(proposal.new_isr)[3] == 10
     partition.facts.brokers = {**partition.facts.brokers, 3: broker_image(3, epoch=11)}
     fetch(partition, 3, 0, epoch=11)
@@ -377,14 +378,14 @@ def test_a_proposal_is_sent_again_as_it_was_made() -> None:
     refused = answer((), -1, ErrorCode.INELIGIBLE_REPLICA)
     assert partition.on_isr_answer(proposal, refused) is Reaction.ROLLED_BACK
     assert partition.proposal_in_flight() is None
-    assert partition.propose_expand(0) is None
+    assert partition.propose_expand() is None
 
 
 def test_a_newer_image_replaces_a_proposal() -> None:
     partition = make(isr=(1, 2))
     partition.on_append(1, 0)
     fetch(partition, 3, 1)
-    proposal = partition.propose_expand(0)
+    proposal = partition.propose_expand()
     assert proposal is not None
     assert not partition.become_leader(PartitionImage((1, 2, 3), (1, 2, 3), 1, 5, 8), 0)
     assert partition.isr_state == Committed(frozenset({1, 2, 3}))
@@ -418,7 +419,7 @@ def test_a_new_epoch_forgets_positions() -> None:
 def test_reactions_to_refused_proposals(error: ErrorCode, reaction: Reaction) -> None:
     partition = make(isr=(1, 2))
     fetch(partition, 3, 0)
-    proposal = partition.propose_expand(0)
+    proposal = partition.propose_expand()
     assert proposal is not None
     assert partition.on_isr_answer(proposal, answer((), -1, error)) is reaction
     still_pending = partition.proposal_in_flight() == proposal

@@ -311,35 +311,3 @@ def test_a_batch_that_begins_below_the_end_and_ends_above_it_is_refused(base_off
         session.close()
 
     asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    ("isr", "epoch", "leader_start_offset", "is_kept"),
-    [
-        ((2,), 0, 4, False),
-        ((1, 2), 0, 4, True),  # it holds what is committed
-        ((2,), 1, 4, True),  # got from this very leader
-        ((2,), 0, 3, True),  # the leader has compared the epoch of the last
-    ],
-)
-def test_what_no_leader_epoch_speaks_for_is_gone_before_records_come_behind_it(
-    isr, epoch, leader_start_offset, is_kept
-):
-    # Seed 271406: below the leader's log start it had records that an unclean election had lost.
-    # The power took its new start, and they were in its log again. Seed 281047: the leader's log
-    # began within a batch, which did not fit behind them: it was never in sync again.
-    session, replica = session_of(), replica_of()
-    first = build_batch([(b"k", b"old")] * 4, timestamp_ms=0, leader_epoch=epoch)
-    replica.log.append_as_follower(bytes(first), now_ms=0)
-    replica.core.on_follower_append(4, 0)
-    replica.become_follower(PartitionImage((1, 2), isr, 2, 1, 1))
-    session.add((TOPIC_ID, 0), replica)
-    session.next_request()
-    batch = bytes(build_batch([(b"k", b"new")], timestamp_ms=0, leader_epoch=1, base_offset=4))
-    found = answer(7, batch=batch)
-    part = found.partitions[0]._replace(high_watermark=5, log_start_offset=leader_start_offset)
-    session.take_answer(found._replace(partitions=[part]), memoryview(batch))
-    log = replica.log
-    assert (log.start_offset, log.end_offset) == (leader_start_offset, 5)
-    assert log.segment_base_offsets == ([0] if is_kept else [4])
-    assert replica.core.high_watermark == 5

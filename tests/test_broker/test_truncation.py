@@ -107,7 +107,7 @@ class Node:
 def diverging(leader: Node, follower: Node) -> tuple[int, int] | None:
     """The leader's look at the follower's fetch (the rule of fetching._objection)."""
     log, asked = leader.replica.log, follower.replica.log
-    last = asked.epochs.latest_epoch
+    last = asked.last_epoch
     if last < 0:
         return None
     epoch, end = log.epochs.end_offset_for(last, log.end_offset)
@@ -304,10 +304,37 @@ def test_a_cut_down_to_the_log_start_leaves_nothing_below_it_either(
     a.replica.move_start(1)
     a.lead(4, 4)
     b.follow(1, 4, 4)
-    assert catch_up(a, b) == 1
+    assert catch_up(a, b) == 2
     assert b.contents() == [(1, 2), (2, 2)]
     b.replica.log.flush()
     b.replica.log.abandon()
     b.open(high_watermark=0)
     log = b.replica.log
     assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (1, 3, [1])
+
+
+@pytest.mark.parametrize("is_retired", [False, True])
+def test_what_nobody_can_be_asked_about_goes_with_a_cut_to_the_start(
+    tmp_path: Path, is_retired: bool
+) -> None:
+    # After a clean start the epochs begin at the log's start. is_retired: nothing lies below it.
+    node = Node(tmp_path, 2)
+    node.follow(1, 1, 0)
+    log = node.replica.log
+    for offset in range(4):
+        if is_retired and offset == 2:
+            log.roll(now_ms=1)
+        data = build_batch(
+            [(None, b"x")],
+            timestamp_ms=1, base_offset=offset, leader_epoch=1,
+            producer_id=7, producer_epoch=0, base_sequence=offset,
+        )  # fmt: skip
+        log.append_as_follower(bytes(data), now_ms=1)
+    log.advance_start_offset(2)
+    if is_retired:
+        log.flush()
+        assert log.apply_retention(now_ms=1, high_watermark=2) == [0]
+    log.epochs.epoch_below = -1
+    assert node.replica.truncate_for(1, 2, 5) == 2
+    assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (2, 2, [2])
+    assert len(log.producers) == (1 if is_retired else 0)

@@ -203,6 +203,15 @@ def test_a_cut_within_a_batch_lowers_what_a_flush_under_way_may_claim(disk: Memo
     assert log.durable_end_offset <= log.end_offset == 10
 
 
+def test_a_start_that_falls_with_a_cut_forgets_the_epoch_below_it(disk: MemoryDisk) -> None:
+    log = Log.open(disk, DIRECTORY, CONFIG, now_ms=0)
+    log.append_as_leader(bytearray(batch(0)), leader_epoch=3, now_ms=0)
+    log.advance_start_offset(6)
+    assert log.epochs.epoch_below == 3
+    log.truncate_to(8)
+    assert (log.start_offset, log.end_offset, log.epochs.epoch_below) == (0, 0, -1)
+
+
 def test_a_file_cut_where_a_batch_ends_is_damage(disk: MemoryDisk) -> None:
     log = Log.open(disk, DIRECTORY, CONFIG, now_ms=0)
     for at in range(3):

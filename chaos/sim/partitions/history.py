@@ -123,7 +123,7 @@ class PartitionHistory:
         is_unclean: bool,
     ) -> None:
         """The partition is now so. is_unclean: its new leader was neither in sync nor eligible."""
-        if leader_epoch == self.isr_epoch and self.isr < frozenset(isr):
+        if leader_epoch == self.isr_epoch:
             # The leader lets nobody in who might bring back what is deleted.
             for broker_id in frozenset(isr) - self.isr:
                 self.on_deleted(broker_id, self.deleted_to)

@@ -204,7 +204,7 @@ class PartitionHarness:
 
     def do_propose(self, leader):
         core = self.nodes[int(leader)].replica.core
-        self.proposal = core.propose_shrink(self.now_ms) or core.propose_expand(0)
+        self.proposal = core.propose_shrink(self.now_ms) or core.propose_expand()
         members = self.proposal and [member for member, _ in self.proposal.new_isr]
         self.lines.append(f"{leader}: proposes {members}")
 
@@ -260,12 +260,16 @@ class PartitionHarness:
             f"{node.id}->{leader.id} Fetch from={asked.fetch_offset}@{asked.last_fetched_epoch}: "
             f"{said}{_text(records)}hw={part.high_watermark}{' (lost)' if lost else ''}"
         )
-        if not lost and not part.error:
+        if not lost:
             answer = ReplicaAnswer(
-                TOPIC_ID, 0, 0, part.high_watermark, part.log_start_offset, part.diverging, 0,
-                len(records),
+                TOPIC_ID, 0, part.error, part.high_watermark, part.log_start_offset,
+                part.diverging, 0, len(records),
             )  # fmt: skip
             node.session.take_answer(ReplicaFetchAnswer(0, 0, 0, [answer]), memoryview(records))
+
+    def do_delete(self, leader, offset):
+        """As DeleteRecords; who fetches hears of it."""
+        self.nodes[int(leader)].replica.move_start(int(offset))
 
     def do_crash(self, broker, *power):
         node = self.nodes[int(broker)]
@@ -293,10 +297,12 @@ class PartitionHarness:
             if node.replica is None:
                 continue
             log = node.replica.log
-            data = log.read(0, bytes_max=1 << 20, end_offset=log.end_offset).read()
+            start = log.start_offset
+            data = log.read(start, bytes_max=1 << 20, end_offset=log.end_offset).read()
             words = _text(data).split()
-            words.insert(node.replica.core.high_watermark, "|")
-            self.lines.append(f"{node.id} {' '.join(words)}")
+            words.insert(node.replica.core.high_watermark - start, "|")
+            files = f" from {start}, files from {log.segment_base_offsets[0]}:" if start else ""
+            self.lines.append(f"{node.id}{files} {' '.join(words)}")
 
 
 def _text(data):

@@ -1,0 +1,170 @@
+"""What lies below a log's start: another history, which goes, or our own, whose producers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from broker.replica import Replica
+from storage.epochs import LeaderEpochCache
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient
+from tests.test_broker.test_following import QUIET, batch, deleted, produced
+
+LOOSE = {"min.insync.replicas": "1"}
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path, count=2, config=QUIET)
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def client(harness: Harness) -> Iterator[RawClient]:
+    client = RawClient(harness.cluster.ports[1])
+    yield client
+    client.close()
+
+
+def pause(harness: Harness, broker_id: int, is_paused: bool = True) -> None:
+    manager = harness.cluster.brokers[broker_id].manager
+    harness.call(lambda: manager.fetchers.pause(is_paused))
+
+
+def lead(harness: Harness, topic_id: bytes, broker_id: int, isr: tuple[int, ...]) -> Replica:
+    harness.call(lambda: harness.cluster.controller.lead(topic_id, 0, broker_id, isr))
+    replica = harness.cluster.replica(broker_id, "t")
+    wait_until(lambda: replica.core.is_leader, "it leads")
+    return replica
+
+
+def wait_in_sync(harness: Harness, topic_id: bytes) -> None:
+    image = harness.cluster.controller
+    wait_until(lambda: image.image.partition(topic_id, 0).isr == (1, 2), "both are in sync")
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_lost_history_that_ends_where_the_leaders_log_begins_goes(
+    harness: Harness, client: RawClient, is_deleted: bool
+) -> None:
+    # The leader's first batch begins below both, and did not fit behind it: never in sync again.
+    # is_deleted: it lies below the follower's own start too, but is in the file.
+    controller = harness.cluster.controller
+    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
+    second = lead(harness, topic_id, 2, (2,))
+    pause(harness, 1)
+    with closing(RawClient(harness.cluster.ports[2])) as other:
+        assert produced(other, batch(4), acks=1).error_code is KioError.none
+    if is_deleted:
+        harness.call(lambda: second.move_start(4))
+    harness.run(harness.cluster.stop_broker(2))
+    first = lead(harness, topic_id, 1, (1,))
+    assert produced(client, batch(2)).base_offset == 0
+    assert produced(client, batch(4)).base_offset == 2
+    harness.call(lambda: first.move_start(4))
+    pause(harness, 1, False)
+    harness.run(harness.cluster.start_broker(2, is_clean=True))
+    wait_in_sync(harness, topic_id)
+    log = harness.cluster.replica(2, "t").log
+    # The leader's batch around the start is all that lies below it.
+    assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (4, 6, [2])
+
+
+@pytest.mark.parametrize("is_retired", [True, False])
+def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
+    harness: Harness, client: RawClient, is_retired: bool
+) -> None:
+    # is_retired: the file is gone too.
+    controller = harness.cluster.controller
+    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
+    data = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)
+    assert produced(client, data).base_offset == 0
+    assert deleted(client, 10) is KioError.none
+    first, second = harness.cluster.replica(1, "t"), harness.cluster.replica(2, "t")
+
+    def retire() -> None:
+        for replica in (first, second):
+            replica.log.roll(now_ms=1)
+            replica.log.flush()
+            replica.apply_retention(10_000)
+
+    if is_retired:
+        harness.call(retire)
+        assert first.log.segment_base_offsets == [10]
+    pause(harness, 2)
+    assert produced(client, batch(1), acks=1).base_offset == 10  # and that is lost
+    lead(harness, topic_id, 2, (1, 2))
+    pause(harness, 2, False)
+    wait_until(lambda: first.log.end_offset == 10, "it is cut")
+    lead(harness, topic_id, 1, (1, 2))
+    again = produced(client, data)
+    assert (again.error_code, again.base_offset) == (KioError.none, 0), "it is there already"
+    assert first.log.end_offset == 10
+
+
+def test_who_was_away_while_all_was_deleted_that_it_has_knows_its_producers(
+    harness: Harness, client: RawClient
+) -> None:
+    # The leader's epochs begin at its start. What it remembers of the one below is that of the
+    # follower's last batch: it has the same.
+    controller = harness.cluster.controller
+    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
+    data = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)
+    assert produced(client, data).base_offset == 0
+    second = harness.cluster.replica(2, "t")
+    wait_until(lambda: second.log.end_offset == 10, "it has all")
+    pause(harness, 2)
+    first = lead(harness, topic_id, 1, (1,))
+    harness.call(lambda: first.move_start(10))
+    pause(harness, 2, False)
+    wait_in_sync(harness, topic_id)
+    lead(harness, topic_id, 2, (1, 2))
+    with closing(RawClient(harness.cluster.ports[2])) as other:
+        again = produced(other, data)
+    assert (again.error_code, again.base_offset) == (KioError.none, 0), "it is there already"
+
+
+def test_who_was_away_joins_once_it_has_told_of_what_was_deleted(
+    harness: Harness, client: RawClient
+) -> None:
+    controller = harness.cluster.controller
+    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
+    assert produced(client, batch(10)).base_offset == 0
+    harness.run(harness.cluster.stop_broker(2))
+    first = lead(harness, topic_id, 1, (1,))
+    assert deleted(client, 4) is KioError.none
+    assert first.core.deleted_to == 4
+    harness.run(harness.cluster.start_broker(2, is_clean=True))
+    wait_in_sync(harness, topic_id)
+    assert first.core.remotes[2].start_offset >= 4
+    # And whom another leads may not let in who has not, either.
+    second = lead(harness, topic_id, 2, (1, 2))
+    assert second.core.deleted_to == 4
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_known"),
+    [(0, False), (1, False), (2, True), (3, True), (4, False)],
+)
+def test_epochs_reach_a_log_that_ends_at_their_start(epoch: int, is_known: bool) -> None:
+    cache = LeaderEpochCache([(1, 0), (2, 5), (3, 10), (4, 20)])
+    cache.truncate_from_start(10)
+    assert cache.reaches(epoch, 10) is is_known
+    assert cache.reaches(2, 10)
+    cache.clear()
+    assert not cache.reaches(epoch, 10)
+
+
+def test_epochs_that_were_cut_at_the_same_start_again_reach_as_far() -> None:
+    cache = LeaderEpochCache([(1, 0), (2, 5)])
+    cache.truncate_from_start(5)
+    cache.truncate_from_start(5)
+    assert cache.reaches(1, 5)
+    cache.truncate_from_start(7)
+    assert not cache.reaches(1, 7)
