@@ -395,6 +395,15 @@ def test_who_joins_the_isr_is_bound_by_what_was_deleted_while_it_was_away():
         made.look(view(2, log_of(1, 1, 1), hw=3, start=1), 5)
 
 
+def test_an_eligible_replica_that_was_away_may_bring_back_what_was_deleted():
+    made = history(isr=(1, 2))
+    committed(made, log_of(1, 1, 1))
+    note(made, isr=(1,), eligible=(2,))
+    made.on_deleted(1, 2)
+    note(made, isr=(2,))
+    made.look(view(2, log_of(1, 1, 1), hw=3, start=1, process=2), 4)
+
+
 def test_who_is_elected_without_having_been_in_sync_may_bring_back_what_was_deleted():
     made = history(isr=(1, 2))
     committed(made, log_of(1, 1, 1))

@@ -123,8 +123,9 @@ class PartitionHistory:
         is_unclean: bool,
     ) -> None:
         """The partition is now so. is_unclean: its new leader was neither in sync nor eligible."""
-        if leader_epoch == self.isr_epoch:
-            # The leader lets nobody in who might bring back what is deleted.
+        if leader_epoch == self.isr_epoch and self.isr.intersection(isr):
+            # The leader lets nobody in who might bring back what is deleted. An eligible replica
+            # (seed 301036) comes in alone, without one.
             for broker_id in frozenset(isr) - self.isr:
                 self.on_deleted(broker_id, self.deleted_to)
         self.isr, self.isr_epoch = frozenset(isr), leader_epoch
