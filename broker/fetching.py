@@ -356,22 +356,32 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
             return _diverging(replica, watched, (epoch, end_offset))
     if not log.start_offset <= asked.fetch_offset <= core.end_offset:
         return _out_of_range(replica, watched)
-    if (
-        is_replica
-        and 0 < asked.fetch_offset == log.start_offset
-        and last_epoch >= 0
-        and state.replica_id not in core.isr_state.isr
-        and not log.epochs.reaches(last_epoch, log.start_offset)
-    ):
-        # All it has lies below our start, and may be another history. Bad sequence: 1. by an
-        # unclean election records are lost, which it has, 2. others come in their place and are
-        # deleted, up to its end, 3. it goes on behind its own, 4. and loses its power, with it its
-        # new log start: they are in its log again, in the place of what was committed.
-        if 0 <= log.epochs.epoch_below < last_epoch:
-            # It may have led for that epoch, and written nothing.
-            return _diverging(replica, watched, (log.epochs.epoch_below, log.start_offset))
-        return _out_of_range(replica, watched)
+    if is_replica and state.replica_id not in core.isr_state.isr:
+        return _unknown_below(replica, watched)
     return None
+
+
+def _unknown_below(replica: Replica, watched: Watched) -> FetchedPartition | None:
+    """The objection to a follower out of sync that may have had another history, of which no leader
+    epoch tells: its log is empty, or ends where this one begins."""
+    log, asked = replica.log, watched.asked
+    last_epoch, epoch_below = asked.last_fetched_epoch, log.epochs.epoch_below
+    if last_epoch < 0:
+        # Bad sequence: 1. it leads, and all it has is deleted, 2. by an unclean election others
+        # come at the same offsets, and are acknowledged, 3. it joins the ISR, 4. and leads, by a
+        # clean one: all begin where its log does.
+        return _out_of_range(replica, watched) if asked.fetch_offset > log.start_offset else None
+    is_at_start = 0 < asked.fetch_offset == log.start_offset
+    if not is_at_start or log.epochs.reaches(last_epoch, log.start_offset):
+        return None
+    # Bad sequence: 1. by an unclean election records are lost, which it has, 2. others come in
+    # their place and are deleted, up to its end, 3. it goes on behind its own, 4. and loses its
+    # power, with it its new log start: they are in its log again, in the place of what was
+    # committed.
+    if 0 <= epoch_below < last_epoch:
+        # It may have led for that epoch, and written nothing.
+        return _diverging(replica, watched, (epoch_below, log.start_offset))
+    return _out_of_range(replica, watched)
 
 
 def _diverging(

@@ -140,6 +140,7 @@ class IsrLink:
             return True
         if core.raise_high_watermark(self._now_ms()):
             replica.on_high_watermark()
+        replica.on_low_watermark()
         if reaction is Reaction.APPLIED:
             self.reconsider(replica)
         elif reaction is Reaction.ROLLED_BACK:

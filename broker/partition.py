@@ -289,14 +289,15 @@ class Partition:
         self.high_watermark = min(max(self.high_watermark, start_offset), self.end_offset)
 
     def low_watermark(self, start_offset: int) -> int:
-        """The least log start among this leader's own, `start_offset`, and the live followers'.
+        """The least log start among this leader's own, `start_offset`, the live followers', and
+        those of who is in the ISR, or about to be: one may be let in while it is away.
 
         -1 while one of them has not fetched from this leader.
         """
         starts = [
             remote.start_offset
             for replica_id, remote in self.remotes.items()
-            if self._is_live(replica_id)
+            if self._is_live(replica_id) or replica_id in self.isr_state.maximal
         ]
         return min(start_offset, *starts) if starts else start_offset
 

@@ -50,7 +50,6 @@ class ReplicaObserver(Protocol):
 
     def on_replica(self, replica: Replica) -> None:
         """Its role, its leader epoch or its disk has changed, or it is closed."""
-        ...
 
     def on_high_watermark(self, replica: Replica) -> None: ...
 
@@ -130,10 +129,8 @@ class Replica:
         has_led = self.core.is_leader
         if self.core.become_leader(image, now_ms):
             self.log.epochs.assign(image.leader_epoch, self.log.end_offset)
-            if has_led:
-                # What waits is in the log as before; repeated, it would be there twice.
-                self.on_low_watermark()
-            else:
+            if not has_led:
+                # Else what waits is in the log as before; repeated, it would be there twice.
                 self.refused.clear()
                 self.verifications.on_leadership()
                 # What leaders before have answered: they had waited for us, or let us in.
@@ -141,6 +138,7 @@ class Replica:
                 self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.core.raise_high_watermark(now_ms):
             self.on_high_watermark()
+        self.on_low_watermark()
         self.notify_state_change()
         return True
 
@@ -430,8 +428,7 @@ class Replica:
         # Seed 106525: in a compacted log, up to a gap. A recovery point left above the real end
         # spoke for what came there later, and was lost with the power.
         target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
-        is_known = target == log.start_offset and log.epochs.epoch_below >= 0
-        if target <= log.start_offset and log.begins_below(target) and not is_known:
+        if target <= log.start_offset and log.is_unknown_below(target):
             self.restart_at(target, wall_ms)  # nor can the leader be asked about what is left
             return target
         with self._lowered_to(target):
@@ -441,6 +438,9 @@ class Replica:
 
     def restart_at(self, offset: int, wall_ms: int) -> None:
         """Drop everything and begin at `offset`: the leader no longer has what we need."""
+        if self.log.is_bare_at(offset):
+            self.log.epochs.clear()  # it led for them, and wrote nothing; its producers stay
+            return
         with self._lowered_to(0, offset):
             self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
         self.core.on_truncated(offset)

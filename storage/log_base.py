@@ -111,6 +111,15 @@ class LogBase:
         """Whether the files do."""
         return bool(self._segments.bases) and self._segments.bases[0] < offset
 
+    def is_unknown_below(self, offset: int) -> bool:
+        """Whether files hold what lies below `offset`, and of which epoch it is nobody knows."""
+        is_known = offset == self._start_offset and self.epochs.epoch_below >= 0
+        return self.begins_below(offset) and not is_known
+
+    def is_bare_at(self, offset: int) -> bool:
+        """Whether it is empty and begins at `offset`, and no file holds what lies below."""
+        return self._start_offset == self._end_offset == offset and not self.begins_below(offset)
+
     @property
     def durable_first_offset(self) -> int:
         """Where the first segment begins, as far as every start will find it so; 0 if files were

@@ -130,6 +130,34 @@ def test_who_was_away_while_all_was_deleted_that_it_has_knows_its_producers(
     assert (again.error_code, again.base_offset) == (KioError.none, 0), "it is there already"
 
 
+def test_who_was_away_and_has_nothing_left_knows_its_producers(
+    harness: Harness, client: RawClient
+) -> None:
+    # Idle and expired, and the leader, which has begun since, does not know of the epoch below.
+    controller = harness.cluster.controller
+    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
+    data = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)
+    assert produced(client, data).base_offset == 0
+    assert deleted(client, 10) is KioError.none
+    first, second = harness.cluster.replica(1, "t"), harness.cluster.replica(2, "t")
+    wait_until(lambda: second.log.start_offset == 10, "it is deleted")
+
+    def retire() -> None:
+        for replica in (first, second):
+            replica.log.roll(now_ms=1)
+            replica.log.flush()
+            replica.apply_retention(10_000)
+
+    harness.call(retire)
+    lead(harness, topic_id, 2, (2,))
+    pause(harness, 2)
+    harness.call(lambda: setattr(first.log.epochs, "epoch_below", -1))
+    lead(harness, topic_id, 1, (1,))
+    pause(harness, 2, False)
+    wait_in_sync(harness, topic_id)
+    assert len(second.log.producers) == 1
+
+
 def test_who_was_away_joins_once_it_has_told_of_what_was_deleted(
     harness: Harness, client: RawClient
 ) -> None:

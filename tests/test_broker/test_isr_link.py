@@ -8,7 +8,25 @@ from types import SimpleNamespace
 from broker.isr_link import IsrLink
 from metadata.image import PartitionImage
 from metadata.records import RECOVERED, RECOVERING
-from tests.test_broker.test_partition import make
+from metadata.requests import AlteredPartition
+from runtime.errors import ErrorCode
+from tests.test_broker.test_partition import fetch, make
+
+
+class Refusing:
+    """Answers each request that its proposals are refused for good."""
+
+    broker_epoch = 10
+
+    async def alter_partition(self, request):
+        return tuple(
+            AlteredPartition(
+                topic_id=p.topic_id, partition_id=p.partition_id,
+                error=ErrorCode.INELIGIBLE_REPLICA, leader=1, leader_epoch=p.leader_epoch,
+                isr=(1,), partition_epoch=p.partition_epoch,
+            )
+            for p in request.proposals
+        )  # fmt: skip
 
 
 class Controller:
@@ -34,17 +52,31 @@ def test_a_lone_leader_that_was_elected_uncleanly_is_reported_as_recovered():
             core.become_leader(image, 0)
         recovering.partition_id = 1
         link.check(
-            SimpleNamespace(
-                core=core,
-                log=SimpleNamespace(start_offset=0),
-                is_offline=False,
-                is_closed=False,
-            )
+            SimpleNamespace(core=core, is_offline=False, is_closed=False)
             for core in (quiet, recovering)
         )
         async with asyncio.timeout(10):
             request = await controller.asked.get()
         await link.stop()
         assert [(p.partition_id, p.new_isr) for p in request.proposals] == [(1, ((1, 10),))]
+
+    asyncio.run(scenario())
+
+
+def test_a_deletion_that_waits_for_a_proposal_hears_that_it_is_refused():
+    async def scenario():
+        link = IsrLink(broker_id=1, controller=Refusing(), now_ms=lambda: 0)
+        core = make(isr=(1,))
+        has_looked = asyncio.Event()
+        replica = SimpleNamespace(
+            core=core, is_offline=False, is_closed=False, on_low_watermark=has_looked.set
+        )
+        fetch(core, 2, 0)
+        link.propose_expand(replica)
+        assert 2 in core.isr_state.maximal
+        async with asyncio.timeout(10):
+            await has_looked.wait()
+        assert 2 not in core.isr_state.maximal
+        await link.stop()
 
     asyncio.run(scenario())

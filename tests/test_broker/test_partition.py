@@ -327,6 +327,19 @@ def test_who_joins_has_told_where_the_log_begins() -> None:
     assert partition.propose_expand() is not None
 
 
+def test_who_is_about_to_join_counts_for_what_is_deleted_though_it_is_away() -> None:
+    # 1. Its joining is asked for, 2. it is fenced, 3. records are deleted, 4. it is back, as the
+    # same process, and the controller takes it in: it has not told of that.
+    partition = make(isr=(1,), end_offset=10)
+    partition.on_follower_fetch(2, 10, 0, 10, 0)
+    proposal = partition.propose_expand()
+    assert proposal is not None
+    partition.facts.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
+    assert partition.low_watermark(4) == 0
+    partition.on_isr_answer(proposal, answer((1,), 8, ErrorCode.INELIGIBLE_REPLICA))
+    assert partition.low_watermark(4) == 4
+
+
 @pytest.mark.parametrize("epoch", [9, 11])
 def test_a_rebooted_broker_may_not_join_with_another_epoch(epoch: int) -> None:
     partition = make(isr=(1,))

@@ -33,7 +33,7 @@ def acknowledge_at_once(self, required_offset, terms):
     return 0
 
 
-def cut_nothing(self, epoch, end_offset):
+def cut_nothing(self, epoch, end_offset, wall_ms):
     return self.log.end_offset
 
 
@@ -85,7 +85,7 @@ original_restart = Replica.restart_at
             Replica,
             "restart_at",
             restart_too_high,
-            {"OnlyWhatWasToGoIsDeleted", "NothingCommittedByFollowers"},
+            {"OnlyWhatWasToGoIsDeleted", "NothingCommittedByFollowers", "Convergence"},
         ),
         (StartCheckpoints, "told", tell_at_once, {"DeletedStaysDeleted"}),
         (Log, "base_below_start", take_no_batch_around_the_start, {"Convergence"}),

@@ -271,6 +271,13 @@ class PartitionHarness:
         """As DeleteRecords; who fetches hears of it."""
         self.nodes[int(leader)].replica.move_start(int(offset))
 
+    def do_retire(self, broker):
+        """Retention takes what lies below the log's start."""
+        replica = self.nodes[int(broker)].replica
+        replica.log.roll(now_ms=self.now_ms)
+        replica.log.flush()
+        replica.apply_retention(self.now_ms)
+
     def do_crash(self, broker, *power):
         node = self.nodes[int(broker)]
         node.high_watermark = node.replica.core.high_watermark
