@@ -144,8 +144,13 @@ def test_segments_below_the_start_go_at_the_next_look_at_retention(
     assert replica.log.segment_base_offsets[0] == 0
     deleted(client, topic, 25)
     assert replica.log.segment_base_offsets[0] == 0
-    harness.call(lambda: replica.apply_retention(0))
-    assert 0 < replica.log.segment_base_offsets[0] <= 25
+
+    def look() -> bool:
+        replica.apply_retention(0)
+        return replica.log.segment_base_offsets[0] > 0
+
+    wait_until(lambda: harness.call(look), "what is flushed has gone")
+    assert replica.log.segment_base_offsets[0] <= 25
 
 
 def test_a_follower_that_does_not_follow_makes_it_time_out_and_a_dead_one_does_not(

@@ -43,11 +43,14 @@ PRODUCE_VERSION = 13
 
 
 class Node:
-    """A broker. replica is None while it is down."""
+    """A broker. replica is None while it is down. start_checkpoint, recovery_point: as its files
+    have them; tells_late: its log's start waits for a checkpoint, and its leader with it."""
 
-    def __init__(self, world, node_id):
+    def __init__(self, world, node_id, seed):
         self.world, self.id, self.epoch, self.life = world, node_id, -1, 0
-        self.disk = MemoryDisk(random.Random(node_id))
+        self.start_checkpoint = self.recovery_point = 0
+        self.tells_late = False
+        self.disk = MemoryDisk(random.Random(seed + node_id))
         self.disk.make_dirs("data")
         self.disk.sync_dir(".")
         self.high_watermark = 0
@@ -56,21 +59,38 @@ class Node:
     def start(self):
         self.life += 1
         self.facts = BrokerFacts()
-        log = Log.open(self.disk, DIRECTORY, LogConfig(), now_ms=0)
+        log = Log.open(
+            self.disk, DIRECTORY, LogConfig(keeps_recovery_state=True), now_ms=0,
+            recovery_point=self.recovery_point, log_start_offset=self.start_checkpoint,
+        )  # fmt: skip
         core = Partition(
             broker_id=self.id, topic="t", topic_id=TOPIC_ID, partition_id=0, facts=self.facts,
             lag_time_max_ms=CONFIG.replica_lag_time_max_ms, min_insync_replicas=self.world.minimum,
-            end_offset=log.end_offset, high_watermark=self.high_watermark,
+            end_offset=log.end_offset,
+            high_watermark=max(self.high_watermark, log.start_offset),
         )  # fmt: skip
         self.replica = Replica(
             core=core, log=log, config=resolve(CONFIG, {}), disk=self.disk, turn=TurnEnd(),
-            has_identity=True, lower_checkpoints=lambda *_: None, on_first_file=lambda _: None,
+            has_identity=True, lower_checkpoints=self.lower, on_first_file=lambda _: None,
             home=None, on_failed=lambda *_: None,
         )  # fmt: skip
         self.session = ReplicaSession(
             config=CONFIG, leader_name=str, on_resume=lambda: None, quota=ReplicationQuota(0),
-            clock=self.world, starts=SimpleNamespace(told=lambda r, _: r.log.start_offset),
+            clock=self.world, starts=SimpleNamespace(told=self.told),
         )  # fmt: skip
+
+    def checkpoint(self):
+        log = self.replica.log
+        self.start_checkpoint, self.recovery_point = log.start_offset, log.durable_end_offset
+
+    def lower(self, topic, partition_id, offset, start_offset):
+        self.start_checkpoint = start_offset
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def told(self, replica, on_saved):
+        if not self.tells_late:
+            self.start_checkpoint = replica.log.start_offset
+        return min(self.start_checkpoint, replica.log.start_offset)
 
     def manager(self):
         """What `start_fetch` needs of a ReplicaManager."""
@@ -155,12 +175,12 @@ class PartitionHarness:
         self.commit(*decision.records)
         node.epoch = decision.reply.broker_epoch
 
-    def do_cluster(self, count, min="1"):
+    def do_cluster(self, count, min="1", seed="0"):
         self.__init__()
         self.minimum = int(min)
         self.commit(*(FeatureLevel(f.name, f.max_level) for f in SUPPORTED))
         for node_id in range(1, int(count) + 1):
-            node = self.nodes[node_id] = Node(self, node_id)
+            node = self.nodes[node_id] = Node(self, node_id, int(seed))
             node.start()
             self._register(node)
             self.do_unfence(node_id, say=False)
