@@ -45,8 +45,20 @@ def lead(harness: Harness, topic_id: bytes, broker_id: int, isr: tuple[int, ...]
 
 
 def wait_in_sync(harness: Harness, topic_id: bytes) -> None:
-    image = harness.cluster.controller
-    wait_until(lambda: image.image.partition(topic_id, 0).isr == (1, 2), "both are in sync")
+    controller = harness.cluster.controller
+    wait_until(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "both are in sync")
+
+
+def retire(harness: Harness, *replicas: Replica) -> None:
+    """Retention takes all that lies below their logs' starts."""
+
+    def take() -> None:
+        for replica in replicas:
+            replica.log.roll(now_ms=1)
+            replica.log.flush()
+            replica.apply_retention(10_000)
+
+    harness.call(take)
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
@@ -88,14 +100,8 @@ def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
     assert deleted(client, 10) is KioError.none
     first, second = harness.cluster.replica(1, "t"), harness.cluster.replica(2, "t")
 
-    def retire() -> None:
-        for replica in (first, second):
-            replica.log.roll(now_ms=1)
-            replica.log.flush()
-            replica.apply_retention(10_000)
-
     if is_retired:
-        harness.call(retire)
+        retire(harness, first, second)
         assert first.log.segment_base_offsets == [10]
     pause(harness, 2)
     assert produced(client, batch(1), acks=1).base_offset == 10  # and that is lost
@@ -141,14 +147,7 @@ def test_who_was_away_and_has_nothing_left_knows_its_producers(
     assert deleted(client, 10) is KioError.none
     first, second = harness.cluster.replica(1, "t"), harness.cluster.replica(2, "t")
     wait_until(lambda: second.log.start_offset == 10, "it is deleted")
-
-    def retire() -> None:
-        for replica in (first, second):
-            replica.log.roll(now_ms=1)
-            replica.log.flush()
-            replica.apply_retention(10_000)
-
-    harness.call(retire)
+    retire(harness, first, second)
     lead(harness, topic_id, 2, (2,))
     pause(harness, 2)
     harness.call(lambda: setattr(first.log.epochs, "epoch_below", -1))
