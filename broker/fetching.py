@@ -363,16 +363,22 @@ def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
 
 def _unknown_below(replica: Replica, watched: Watched) -> FetchedPartition | None:
     """The objection to a follower out of sync that may have had another history, of which no leader
-    epoch tells: its log is empty, or ends where this one begins."""
+    epoch tells: its log is empty, or ends where this one begins, or below this one's first batch.
+    """
     log, asked = replica.log, watched.asked
     last_epoch, epoch_below = asked.last_fetched_epoch, log.epochs.epoch_below
-    if last_epoch < 0:
-        # Bad sequence: 1. it leads, and all it has is deleted, 2. by an unclean election others
-        # come at the same offsets, and are acknowledged, 3. it joins the ISR, 4. and leads, by a
-        # clean one: all begin where its log does.
-        return _out_of_range(replica, watched) if asked.fetch_offset > log.start_offset else None
-    is_at_start = 0 < asked.fetch_offset == log.start_offset
-    if not is_at_start or log.epochs.reaches(last_epoch, log.start_offset):
+    if asked.fetch_offset > log.start_offset:
+        # Without a record. Bad sequence: 1. it leads, and all it has is deleted, 2. by an unclean
+        # election others come at the same offsets, and are acknowledged, 3. it joins the ISR,
+        # 4. and leads, by a clean one: all begin where its log does.
+        # With some. Bad sequence: 1. by an unclean election records are lost, which it has,
+        # 2. others come in their place, and are compacted, 3. a new replica copies what is left,
+        # and leads, 4. it goes on behind its own: they are among the committed ones again.
+        is_unknown = last_epoch < log.epochs.first_epoch
+        return _out_of_range(replica, watched) if is_unknown else None
+    if last_epoch < 0 or asked.fetch_offset == 0:
+        return None
+    if log.epochs.reaches(last_epoch, log.start_offset):
         return None
     # Bad sequence: 1. by an unclean election records are lost, which it has, 2. others come in
     # their place and are deleted, up to its end, 3. it goes on behind its own, 4. and loses its

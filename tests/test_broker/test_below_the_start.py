@@ -16,6 +16,7 @@ from tests.test_broker.raw_client import RawClient
 from tests.test_broker.test_following import QUIET, batch, deleted, produced
 
 LOOSE = {"min.insync.replicas": "1"}
+FIRST_TEN = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)
 
 
 @pytest.fixture
@@ -25,11 +26,9 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     harness.close()
 
 
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    client = RawClient(harness.cluster.ports[1])
-    yield client
-    client.close()
+def made(harness: Harness) -> bytes:
+    """The id of a topic of one partition, which broker 1 leads."""
+    return harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)], LOOSE))
 
 
 def pause(harness: Harness, broker_id: int, is_paused: bool = True) -> None:
@@ -61,14 +60,18 @@ def retire(harness: Harness, *replicas: Replica) -> None:
     harness.call(take)
 
 
+def repeat(client: RawClient) -> None:
+    again = produced(client, FIRST_TEN)
+    assert (again.error_code, again.base_offset) == (KioError.none, 0), "it is there already"
+
+
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_a_lost_history_that_ends_where_the_leaders_log_begins_goes(
     harness: Harness, client: RawClient, is_deleted: bool
 ) -> None:
     # The leader's first batch begins below both, and did not fit behind it: never in sync again.
     # is_deleted: it lies below the follower's own start too, but is in the file.
-    controller = harness.cluster.controller
-    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
+    topic_id = made(harness)
     second = lead(harness, topic_id, 2, (2,))
     pause(harness, 1)
     with closing(RawClient(harness.cluster.ports[2])) as other:
@@ -93,10 +96,8 @@ def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
     harness: Harness, client: RawClient, is_retired: bool
 ) -> None:
     # is_retired: the file is gone too.
-    controller = harness.cluster.controller
-    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
-    data = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)
-    assert produced(client, data).base_offset == 0
+    topic_id = made(harness)
+    assert produced(client, FIRST_TEN).base_offset == 0
     assert deleted(client, 10) is KioError.none
     first, second = harness.cluster.replica(1, "t"), harness.cluster.replica(2, "t")
 
@@ -109,8 +110,7 @@ def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
     pause(harness, 2, False)
     wait_until(lambda: first.log.end_offset == 10, "it is cut")
     lead(harness, topic_id, 1, (1, 2))
-    again = produced(client, data)
-    assert (again.error_code, again.base_offset) == (KioError.none, 0), "it is there already"
+    repeat(client)
     assert first.log.end_offset == 10
 
 
@@ -119,10 +119,8 @@ def test_who_was_away_while_all_was_deleted_that_it_has_knows_its_producers(
 ) -> None:
     # The leader's epochs begin at its start. What it remembers of the one below is that of the
     # follower's last batch: it has the same.
-    controller = harness.cluster.controller
-    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
-    data = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)
-    assert produced(client, data).base_offset == 0
+    topic_id = made(harness)
+    assert produced(client, FIRST_TEN).base_offset == 0
     second = harness.cluster.replica(2, "t")
     wait_until(lambda: second.log.end_offset == 10, "it has all")
     pause(harness, 2)
@@ -132,18 +130,15 @@ def test_who_was_away_while_all_was_deleted_that_it_has_knows_its_producers(
     wait_in_sync(harness, topic_id)
     lead(harness, topic_id, 2, (1, 2))
     with closing(RawClient(harness.cluster.ports[2])) as other:
-        again = produced(other, data)
-    assert (again.error_code, again.base_offset) == (KioError.none, 0), "it is there already"
+        repeat(other)
 
 
 def test_who_was_away_and_has_nothing_left_knows_its_producers(
     harness: Harness, client: RawClient
 ) -> None:
     # Idle and expired, and the leader, which has begun since, does not know of the epoch below.
-    controller = harness.cluster.controller
-    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
-    data = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)
-    assert produced(client, data).base_offset == 0
+    topic_id = made(harness)
+    assert produced(client, FIRST_TEN).base_offset == 0
     assert deleted(client, 10) is KioError.none
     first, second = harness.cluster.replica(1, "t"), harness.cluster.replica(2, "t")
     wait_until(lambda: second.log.start_offset == 10, "it is deleted")
@@ -160,8 +155,7 @@ def test_who_was_away_and_has_nothing_left_knows_its_producers(
 def test_who_was_away_joins_once_it_has_told_of_what_was_deleted(
     harness: Harness, client: RawClient
 ) -> None:
-    controller = harness.cluster.controller
-    topic_id = harness.call(lambda: controller.create("t", [(1, 2)], LOOSE))
+    topic_id = made(harness)
     assert produced(client, batch(10)).base_offset == 0
     harness.run(harness.cluster.stop_broker(2))
     first = lead(harness, topic_id, 1, (1,))

@@ -28,13 +28,6 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     harness.close()
 
 
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    client = RawClient(harness.cluster.ports[1])
-    yield client
-    client.close()
-
-
 def batch(count: int = 10, timestamp_ms: int = 1000, **producer: int) -> bytes:
     records: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v%d" % at) for at in range(count)]
     return bytes(build_batch(records, timestamp_ms=timestamp_ms, **producer))

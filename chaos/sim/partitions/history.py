@@ -87,8 +87,8 @@ class PartitionHistory:
 
     cuts: (event, offset, new leader epoch) of what was lost, or might have been, and might be.
     epochs: of each broker, (event, leader epoch) since when it goes by which. losses: how often
-    something was. deletions: how far records were to be deleted, by name; None if
-    retention deletes as well. deleted_to: how far they were, as somebody was told.
+    something was. deletions: how far records were to be deleted, by name; None if retention
+    deletes as well. deleted_to: how far they were, as somebody was told.
     """
 
     name: str

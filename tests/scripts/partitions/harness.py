@@ -32,12 +32,15 @@ from metadata.requests import AlterPartition, Heartbeat, RegisterBrokerRequest
 from runtime.errors import ErrorCode
 from storage.batch import build_batch, iter_headers, iter_records
 from storage.log import Log, LogConfig
+from storage.model import CompactionConfig
+from tests.test_storage.cleaning_steps import clean
 from wire.fetch_codec import FetchRequest, FetchTopic
 from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 
 TOPIC_ID = bytes(range(16))
 KEY = (TOPIC_ID, 0)
 DIRECTORY = "data/t-0"
+LOG_CONFIG = LogConfig(keeps_recovery_state=True, compaction=CompactionConfig())
 CONFIG = BrokerConfig(replica_lag_time_max_ms=1_000)
 PRODUCE_VERSION = 13
 
@@ -60,7 +63,7 @@ class Node:
         self.life += 1
         self.facts = BrokerFacts()
         log = Log.open(
-            self.disk, DIRECTORY, LogConfig(keeps_recovery_state=True), now_ms=0,
+            self.disk, DIRECTORY, LOG_CONFIG, now_ms=0,
             recovery_point=self.recovery_point, log_start_offset=self.start_checkpoint,
         )  # fmt: skip
         core = Partition(
@@ -245,10 +248,12 @@ class PartitionHarness:
     # --- brokers -----------------------------------------------------------------------------
 
     def do_produce(self, leader, *values, acks="-1"):
+        """key:value, or a value without a key."""
         replica = self.nodes[int(leader)].replica
         terms = ProduceTerms(int(acks), PRODUCE_VERSION, self.now_ms, self.now_ms)
         for value in values:
-            batch = build_batch([(None, value.encode())], timestamp_ms=0)
+            key = value.partition(":")[0].encode() if ":" in value else None
+            batch = build_batch([(key, value.encode())], timestamp_ms=0)
             answer, required = replica.append(memoryview(batch), terms)
             error = ErrorCode(answer.error)
             what = error.name if error else f"{value} at {answer.base_offset}"
@@ -297,6 +302,12 @@ class PartitionHarness:
         replica.log.roll(now_ms=self.now_ms)
         replica.log.flush()
         replica.apply_retention(self.now_ms)
+
+    def do_compact(self, broker):
+        log = self.nodes[int(broker)].replica.log
+        log.roll(now_ms=self.now_ms)
+        log.flush()
+        clean(log, now_ms=self.now_ms)
 
     def do_crash(self, broker, *power):
         node = self.nodes[int(broker)]
