@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.fetch_objections import objection_to, out_of_range
 from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
-from broker.partition import Partition
 from broker.replica import Replica
 from broker.throttle import UNLIMITED
 from runtime.errors import CorruptData, ErrorCode
@@ -229,7 +229,7 @@ def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
     state = watched.state
     if replica is None or not state.is_replica:
         return
-    if _objection(replica, watched) is not None:
+    if objection_to(replica, watched) is not None:
         return
     asked = watched.asked
     core = replica.core
@@ -263,7 +263,7 @@ def _answer(
     if replica is None:
         error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
         return FetchedPartition(watched.asked.partition_id, error.value)
-    objection = _objection(replica, watched)
+    objection = objection_to(replica, watched)
     if objection is not None:
         return objection
     core, log, asked = replica.core, replica.log, watched.asked
@@ -287,7 +287,7 @@ def _answer(
             if is_committed_only and records.length:
                 aborted = log.aborted_in(records, end_offset=end_offset)
         except OffsetOutOfRange:
-            return _out_of_range(replica, watched)
+            return out_of_range(replica, watched)
         except (OSError, CorruptData) as failure:
             replica.fail(failure, "read")
             return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
@@ -320,90 +320,6 @@ def _answer(
     )
 
 
-def _is_current(core: Partition, state: FetchState) -> bool:
-    """Whether the follower holds a replica, and is the process that the metadata knows."""
-    return state.replica_id in core.remotes and not core.is_outdated_broker(
-        state.replica_id, state.replica_epoch
-    )
-
-
-def _objection(replica: Replica, watched: Watched) -> FetchedPartition | None:
-    """Why this partition cannot be read as asked: an error, or a history that differs."""
-    core, asked = replica.core, watched.asked
-    if replica.is_offline:
-        return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
-    state = watched.state
-    if state.replica_id < 0 and state.rack_id is not None:
-        error = core.check_epoch(asked.current_leader_epoch)
-    else:
-        error = core.check_leader(asked.current_leader_epoch)
-    is_replica = state.replica_id >= 0
-    if is_replica and error == ErrorCode.NONE and not _is_current(core, state):
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if error != ErrorCode.NONE:
-        return FetchedPartition(
-            asked.partition_id, error.value, current_leader=(core.leader, core.leader_epoch)
-        )
-    log = replica.log
-    last_epoch = asked.last_fetched_epoch
-    if last_epoch >= 0 and (
-        last_epoch != log.epochs.latest_epoch or asked.fetch_offset > core.end_offset
-    ):
-        epoch, end_offset = log.epochs.end_offset_for(last_epoch, core.end_offset)
-        if epoch == -1:
-            return _out_of_range(replica, watched)
-        if epoch < last_epoch or end_offset < asked.fetch_offset:
-            return _diverging(replica, watched, (epoch, end_offset))
-    if not log.start_offset <= asked.fetch_offset <= core.end_offset:
-        return _out_of_range(replica, watched)
-    if is_replica and state.replica_id not in core.isr_state.isr:
-        return _unknown_below(replica, watched)
-    return None
-
-
-def _unknown_below(replica: Replica, watched: Watched) -> FetchedPartition | None:
-    """The objection to a follower out of sync that may have had another history, of which no leader
-    epoch tells: its log is empty, or ends where this one begins, or below this one's first batch.
-    """
-    log, asked = replica.log, watched.asked
-    last_epoch, epoch_below = asked.last_fetched_epoch, log.epochs.epoch_below
-    if asked.fetch_offset > log.start_offset:
-        # Without a record. Bad sequence: 1. it leads, and all it has is deleted, 2. by an unclean
-        # election others come at the same offsets, and are acknowledged, 3. it joins the ISR,
-        # 4. and leads, by a clean one: all begin where its log does.
-        # With some. Bad sequence: 1. by an unclean election records are lost, which it has,
-        # 2. others come in their place, and are compacted, 3. a new replica copies what is left,
-        # and leads, 4. it goes on behind its own: they are among the committed ones again.
-        is_unknown = last_epoch < log.epochs.first_epoch
-        return _out_of_range(replica, watched) if is_unknown else None
-    if last_epoch < 0 or asked.fetch_offset == 0:
-        return None
-    if log.epochs.reaches(last_epoch, log.start_offset):
-        return None
-    # Bad sequence: 1. by an unclean election records are lost, which it has, 2. others come in
-    # their place and are deleted, up to its end, 3. it goes on behind its own, 4. and loses its
-    # power, with it its new log start: they are in its log again, in the place of what was
-    # committed.
-    if 0 <= epoch_below < last_epoch:
-        # It may have led for that epoch, and written nothing.
-        return _diverging(replica, watched, (epoch_below, log.start_offset))
-    return _out_of_range(replica, watched)
-
-
-def _diverging(
-    replica: Replica, watched: Watched, epoch_and_end: tuple[int, int]
-) -> FetchedPartition:
-    high_watermark = replica.core.high_watermark
-    return FetchedPartition(
-        watched.asked.partition_id,
-        0,
-        high_watermark,
-        replica.log.last_stable_offset(high_watermark),
-        replica.log.start_offset,
-        epoch_and_end,
-    )
-
-
 def _must_be_told(watched: Watched, answer: FetchedPartition) -> bool:
     """Whether an answer without records goes out at once."""
     return bool(answer.error) or answer.diverging is not None or _is_news(watched, answer)
@@ -422,15 +338,6 @@ def _is_news(watched: Watched, answer: FetchedPartition) -> bool:
     return (
         watched.replica.core.facts.has_rack_readers
         and answer.high_watermark != watched.sent_high_watermark
-    )
-
-
-def _out_of_range(replica: Replica, watched: Watched) -> FetchedPartition:
-    # The start offset is told with the error: a follower below it needs no second request.
-    return FetchedPartition(
-        watched.asked.partition_id,
-        ErrorCode.OFFSET_OUT_OF_RANGE.value,
-        log_start_offset=replica.log.start_offset,
     )
 
 

@@ -39,11 +39,6 @@ class LeaderEpochCache:
         """The newest epoch, -1 when none is known."""
         return self.epochs[-1] if self.epochs else -1
 
-    @property
-    def first_epoch(self) -> int:
-        """The oldest epoch, -1 when none is known."""
-        return self.epochs[0] if self.epochs else -1
-
     def assign(self, epoch: int, start_offset: int) -> None:
         """From `start_offset` on, batches are of `epoch`.
 

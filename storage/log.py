@@ -373,12 +373,7 @@ class Log(LogBase):
         # have not: the cut would end below what is said here.
         segments.stop_cleaning()
         segment = segments.items[bisect_right(segments.bases, offset) - 1]
-        end_offset = segment.base_offset
-        for _, header in segment.headers(segment.indexes[0].lookup(offset - 1)):
-            if header.end_offset > offset:
-                break
-            end_offset = header.end_offset
-        return end_offset
+        return lookup.last_end_below(segment, offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch whose last offset is >= `offset`; fsynced on return.

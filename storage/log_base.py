@@ -6,8 +6,10 @@ owns a log, time is an argument.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from runtime.disk import Disk
-from storage import recovery, retention
+from storage import lookup, recovery, retention
 from storage.cleaner import CleanerConfig, CleaningJob
 from storage.cleaning import CleaningPlan, plan_cleaning
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
@@ -106,6 +108,16 @@ class LogBase:
         a log without one it is that of what lies below its start."""
         latest_epoch = self.epochs.latest_epoch
         return self.epochs.epoch_below if latest_epoch < 0 else latest_epoch
+
+    def batch_end_below(self, offset: int) -> int:
+        """Where the last batch ends that ends at or below `offset`, or the log begins: lower than
+        `offset` where compaction has left a gap. Raises CorruptData, OSError."""
+        segments = self._segments
+        for segment in reversed(segments.items[: bisect_left(segments.bases, offset)]):
+            end_offset = lookup.last_end_below(segment, offset)
+            if end_offset > segment.base_offset:
+                return max(end_offset, self._start_offset)
+        return self._start_offset
 
     def begins_below(self, offset: int) -> bool:
         """Whether the files do."""

@@ -1,10 +1,13 @@
-"""Finding records by timestamp: segment by largest timestamp, time index, headers, records."""
+"""Finding records by timestamp: segment by largest timestamp, time index, headers, records. And
+where the batches below an offset end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from runtime.errors import CorruptData
 from storage.batch import BatchHeader, iter_times
+from storage.names import INDEX_SUFFIX
 from storage.segment import Segment
 
 Found = tuple[int, int, int]
@@ -112,3 +115,22 @@ def _times_from(
     """(timestamp, offset) of the records from `start_offset` on."""
     batch = segment.file.pread(header.size_bytes, position)
     return (found for found in iter_times(batch, 0, header) if found[1] >= start_offset)
+
+
+def last_end_below(segment: Segment, offset: int) -> int:
+    """Where the last batch of the segment ends that ends at or below `offset`; its base offset
+    without one. Raises CorruptData."""
+    return segment.by_index(lambda: _last_end(segment, offset))
+
+
+def _last_end(segment: Segment, offset: int) -> int:
+    start = segment.indexes[0].lookup(offset - 1)
+    end_offset = segment.base_offset
+    for position, header in segment.headers(start):
+        if header.end_offset > offset:
+            if position == start > 0:
+                path = segment.path(INDEX_SUFFIX)
+                raise CorruptData(path, 0, f"byte {start} lies behind offset {offset - 1}")
+            break
+        end_offset = header.end_offset
+    return end_offset

@@ -409,7 +409,7 @@ class Segment:
         if offset >= self._recent_floor:
             at = bisect_right(self._ends, offset)
             return self._positions[at] if at < len(self._ends) else None
-        found = self._by_index(lambda: self._first_above(offset))
+        found = self.by_index(lambda: self._first_above(offset))
         return None if found is None else found[0]
 
     def _first_above(self, offset: int) -> tuple[int, BatchHeader] | None:
@@ -422,7 +422,7 @@ class Segment:
                 return position, header
         return None
 
-    def _by_index(self, find: Callable[[], T]) -> T:
+    def by_index(self, find: Callable[[], T]) -> T:
         """What `find` finds by way of the index. One that misleads is made anew: it holds nothing
         that the batches do not, and they are not damaged because it is. Raises CorruptData if they
         are."""
@@ -444,7 +444,7 @@ class Segment:
         `bytes_max` in all unless the first alone is larger and `at_least_one_batch` holds.
         """
         if offset < self._recent_floor:
-            return self._by_index(
+            return self.by_index(
                 lambda: self._locate_by_index(offset, bytes_max, end_offset, at_least_one_batch)
             )
         ends, positions = self._ends, self._positions

@@ -9,12 +9,14 @@ LOG_BASE = "storage/log_base.py"
 SESSION = "broker/replica_session.py"
 REPLICA = "broker/replica.py"
 FETCHING = "broker/fetching.py"
+OBJECTIONS = "broker/fetch_objections.py"
 CONNECTION = "broker/connection.py"
 
 OF_START = ("tests/test_storage/test_start_within_batch.py",)
 OF_FOLLOWING = ("tests/test_broker/test_following.py",)
 OF_BELOW = ("tests/test_broker/test_below_the_start.py",)
 OF_STORIES = ("tests/scripts/partitions",)
+OF_GAPS = ("tests/test_storage/test_gaps.py",)
 OF_PARTITION = ("tests/test_broker/test_partition.py",)
 OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
 OF_PRODUCERS = ("tests/test_storage/test_producers_kept.py",)
@@ -206,21 +208,28 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if False:\n            replica.core.deleted_to", OF_BELOW),
     ("deleted-before-its-time", "a new leader binds those who join by its own start", REPLICA,
      "                self.core.deleted_to = self.log.start_offset\n", "", OF_BELOW),
-    ("no-epoch-speaks-for-it", "what the leader does not know for its own goes", FETCHING,
+    ("no-epoch-speaks-for-it", "what the leader does not know for its own goes", OBJECTIONS,
      "    if log.epochs.reaches(last_epoch, log.start_offset):\n", "    if True:\n", OF_BELOW),
-    ("known-and-compared", "what is known below the start is no other history", FETCHING,
+    ("known-and-compared", "what is known below the start is no other history", OBJECTIONS,
      "    if log.epochs.reaches(last_epoch, log.start_offset):\n", "    if False:\n", OF_BELOW),
-    ("something-below-zero", "nothing lies below the first offset", FETCHING,
+    ("something-below-zero", "nothing lies below the first offset", OBJECTIONS,
      "    if last_epoch < 0 or asked.fetch_offset == 0:\n", "    if last_epoch < 0:\n", OF_STORIES),
-    ("in-sync-and-compared", "a member of the ISR holds what is committed", FETCHING,
+    ("in-sync-and-compared", "a member of the ISR holds what is committed", OBJECTIONS,
      "    if is_replica and state.replica_id not in core.isr_state.isr:\n",
      "    if is_replica:\n", OF_STORIES),
     ("begins-above-the-leader", "an empty log that begins above the leader's is let in by nobody",
-     FETCHING, "        is_unknown = last_epoch < log", "        is_unknown = 0 <= last_epoch < log",
-     OF_STORIES),
-    ("below-the-first-batch", "what a copy of a compacted log does not know for its own goes",
-     FETCHING, "        is_unknown = last_epoch < log.epochs.first_epoch\n",
-     "        is_unknown = last_epoch < 0\n", OF_STORIES),
+     OBJECTIONS, "        return out_of_range(replica, watched)\n    if last_epoch == log",
+     "        return None\n    if last_epoch == log", OF_STORIES),
+    ("goes-on-in-a-gap", "who ends in a gap goes on below it", OBJECTIONS,
+     "    if left_to < asked.fetch_offset:\n", "    if False:\n", OF_STORIES),
+    ("gap-at-a-segment", "a gap may go over segments", LOG_BASE,
+     "            if end_offset > segment.base_offset:\n", "            if True:\n", OF_GAPS),
+    ("gap-below-the-start", "a log has nothing below its start", LOG_BASE,
+     "                return max(end_offset, self._start_offset)\n",
+     "                return end_offset\n", OF_GAPS),
+    ("index-leads-behind", "an index that leads behind an end is made anew", "storage/lookup.py",
+     "            if position == start > 0:\n                path", "            if False:\n                path",
+     OF_GAPS),
     ("idle-and-forgotten", "who has nothing to drop keeps its producers", REPLICA,
      "        if self.log.is_bare_at(offset):\n", "        if False:\n", OF_BELOW),
     ("about-to-join-unasked", "who is about to join counts for what is deleted",
@@ -229,7 +238,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("deletion-waits-for-a-fetch", "an ISR that has changed moves the low watermark",
      "broker/isr_link.py", "        replica.on_low_watermark()\n", "",
      ("tests/test_broker/test_isr_link.py",)),
-    ("idle-epoch-takes-all", "who led and wrote nothing drops the epoch alone", FETCHING,
+    ("idle-epoch-takes-all", "who led and wrote nothing drops the epoch alone", OBJECTIONS,
      "    if 0 <= epoch_below < last_epoch:\n", "    if False:\n", OF_STORIES),
     ("epoch-below-not-noted", "a start that moves leaves the epoch below it", "storage/epochs.py",
      "        if below >= 0:\n            self.epoch_below", "        if False:\n            self.epoch_below",

@@ -16,6 +16,7 @@ QUOTAS = "broker/client_quotas.py"
 TERM = "broker/coordinator/term.py"
 HOST = "broker/coordinator/host.py"
 FETCHING = "broker/fetching.py"
+OBJECTIONS = "broker/fetch_objections.py"
 SESSION = "broker/replica_session.py"
 SESSIONS = "broker/fetch_sessions.py"
 PLAN = "broker/plan.py"
@@ -124,7 +125,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("fetch-of-any-epoch", "fetches of another leader epoch are fenced", CORE,
      "        if current_leader_epoch == self.leader_epoch or current_leader_epoch == UNKNOWN_EPOCH:",
      "        if True:", OF_CORE),
-    ("diverged-fetch-counts", "an offset counts only for a history that matches", FETCHING,
+    ("diverged-fetch-counts", "an offset counts only for a history that matches", OBJECTIONS,
      "        if epoch < last_epoch or end_offset < asked.fetch_offset:", "        if False:", NONE),
     ("rebooted-broker-counts", "a fetch of an older process counts for nothing (KIP-903)", CORE,
      "        if remote is None or self.is_outdated_broker(replica_id, broker_epoch):",

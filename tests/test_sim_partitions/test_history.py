@@ -203,6 +203,18 @@ def test_a_follower_whose_watermark_is_from_before_an_unclean_election():
         made.look(view(2, log_of(1, 1, 3), epoch=3, hw=3), 8)
 
 
+def test_an_unclean_leader_that_never_begins_and_knew_of_more():
+    made = history()
+    committed(made, log_of(1, 1))
+    note(made, isr=(3,), epoch=2, is_unclean=True)
+    made.look(view(3, [], epoch=2, is_leader=True), 4)
+    note(made, isr=(1,), epoch=3, is_unclean=True)
+    note(made, isr=(1,), epoch=4)
+    made.look(view(1, log_of(1, 1), epoch=4, hw=2, process=2), 5)
+    made.look(view(1, log_of(1, 1), epoch=4, hw=2, process=2, is_leader=True), 6)
+    assert made.end_offset == 2
+
+
 def test_an_unclean_leader_that_has_not_begun_yet_is_not_held_against_the_old_truth():
     # Seed 103107: it ended before it led, and came back as a follower of nobody.
     made = history()
@@ -242,6 +254,19 @@ def test_a_gap_in_the_offsets():
     made = history(isr=(1,))
     with fails("OffsetsDense"):
         made.look(view(1, [*log_of(1), *log_of(1, first=2)], is_leader=True, hw=3), 1)
+
+
+def test_what_may_be_lost_below_the_start_of_the_next_leader_may_come_again():
+    made = history(isr=(1,))
+    batches = [b._replace(producer=(5, 0, b.base_offset)) for b in log_of(1, 1)]
+    made.look(view(1, batches, is_leader=True, hw=2), 1)
+    note(made, isr=(2,), epoch=2, is_unclean=True)
+    others = [*log_of(1, 1, 2, first=9), batches[1]._replace(base_offset=12, last_offset=12)]
+    made.look(view(2, others, is_leader=True, epoch=2, hw=13, start=9), 2)
+    assert made.end_offset == 13
+    third = batches[1]._replace(base_offset=13, last_offset=13)
+    with fails("DuplicatesDropped"):
+        made.look(view(2, [*others, third], is_leader=True, epoch=2, hw=14, start=9), 3)
 
 
 def test_a_batch_that_is_there_twice():

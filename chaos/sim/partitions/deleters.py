@@ -120,6 +120,10 @@ class Deleter:
         replica = self._world.replica(leader.broker_id, leader.topic_id, partition_id)
         if replica is None or not replica.core.is_leader or replica.log.start_offset < offset:
             return
+        if replica.core.leader_epoch < history.trusted_epoch:
+            # Seeds 341058, 341205: it has not heard yet that all was lost, and what came since is
+            # of others. Who has told it may have had its disk replaced.
+            return
         told = [b for b, remote in replica.core.remotes.items() if remote.start_offset >= offset]
         for bound in (leader.broker_id, *told):
             history.on_deleted(bound, offset)

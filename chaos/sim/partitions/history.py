@@ -260,6 +260,11 @@ class PartitionHistory:
         self.newest_epoch = view.leader_epoch
         # Who may lead without having been in sync may bring them back.
         self.deleted_to = min(self.deleted_to, view.start_offset)
+        if self.may_lose_from < view.start_offset:
+            # Seed 340205: whether it ever had what may be lost, and is below its start, nobody can
+            # tell. Sent again, it may be news to it.
+            known_to = bisect_left(self.bases, self.may_lose_from)
+            self._forget_sequences(known_to, bisect_left(self.bases, view.start_offset))
         parts_at = self._first_difference(view, view.start_offset)
         if parts_at is not None:
             check(
@@ -292,15 +297,19 @@ class PartitionHistory:
             offset = self.bases[keep]
         self.cuts.append((event, offset, epoch))
         self.trusted_epoch = epoch
-        for batch in self.batches[keep:]:
-            if batch.producer is not None:
-                self.sequences.pop(batch.producer, None)
+        self._forget_sequences(keep, len(self.batches))
         del self.batches[keep:], self.bases[keep:]
         self.end_offset = min(self.end_offset, offset)
         self.deleted_to = min(self.deleted_to, offset)
         for known in self.known.values():
             known.checked = min(known.checked, offset)
             known.deleted_to = min(known.deleted_to, offset)
+
+    def _forget_sequences(self, first: int, end: int) -> None:
+        """Of these batches."""
+        for batch in self.batches[first:end]:
+            if batch.producer is not None:
+                self.sequences.pop(batch.producer, None)
 
     def _may_have_gaps(self) -> bool:
         """Whether what becomes the truth may lack offsets."""
@@ -382,10 +391,12 @@ class PartitionHistory:
 
     def _compare(self, view: View, known: Known) -> None:
         # Seed 91092: it knew of a higher one before an unclean election took the truth down, held
-        # what the new leader holds, and so was not cut. A watermark only rises.
+        # what the new leader holds, and so was not cut. A watermark only rises. Seed 350016: so did
+        # who is elected uncleanly, and hears of it when it is over; what may be lost is not judged.
         limit = max(self.end_offset, known.old_watermark)
+        is_old = view.leader_epoch < self.trusted_epoch
         check(
-            view.high_watermark <= limit or view.leader_epoch < self.trusted_epoch,
+            is_old or view.high_watermark <= limit or self.may_lose_from < view.high_watermark,
             "NothingCommittedByFollowers",
             f"{self.name} on {view.broker_id}: high watermark {view.high_watermark}, no leader "
             f"had more than {self.end_offset}",
