@@ -269,6 +269,16 @@ def test_what_may_be_lost_below_the_start_of_the_next_leader_may_come_again():
         made.look(view(2, [*others, third], is_leader=True, epoch=2, hw=14, start=9), 3)
 
 
+@pytest.mark.parametrize("end", [1, 2])
+def test_the_log_of_an_unclean_leader_begins_within_a_batch(end):
+    made = history(isr=(1,))
+    made.look(view(1, log_of(*[1] * end), is_leader=True, hw=end), 1)
+    note(made, isr=(2,), epoch=2, is_unclean=True)
+    around = Batch(1, 3, 1, 50)
+    made.look(view(2, [around, *log_of(2, first=4)], is_leader=True, epoch=2, hw=5, start=2), 2)
+    assert made.end_offset == 5
+
+
 def test_a_batch_that_is_there_twice():
     made = history(isr=(1,))
     twice = [batch._replace(producer=(5, 0, 0)) for batch in log_of(1, 1)]

@@ -323,8 +323,9 @@ class PartitionHistory:
             self._check_members(view)
         begin = max(self.end_offset, view.start_offset)
         for batch in view.read(begin, view.high_watermark):
-            # Seed 201247: the log of who was elected uncleanly may begin within a batch.
-            is_around_start = self.end_offset <= batch.base_offset < begin == view.start_offset
+            # Seed 201247: the log of who was elected uncleanly may begin within a batch. Seed
+            # 350826: and just there the last one who led had another.
+            is_around_start = batch.base_offset < begin == view.start_offset
             if batch.base_offset < begin and not is_around_start:
                 continue
             self._check_batch(view, batch)
