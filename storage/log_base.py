@@ -285,14 +285,17 @@ class LogBase:
         """The job that carries out `plan`, which was just made. See `cleaner.py`."""
         items = self._segments.items
         cleaned = [s for s in items if s.base_offset < plan.first_uncleanable_offset]
-        self._segments.keep_producers(len(cleaned))
+        # Not what they wrote behind these segments: that may be cut yet. Bad sequence: 1. only that
+        # is kept, 2. a new replica copies up to it, 3. and leads: it knows nothing of a producer.
+        known = self._segments.keep_producers(len(cleaned)).ends()
+        alive = self.producers.entries
         job = CleaningJob(
             self._disk,
             self.directory,
             segments=cleaned,
             plan=plan,
             aborted=[entry for segment in items for entry in segment.aborted],
-            producers=self.producers.ends(),
+            producers={key: end for key, end in known.items() if key in alive},
             log_config=self.config,
             config=config,
             now_ms=now_ms,

@@ -244,7 +244,9 @@ class SegmentList:
         for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(segment.path(suffix))
 
-    def keep_producers(self, count: int, producers: ProducerStateTable | None = None) -> None:
+    def keep_producers(
+        self, count: int, producers: ProducerStateTable | None = None
+    ) -> ProducerStateTable:
         """Before batches of the first `count` segments go: see that a snapshot at their end knows
         what they tell of producers. Each flush makes one, unless a kill came before, and a later
         start made the indexes; or a clean took it, or it was damaged since. One further on will not
@@ -252,13 +254,13 @@ class SegmentList:
 
         producers: of the whole log, if these segments go as they are. Compacted they go on to be
         read, and a transaction open at their end must be known, so that its abort is.
+        Returns what it knows.
         """
         offset = self.bases[count]
         path = self._snapshot_path(offset)
         if self._disk.exists(path):
             with suppress(CorruptData):
-                read_snapshot(self._disk, path)
-                return
+                return read_snapshot(self._disk, path)
         if producers is not None:
             # Not from their batches: to read the headers of a gigabyte takes the loop for long.
             known = producers.until(offset)
@@ -267,6 +269,7 @@ class SegmentList:
             known = producers_at(self._disk, self.directory, first, end_offset=offset)
         write_snapshot(self._disk, path, known)
         self._disk.sync_dir(self.directory)
+        return known
 
     def _snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"

@@ -17,7 +17,7 @@ from storage.model import CompactionConfig
 from storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
 from storage.producer_state import Duplicate, ProducerStateTable, write_snapshot
 from storage.segment import Segment
-from tests.test_storage.cleaning_steps import clean
+from tests.test_storage.cleaning_steps import batches, clean
 from tests.test_storage.compacted import DIRECTORY, new_disk, opened, put, seal
 
 CONFIG = LogConfig(
@@ -69,6 +69,22 @@ def test_a_snapshot_above_the_recovery_point_tells_what_no_batch_does(recovery_p
     log = opened(disk, CONFIG, recovery_point=recovery_point, log_start_offset=1)
     assert log.producers.check(header(7, 0)) == Duplicate(0, 0, 1000)
     assert log.producers.check(header(8, 2)) == Duplicate(3, 3, 1000)
+
+
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_a_clean_keeps_the_last_batch_that_is_sure_to_stay(is_expired: bool) -> None:
+    # 1. A clean takes the batch of producer 7, for one behind what it cleans, 2. a new replica has
+    # copied all below that, 3. and leads: the batch below was committed, and is news to it.
+    log = opened(new_disk(), CONFIG)
+    produce(log, 7, 0)
+    put(log, (b"k", b"newer"))
+    seal(log)
+    produce(log, 7, 1, b"other")
+    if is_expired:
+        assert log.expire_producers(CONFIG.producer_id_expiration_ms + 1000) == [7]
+    assert clean(log, now_ms=9, high_watermark=2)
+    found = [header.base_offset for _, _, header in batches(log)]
+    assert found == ([1, 2] if is_expired else [0, 1, 2])
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
