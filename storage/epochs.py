@@ -162,6 +162,8 @@ def read_epochs(disk: Disk, path: str) -> LeaderEpochCache:
         raise CorruptData(path, 0, f"not a leader epoch checkpoint: {error}") from error
     if version != 0 or len(entries) != count:
         raise CorruptData(path, 0, f"version {version}, {len(entries)} lines of {count}")
+    if any(lines[2 + count :]):
+        raise CorruptData(path, 0, f"more than the {count} lines that it should have")
     rises = all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries))
     if not rises:
         raise CorruptData(path, 0, f"epochs or offsets do not rise: {entries}")

@@ -204,6 +204,9 @@ class Segment:
             return None
         if time_index.load(time_bytes) is not None:
             return None
+        if not time_bytes and self.first_batch_timestamp_ms >= 0:
+            # Emptied since it was written: a search by time would pass the segment over.
+            return None
         self.max_timestamp = time_index.last()
         return offset_index, time_index
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 from runtime.disk import Disk
 from runtime.errors import CorruptData
-from storage.batch import BatchError
 from storage.batch_stream import StoredBatch, stored_batches
 from storage.checkpoints import (
     LOG_START_OFFSET,
+    META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINT,
     read_offsets,
+    read_partition_metadata,
 )
 from storage.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
 from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
@@ -33,14 +34,13 @@ from storage.names import (
     RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     file_name,
     offsets_of,
     replica_of,
 )
-from storage.producer_state import ProducerStateTable, read_snapshot
+from storage.producer_state import read_snapshot
 from storage.recovery_state import verify_recovery_state
-from storage.transaction_index import AbortedTransaction, parse_aborted
+from storage.verify_transactions import TransactionCheck
 
 _BUFFER_BYTES = 1 << 20
 _LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
@@ -84,7 +84,7 @@ def verify_log(disk: Disk, directory: str) -> Verified:
     bases = offsets_of(names, LOG_SUFFIX)
     epochs = _epochs(disk, directory, present, found)
     complaints = Complaints()
-    producers = ProducerStateTable()
+    transactions = TransactionCheck()
     is_sound = True
     for base_offset in bases:
         if found.segments and base_offset < found.end_offset:
@@ -96,27 +96,30 @@ def verify_log(disk: Disk, directory: str) -> Verified:
             found.start_offset = found.end_offset = base_offset
         found.segments += 1
         found.pass_to(base_offset)
-        aborted: list[AbortedTransaction] = []
+        transactions.begin_segment()
+        largest_ms = -1
         path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
         try:
             for batch in _verify_batches(disk, path, base_offset, epochs, found):
-                _note_aborted(path, batch, producers, aborted)
+                transactions.take(path, batch)
+                largest_ms = max(largest_ms, batch[1].record_timestamp_max_ms)
         except CorruptData as damage:
             found.problems.append(str(damage))
             is_sound = False
         # Kafka keeps zeros behind the entries of the segment that it writes to, of no other one.
         is_padded = base_offset == bases[-1]
         found.problems += _index_problems(
-            disk, directory, base_offset, present, complaints, is_padded=is_padded
+            disk, directory, base_offset, present, complaints, largest_ms, is_padded=is_padded
         )
         if present & {file_name(base_offset, suffix) for suffix in INDEX_SUFFIXES}:
             # That of a segment that is written to, and not closed, is in memory.
-            found.problems += _transaction_problems(disk, directory, base_offset, present, aborted)
+            found.problems += transactions.problems(disk, directory, base_offset, present)
     if bases and file_name(bases[-1], RECOVERY_SUFFIX) in present:
         # That of a sealed segment is a leftover, which nobody reads.
         found.problems += verify_recovery_state(disk, directory, bases[-1])
     found.problems += complaints.lines()
     found.problems += _missing_logs(directory, names)
+    found.problems += _identity_problems(disk, directory, present)
     if bases:
         try:
             check_first_segment(directory, names, epochs, bases[0])
@@ -179,6 +182,21 @@ def _missing_logs(directory: str, names: list[str]) -> Iterator[str]:
                     f"{directory}/{file_name(base_offset, suffix)}: there is no "
                     f"{file_name(base_offset, LOG_SUFFIX)}"
                 )
+
+
+def _identity_problems(disk: Disk, directory: str, present: set[str]) -> Iterator[str]:
+    """What keeps a broker from opening the log, whatever the records are like."""
+    above, _, name = directory.rpartition("/")
+    try:
+        read_partition_metadata(disk, directory)
+    except CorruptData as damage:
+        yield str(damage)
+    is_in_place = replica_of(name) is not None and disk.exists(f"{above or '.'}/{META_PROPERTIES}")
+    if is_in_place and PARTITION_METADATA not in present:
+        yield (
+            f"{directory}/{PARTITION_METADATA}: is not there, so nothing says whose log this is; "
+            "put it back (version: 0, topic_id: as `kvorum topics describe` has it)"
+        )
 
 
 def _missing_end(disk: Disk, directory: str, end_offset: int) -> Iterator[str]:
@@ -251,33 +269,18 @@ def _verify_batches(
         file.close()
 
 
-def _note_aborted(
-    path: str,
-    batch: StoredBatch,
-    producers: ProducerStateTable,
-    aborted: list[AbortedTransaction],
-) -> None:
-    """Follow the transactions that began in what was walked."""
-    position, header, data = batch
-    if header.producer_id < 0:
-        return
-    try:
-        entry = producers.update(header, header.last_offset, data, 0)
-    except BatchError as error:
-        raise CorruptData(path, position, error.reason) from error
-    if entry is not None:
-        aborted.append(entry)
-
-
 def _index_problems(
     disk: Disk,
     directory: str,
     base_offset: int,
     present: set[str],
     complaints: Complaints,
+    largest_ms: int,
     *,
     is_padded: bool,
 ) -> Iterator[str]:
+    """largest_ms: of all timestamps in the segment, as far as they were walked."""
+
     def path_of(suffix: str) -> str | None:
         name = file_name(base_offset, suffix)
         return f"{directory}/{name}" if name in present else None
@@ -295,39 +298,18 @@ def _index_problems(
     if (path := path_of(TIME_INDEX_SUFFIX)) is not None:
         data = disk.read_bytes(path)
         entries = _used(data, TIME_ENTRY_BYTES) if is_padded else data
-        reason = TimeIndex(base_offset).load(entries)
+        time_index = TimeIndex(base_offset)
+        reason = time_index.load(entries)
         if reason is not None:
             yield f"{path}: {reason}"
         elif entries:
             list(dump_time_index(disk, path, base_offset, options, complaints))
-
-
-def _transaction_problems(
-    disk: Disk,
-    directory: str,
-    base_offset: int,
-    present: set[str],
-    aborted: list[AbortedTransaction],
-) -> Iterator[str]:
-    """What the .txnindex lacks of `aborted`. It may have more: compaction takes the records."""
-    name = file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
-    path = f"{directory}/{name}"
-    known: list[AbortedTransaction] = []
-    if name in present:
-        try:
-            known = parse_aborted(disk.read_bytes(path), path)
-        except CorruptData as damage:
-            yield str(damage)
-            return
-    markers = {(entry.producer_id, entry.last_offset) for entry in known}
-    lacking = [entry for entry in aborted if (entry.producer_id, entry.last_offset) not in markers]
-    if lacking:
-        first = lacking[0]
-        yield (
-            f"{path}: {'lacks' if name in present else 'is not there, nor are'} {len(lacking)} "
-            f"aborted transactions, the first of producer {first.producer_id} from offset "
-            f"{first.first_offset} to {first.last_offset}; read_committed would show their records"
-        )
+        if reason is None and not is_padded and time_index.last()[0] < largest_ms:
+            # A segment that is sealed gets an entry for it.
+            yield (
+                f"{path}: has nothing of timestamp {largest_ms}, the largest in the segment; a "
+                "search by time would pass records over"
+            )
 
 
 def _size_of(disk: Disk, path: str) -> int:

@@ -11,11 +11,13 @@ REPLICA = "broker/replica.py"
 FETCHING = "broker/fetching.py"
 OBJECTIONS = "broker/fetch_objections.py"
 CONNECTION = "broker/connection.py"
+VERIFY = "storage/verify.py"
 
 OF_START = ("tests/test_storage/test_start_within_batch.py",)
 OF_FOLLOWING = ("tests/test_broker/test_following.py",)
 OF_BELOW = ("tests/test_broker/test_below_the_start.py",)
 OF_STORIES = ("tests/scripts/partitions",)
+OF_VERIFY = ("tests/test_storage/test_verify.py",)
 OF_GAPS = ("tests/test_storage/test_gaps.py",)
 OF_PARTITION = ("tests/test_broker/test_partition.py",)
 OF_REFUSED = ("tests/test_broker/test_refused_sequences.py",)
@@ -274,6 +276,24 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("retired-and-gone", "producers of what retention took stay", LOG_BASE,
      "        return self.begins_below(offset) and not is_known\n", "        return not is_known\n",
      ("tests/test_broker/test_truncation.py",)),
+    # What verify tells, and a start minds.
+    ("emptied-time-index", "a time index that was emptied is made anew", "storage/segment.py",
+     "        if not time_bytes and self.first_batch_timestamp_ms >= 0:\n", "        if False:\n",
+     ("tests/test_storage/test_log.py",)),
+    ("time-index-end", "a sealed segment's time index has its largest timestamp", VERIFY,
+     "time_index.last()[0] < largest_ms:\n", "False:\n", OF_VERIFY),
+    ("owner-unread", "partition.metadata is read", VERIFY,
+     "        read_partition_metadata(disk, directory)\n", "        pass\n", OF_VERIFY),
+    ("owner-unmissed", "a log in its place says whose it is", VERIFY,
+     "    if is_in_place and PARTITION_METADATA not in present:\n", "    if False:\n", OF_VERIFY),
+    ("epochs-and-more", "a checkpoint has the lines that it says", "storage/epochs.py",
+     "    if any(lines[2 + count :]):\n", "    if False:\n", OF_VERIFY),
+    ("aborts-another", "an aborted transaction begins behind the marker before",
+     "storage/verify_transactions.py", "not marker_before < said.first_offset <=",
+     "not said.first_offset <=", OF_VERIFY),
+    ("aborts-too-little", "an aborted transaction begins with its first record",
+     "storage/verify_transactions.py", "< said.first_offset <= entry.first_offset:",
+     "< said.first_offset:", OF_VERIFY),
     # Configs and dumps.
     ("empty-items", "a list has no empty items", "metadata/configs/model.py",
      '        items = [item.strip() for item in text.split(",")] if text else []\n',

@@ -172,6 +172,15 @@ def test_an_index_that_misleads_is_made_anew_and_the_log_is_sound() -> None:
     assert wrong > 5
 
 
+def test_a_time_index_that_was_emptied_is_made_anew() -> None:
+    disk = closed_with_three_segments()
+    disk.write_atomic(f"{DIRECTORY}/{0:020d}.timeindex", b"")
+    log = Log.open(disk, DIRECTORY, INDEXED, now_ms=0, is_clean=True)
+    found = log.find_offset_by_timestamp(0, end_offset=log.end_offset)
+    assert found is not None
+    assert found[1] == 0, "a search by time passed the segment over"
+
+
 def test_damage_of_the_batches_is_no_fault_of_the_index() -> None:
     disk = closed_with_three_segments()
     path = f"{DIRECTORY}/{0:020d}.log"

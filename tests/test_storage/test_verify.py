@@ -19,6 +19,7 @@ from storage.checkpoints import (
 )
 from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
+from storage.transaction_index import parse_aborted
 from storage.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer, clean
 from tests.test_storage.command import kvorum
@@ -232,6 +233,48 @@ def test_a_bad_transaction_index_snapshot_or_checkpoint_is_found(folder: Path) -
         assert code == 1
         assert part in said
         path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("first_offset", [-1, 1])
+def test_an_aborted_transaction_that_begins_elsewhere_is_found(
+    folder: Path, first_offset: int
+) -> None:
+    path = max(folder.glob("*.txnindex"))
+    (entry, *_), (before, *_) = (
+        parse_aborted(part.read_bytes(), "") for part in (path, min(folder.glob("*.txnindex")))
+    )
+    assert before.last_offset < entry.first_offset
+    # Into the transaction before, or behind the first record of its own.
+    wrong = before.last_offset if first_offset < 0 else entry.first_offset + 1
+    edit(path, 10, struct.pack(">q", wrong))
+    assert f"{path}: an aborted transaction of producer 7 up to {entry.last_offset} begins at " in (
+        problem(folder)
+    )
+
+
+@pytest.mark.parametrize("entries_left", [0, 1])
+def test_a_time_index_that_lost_its_end_is_found(folder: Path, entries_left: int) -> None:
+    path = sorted(folder.glob("*.timeindex"))[1]
+    assert path.stat().st_size > entries_left * 12
+    path.write_bytes(path.read_bytes()[: entries_left * 12])
+    assert f"{path}: has nothing of timestamp" in problem(folder)
+
+
+def test_who_owns_a_log_must_be_told(folder: Path) -> None:
+    path = folder / "partition.metadata"
+    assert not verify_log(OsDisk(), str(folder)).problems, "it was copied from elsewhere"
+    (folder.parent / "meta.properties").touch()
+    assert f"{path}: is not there" in problem(folder)
+    write_partition_metadata(OsDisk(), str(folder), bytes(range(16)))
+    assert not verify_log(OsDisk(), str(folder)).problems
+    path.write_text("version: 0\ntopic_id: garbage\n")
+    assert f"{path} at byte 0: not a partition.metadata" in problem(folder)
+
+
+def test_lines_behind_the_leader_epochs_are_found(folder: Path) -> None:
+    path = folder / "leader-epoch-checkpoint"
+    path.write_text(path.read_text() + "garbage\n")
+    assert f"{path} at byte 0: more than the 3 lines" in problem(folder)
 
 
 def test_a_log_file_that_is_gone_is_found_by_what_lies_beside_it(folder: Path) -> None:
