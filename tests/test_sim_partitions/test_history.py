@@ -354,6 +354,15 @@ def test_a_value_may_go_with_the_lost_one_that_followed_it():
     made.look(compacted(1, kept, 2, is_leader=True, hw=2, epoch=3, process=3), 3)
 
 
+def test_an_unclean_leader_may_have_had_others_where_all_is_compacted_for_what_is_lost():
+    made = history(isr=(1,), kind=CompactedHistory)
+    made.look(compacted(1, records_of("a", "b", "a", "b")[2:], 4, is_leader=True, hw=4), 1)
+    note(made, isr=(2,), epoch=2, is_unclean=True)
+    made.look(compacted(2, records_of("a", "b"), 2, is_leader=True, epoch=2), 2)
+    made.look(compacted(2, records_of("a", "b"), 2, is_leader=True, epoch=2, hw=2), 3)
+    assert made.end_offset == 2
+
+
 def test_a_compacted_log_may_become_the_truth_again_gaps_and_all():
     # Seed 5: the truth went with an unclean election, and another one brought this log back.
     made = history(isr=(1,), kind=CompactedHistory)

@@ -276,7 +276,8 @@ class PartitionHistory:
             )
             # Seed 9570: of an empty log the first difference is where a compacted one has its first
             # record, and not where it ends.
-            self._cut(min(parts_at, view.end_offset), view.leader_epoch, event)
+            shared_to = self._shared_to(view, min(parts_at, view.end_offset))
+            self._cut(shared_to, view.leader_epoch, event)
             self.losses += 1
         elif self.may_lose_from < NOTHING_LOST:
             # Nothing was lost; but who led before and has not heard of this may go on for a while.
@@ -310,6 +311,10 @@ class PartitionHistory:
         for batch in self.batches[first:end]:
             if batch.producer is not None:
                 self.sequences.pop(batch.producer, None)
+
+    def _shared_to(self, view: View, parts_at: int) -> int:
+        """How far what is committed stays, if a leader's log parts from it there."""
+        return parts_at
 
     def _may_have_gaps(self) -> bool:
         """Whether what becomes the truth may lack offsets."""
