@@ -20,7 +20,7 @@ from storage.cleaned_transactions import CleanedTransactions
 from storage.client_batch import validate_client_batch, validate_client_records
 from storage.compression import Codec, CompressionError, check_lz4_frame, compress, decompress
 from storage.epochs import CHECKPOINT_NAME
-from storage.index import OffsetIndex
+from storage.index import OffsetIndex, TimeIndex
 from storage.log import Log, LogConfig
 from storage.model import CompactionConfig
 from storage.offset_map import OffsetMap
@@ -478,3 +478,10 @@ def test_a_batch_above_what_an_index_holds_is_found_from_the_last_entry_on() -> 
     segment.note(1, 1, 2, 100)
     segment.note(2, 2, 3, 100)
     assert segment.max_timestamp == (3, 2)
+
+
+def test_a_batch_that_ends_at_an_offset_does_not_end_below_it() -> None:
+    index = TimeIndex(100)
+    index.maybe_append(1000, 103)
+    index.maybe_append(2000, 107)
+    assert [index.last_offset_below(at) for at in (103, 104, 107, 108)] == [None, 103, 103, 107]
