@@ -93,6 +93,14 @@ def is_shared(readers: list[Reader], partitions: int = 4) -> bool:
     return sorted(owned) == list(range(partitions)) and all(reader.owned for reader in readers)
 
 
+def has_read(readers: list[Reader], end_offset: int) -> bool:
+    """Who owns a partition has read up to there. Some of it others may have read as well, before
+    they gave it back."""
+    return all(
+        (partition, end_offset - 1) in one.seen for one in readers for partition in one.owned
+    )
+
+
 def committed_offsets(bootstrap: str, group_id: str, topic: str, partitions: int = 4) -> list[int]:
     """What the group has committed, by partition, as somebody who is no member reads it."""
     from confluent_kafka import TopicPartition

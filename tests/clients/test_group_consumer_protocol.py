@@ -11,6 +11,7 @@ from tests.clients.groups import (
     Reader,
     committed_offsets,
     fill,
+    has_read,
     is_shared,
     produce,
     together,
@@ -93,14 +94,14 @@ def test_members_go_on_when_the_coordinator_is_killed(cluster):
     fill(cluster.bootstrap, "survives")
     readers = [reader(cluster, "survivors", "survives") for _ in range(2)]
     together(readers, lambda: is_shared(readers), "both have some")
-    together(readers, lambda: sum(len(r.seen) for r in readers) == ALL, "all is read")
+    together(readers, lambda: has_read(readers, RECORDS_PER_PARTITION), "all is read")
     for one in readers:
         one.commit()
     owned = [one.owned for one in readers]
     broker = broker_name(coordinator_of(cluster, "survivors"))
     cluster.kill(broker)
     produce(cluster.bootstrap, "survives")
-    together(readers, lambda: sum(len(r.seen) for r in readers) >= 2 * ALL, "the rest is read")
+    together(readers, lambda: has_read(readers, 2 * RECORDS_PER_PARTITION), "the rest is read")
     assert [one.owned for one in readers] == owned, "nobody was put out"
     for one in readers:
         one.commit()
