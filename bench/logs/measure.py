@@ -1,4 +1,4 @@
-"""One round: a cluster with idle partitions, then one broker with large logs; its restarts."""
+"""A cluster with idle partitions, or with large logs on one broker; that broker's restarts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Restart:
 
 
 class Round:
-    """One cluster. idle, then starts, which the disk of `directory` must have room for."""
+    """One fresh cluster, for idle or for starts, whose logs the disk of `directory` must hold."""
 
     def __init__(self, *, directory: Path, port: int, load: Load, note: Note) -> None:
         self._data = directory / "data"
