@@ -1,7 +1,8 @@
 """Why a partition cannot be read as asked: who asks, from where, behind which history.
 
-A consumer and a follower in sync are compared by leader epochs alone (KIP-320, KIP-595). A follower
-out of sync may have records that no leader epoch tells apart from ours: it drops them.
+A consumer and a follower in sync, or eligible (KIP-966), are compared by leader epochs alone
+(KIP-320, KIP-595). Any other follower may have records that no leader epoch tells apart from ours:
+it drops them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def objection_to(replica: Replica, watched: Watched) -> FetchedPartition | None:
             return _diverging(replica, watched, (epoch, end_offset))
     if not log.start_offset <= asked.fetch_offset <= core.end_offset:
         return out_of_range(replica, watched)
-    if is_replica and state.replica_id not in core.isr_state.isr:
+    # Bad sequence: 1. a follower leaves the ISR and stays eligible, 2. the deletion that it ends
+    # with is compacted here, 3. it is back, drops it as below a gap, 4. and is elected: it serves
+    # what was deleted, and its watermark goes back.
+    if is_replica and not core.may_lead_cleanly(state.replica_id, asked.fetch_offset):
         try:
             return _unknown_history(replica, watched)
         except (OSError, CorruptData) as failure:

@@ -96,6 +96,8 @@ class Partition:
         self.isr_state: isr.IsrState = isr.Committed(frozenset())
         self._proposal: IsrProposal | None = None
         self.is_recovering = False
+        self.eligible: tuple[int, ...] = ()
+        """The eligible leader replicas (KIP-966), as far as they are known."""
 
     # --- roles -------------------------------------------------------------------------------
 
@@ -153,8 +155,16 @@ class Partition:
         self.replicas = image.replicas
         self.directories = image.directories
         self.is_recovering = image.leader_recovery_state == RECOVERING
+        self.eligible = image.elr
 
     # --- checks ------------------------------------------------------------------------------
+
+    def may_lead_cleanly(self, replica_id: int, end_offset: int) -> bool:
+        """Whether the controller may elect a follower that ends there, and nothing is lost: it is
+        in the ISR, or eligible by KIP-966 and has all that is committed."""
+        if replica_id in self.isr_state.isr:
+            return True
+        return replica_id in self.eligible and end_offset >= self.high_watermark
 
     @property
     def min_isr_effective(self) -> int:
@@ -383,6 +393,7 @@ class Partition:
         if reaction is isr.Reaction.APPLIED:
             self.isr_state = isr.Committed(frozenset(answer.isr))
             self.partition_epoch = answer.partition_epoch
+            self.eligible = ()  # An answer does not tell, and the image that does comes too late.
             self.is_recovering = False
         elif reaction is isr.Reaction.ROLLED_BACK:
             self.isr_state = isr.Committed(state.isr)

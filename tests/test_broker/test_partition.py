@@ -273,6 +273,22 @@ def test_a_shrinking_replica_counts_until_the_metadata_has_it_so() -> None:
     assert partition.high_watermark == 5
 
 
+def test_an_eligible_replica_that_has_what_is_committed_may_lead_cleanly() -> None:
+    partition = make(isr=(1, 2), min_isr=3, end_offset=5)
+    assert partition.may_lead_cleanly(2, 0)  # It is in the ISR.
+    assert not partition.may_lead_cleanly(3, 5)
+    partition.high_watermark = 4
+    partition.become_leader(PartitionImage((1, 2, 3), (1,), 1, 5, 8, elr=(2, 3)), 0)
+    assert partition.may_lead_cleanly(3, 4)
+    assert not partition.may_lead_cleanly(3, 3)
+    # An answer tells of the ISR alone: with it the watermark may go on, without those eligible.
+    fetch(partition, 2, 5)
+    proposal = partition.propose_expand()
+    assert proposal is not None
+    assert partition.on_isr_answer(proposal, answer((1, 2), 9)) is Reaction.APPLIED
+    assert not partition.may_lead_cleanly(3, 5)
+
+
 def test_a_member_with_the_leaders_end_is_in_sync_however_long_it_is_silent() -> None:
     partition = make()
     fetch(partition, 2, 0)

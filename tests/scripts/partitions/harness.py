@@ -248,12 +248,13 @@ class PartitionHarness:
     # --- brokers -----------------------------------------------------------------------------
 
     def do_produce(self, leader, *values, acks="-1"):
-        """key:value, or a value without a key."""
+        """key:value, key: for a tombstone, or a value without a key."""
         replica = self.nodes[int(leader)].replica
         terms = ProduceTerms(int(acks), PRODUCE_VERSION, self.now_ms, self.now_ms)
         for value in values:
             key = value.partition(":")[0].encode() if ":" in value else None
-            batch = build_batch([(key, value.encode())], timestamp_ms=0)
+            content = None if value.endswith(":") else value.encode()
+            batch = build_batch([(key, content)], timestamp_ms=0)
             answer, required = replica.append(memoryview(batch), terms)
             error = ErrorCode(answer.error)
             what = error.name if error else f"{value} at {answer.base_offset}"
@@ -304,10 +305,10 @@ class PartitionHarness:
         replica.apply_retention(self.now_ms)
 
     def do_compact(self, broker):
-        log = self.nodes[int(broker)].replica.log
-        log.roll(now_ms=self.now_ms)
-        log.flush()
-        clean(log, now_ms=self.now_ms)
+        replica = self.nodes[int(broker)].replica
+        replica.log.roll(now_ms=self.now_ms)
+        replica.log.flush()
+        clean(replica.log, now_ms=self.now_ms, high_watermark=replica.core.high_watermark)
 
     def do_crash(self, broker, *power):
         node = self.nodes[int(broker)]
@@ -347,5 +348,6 @@ def _text(data):
     found = []
     for position, header in iter_headers(data):
         for record in iter_records(data, position, header):
-            found.append(f"{record.value.decode()}@{header.leader_epoch} ")
+            value = f"{record.key.decode()}:" if record.value is None else record.value.decode()
+            found.append(f"{value}@{header.leader_epoch} ")
     return "".join(found)
