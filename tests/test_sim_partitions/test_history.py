@@ -422,7 +422,7 @@ def test_a_log_that_begins_below_what_it_told_to_be_deleted():
     made = history()
     committed(made, log_of(1, 1, 1))
     made.look(view(2, log_of(1, 1, 1), hw=3, start=2), 4)
-    made.on_deleted(2, 2)
+    made.on_deleted(2, 2, 1)
     made.look(view(2, log_of(1, 1, 1), hw=3, start=2), 5)
     with fails("DeletedStaysDeleted"):
         made.look(view(2, log_of(1, 1, 1), hw=3, start=1, process=2), 6)
@@ -432,7 +432,7 @@ def test_who_joins_the_isr_is_bound_by_what_was_deleted_while_it_was_away():
     made = history(isr=(1, 2))
     committed(made, log_of(1, 1, 1))
     note(made, isr=(1,))
-    made.on_deleted(1, 2)
+    made.on_deleted(1, 2, 1)
     made.look(view(2, log_of(1, 1, 1), hw=3, start=1), 4)
     note(made, isr=(1, 2))
     with fails("DeletedStaysDeleted"):
@@ -443,16 +443,29 @@ def test_an_eligible_replica_that_was_away_may_bring_back_what_was_deleted():
     made = history(isr=(1, 2))
     committed(made, log_of(1, 1, 1))
     note(made, isr=(1,), eligible=(2,))
-    made.on_deleted(1, 2)
+    made.on_deleted(1, 2, 1)
     note(made, isr=(2,))
     made.look(view(2, log_of(1, 1, 1), hw=3, start=1, process=2), 4)
+
+
+def test_a_leader_that_is_deposed_binds_nobody_but_itself_by_what_it_deletes():
+    made = history(isr=(1, 2))
+    committed(made, log_of(1, 1, 1))
+    note(made, isr=(1,), eligible=(2,))
+    note(made, isr=(2,), epoch=2)
+    made.look(view(2, log_of(1, 1, 1), is_leader=True, epoch=2, hw=3), 4)
+    made.on_deleted(1, 2, 1)
+    note(made, isr=(2, 3), epoch=2)
+    made.look(view(3, log_of(1, 1, 1), epoch=2, hw=3), 5)
+    with fails("DeletedStaysDeleted"):
+        made.look(view(1, log_of(1, 1, 1), epoch=2, hw=3, start=1), 6)
 
 
 def test_who_is_elected_without_having_been_in_sync_may_bring_back_what_was_deleted():
     made = history(isr=(1, 2))
     committed(made, log_of(1, 1, 1))
     note(made, isr=(1,))
-    made.on_deleted(1, 2)
+    made.on_deleted(1, 2, 1)
     note(made, isr=(2,), epoch=2, is_unclean=True)
     made.look(view(2, log_of(1, 1), is_leader=True, epoch=2, hw=2, start=1), 4)
     note(made, isr=(2, 3), epoch=2)
@@ -466,7 +479,7 @@ def test_a_disk_that_is_replaced_and_a_log_that_lost_all_tell_nothing():
     ):
         made = history()
         committed(made, log_of(1, 1, 1))
-        made.on_deleted(2, 2)
+        made.on_deleted(2, 2, 1)
         lose(made)
         made.look(view(2, log_of(1, 1, 1), hw=3, process=3), 6)
 

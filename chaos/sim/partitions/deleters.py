@@ -126,7 +126,7 @@ class Deleter:
             return
         told = [b for b, remote in replica.core.remotes.items() if remote.start_offset >= offset]
         for bound in (leader.broker_id, *told):
-            history.on_deleted(bound, offset)
+            history.on_deleted(bound, offset, replica.core.leader_epoch)
 
 
 def _parse(frame: bytes) -> tuple[int, int]:

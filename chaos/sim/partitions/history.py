@@ -127,7 +127,7 @@ class PartitionHistory:
             # The leader lets nobody in who might bring back what is deleted. An eligible replica
             # (seed 301036) comes in alone, without one.
             for broker_id in frozenset(isr) - self.isr:
-                self.on_deleted(broker_id, self.deleted_to)
+                self.on_deleted(broker_id, self.deleted_to, leader_epoch)
         self.isr, self.isr_epoch = frozenset(isr), leader_epoch
         self.vouchers = self.isr | frozenset(eligible)
         for broker_id in [b for b in self.known if b not in replicas]:
@@ -150,9 +150,11 @@ class PartitionHistory:
             known.end_offset = known.durable_end_offset = known.checked = known.deleted_to = 0
         self._look_at_vouchers()
 
-    def on_deleted(self, broker_id: int, offset: int) -> None:
-        """A deletion up to `offset` was answered that this broker had told of."""
-        self.deleted_to = max(self.deleted_to, offset)
+    def on_deleted(self, broker_id: int, offset: int, leader_epoch: int) -> None:
+        """The leader of that epoch answered a deletion to `offset` that this broker had told of."""
+        if leader_epoch >= self.newest_epoch:
+            # Seed 382132: else an eligible replica leads by now, and may have them still.
+            self.deleted_to = max(self.deleted_to, offset)
         known = self.known.get(broker_id)
         if known is not None:
             known.deleted_to = max(known.deleted_to, offset)
