@@ -54,7 +54,7 @@ class Services:
         self.supported_features = supported_features
         self.replicas = replicas
         self.controller = controller
-        self.image = image
+        self._image = image
         self.cluster_id = cluster_id
         self.broker_id = broker_id
         # All that the broker's start has read, of which `config` is the part for brokers.
@@ -85,6 +85,10 @@ class Services:
         self.caches: dict[str, Any] = {}
         """What API files keep between requests, by API name."""
         self._background = TaskGroup(report_failure)
+
+    def image(self) -> ClusterImage:
+        """The cluster as clients are told of it."""
+        return self.replicas.successors.over(self._image())
 
     def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work`, which answers nobody; cancelled at `stop`."""

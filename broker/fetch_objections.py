@@ -28,9 +28,9 @@ def objection_to(replica: Replica, watched: Watched) -> FetchedPartition | None:
     if is_replica and error == ErrorCode.NONE and not _is_current(core, state):
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if error != ErrorCode.NONE:
-        return FetchedPartition(
-            asked.partition_id, error.value, current_leader=(core.leader, core.leader_epoch)
-        )
+        # Told that nobody leads (KIP-951), librdkafka does not look any further.
+        leader = (core.leader, core.newest_epoch) if core.leader >= 0 else None
+        return FetchedPartition(asked.partition_id, error.value, current_leader=leader)
     log = replica.log
     last_epoch = asked.last_fetched_epoch
     if last_epoch >= 0 and (

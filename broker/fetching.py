@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker import deposition
 from broker.fetch_objections import objection_to, out_of_range
 from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
 from broker.replica import Replica
@@ -230,6 +231,7 @@ def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
     if replica is None or not state.is_replica:
         return
     if objection_to(replica, watched) is not None:
+        deposition.hear(manager, replica, watched)
         return
     asked = watched.asked
     core = replica.core

@@ -86,6 +86,8 @@ class Partition:
         self.role = Role.FOLLOWER
         self.leader = NO_LEADER
         self.leader_epoch = UNKNOWN_EPOCH
+        self.newest_epoch = UNKNOWN_EPOCH
+        """The latest leader epoch heard of, from the metadata or from a follower."""
         self.partition_epoch = -1
         self.epoch_start_offset = UNKNOWN_OFFSET
         self.replicas: tuple[int, ...] = ()
@@ -143,14 +145,32 @@ class Partition:
         self.remotes = {}
         return is_new_epoch
 
+    def step_down(
+        self, leader: int, newer_epoch: int, *, replica_id: int, broker_epoch: int
+    ) -> bool:
+        """A follower has heard of a later leader epoch, and that `leader` (maybe nobody) leads.
+
+        True when this ends the leadership here; what to follow is the metadata's to tell.
+        """
+        if self.role is not Role.LEADER or newer_epoch <= self.leader_epoch:
+            return False
+        if replica_id not in self.remotes or self.is_outdated_broker(replica_id, broker_epoch):
+            return False
+        self.newest_epoch = newer_epoch
+        self.role = Role.FOLLOWER
+        self.leader = leader
+        self.isr_state = isr.Committed(self.isr_state.isr)
+        self.remotes = {}
+        return True
+
     def _is_stale(self, image: PartitionImage) -> bool:
         return (
-            image.leader_epoch < self.leader_epoch or image.partition_epoch <= self.partition_epoch
+            image.leader_epoch < self.newest_epoch or image.partition_epoch <= self.partition_epoch
         )
 
     def _take(self, image: PartitionImage) -> None:
         self.leader = image.leader
-        self.leader_epoch = image.leader_epoch
+        self.leader_epoch = self.newest_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
         self.replicas = image.replicas
         self.directories = image.directories

@@ -175,8 +175,8 @@ class Replica:
         has_too_few_replicas = error == ErrorCode.NOT_ENOUGH_REPLICAS
         if error != ErrorCode.NONE and not has_too_few_replicas:
             leader = None
-            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader = (core.leader, core.leader_epoch)
+            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and core.leader >= 0:
+                leader = (core.leader, core.newest_epoch)
             return ProducedPartition(partition_id, error.value, current_leader=leader), 0
         log = self.log
         try:

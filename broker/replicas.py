@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from broker.cleaner import LogCleaner
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
+from broker.deposition import Successors
 from broker.directory_link import DirectoryLink
 from broker.dynamic_config import with_dynamic
 from broker.fetch_sessions import SessionCache, Watched
@@ -88,6 +89,7 @@ class ReplicaManager:
         self.image: ClusterImage = EMPTY_IMAGE
         self.facts = BrokerFacts()
         self.facts.has_rack_readers = bool(config.replica_selector_class)
+        self.successors = Successors()
         self.listing = BrokerListing()
         self.deadlines = Deadlines(clock.monotonic_ms)
         self.turn = TurnEnd()
@@ -106,6 +108,7 @@ class ReplicaManager:
             config=config,
             controller=controller,
             peer_address=peer_address,
+            facts=self.facts,
             quota=self.follower_quota,
             clock=clock,
             connect=connect,
@@ -299,7 +302,7 @@ class ReplicaManager:
         if replica is None:
             return
         self.failures.settle(key, replica, image)
-        self.fetchers.unfollow(key)
+        self.fetchers.unfollow(key, image)
         if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
         # The image may settle a proposal before its answer comes. Whoever caught up while it was
@@ -320,10 +323,10 @@ class ReplicaManager:
         self.failures.settle(key, replica, image)
         is_new_epoch = replica.become_follower(image)
         if image.leader in (NO_LEADER, self.broker_id) or replica.is_offline:
-            self.fetchers.unfollow(key)
+            self.fetchers.unfollow(key, image)
         elif is_new_epoch or not self.fetchers.is_following(key, image.leader):
             # Not when only the ISR moved: that would fetch again what is already on its way.
-            self.fetchers.follow(key, replica, image.leader)
+            self.fetchers.follow(key, replica, image)
         self._tell(topic, replica)
 
     def _delete(self, key: Key) -> None:
@@ -333,12 +336,8 @@ class ReplicaManager:
         replica = self._replicas.pop(key, None)
         self._with_files.pop(key, None)
         if replica is not None:
-            is_moved = self.image.partition(*key) is not None
-            replica.close(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if is_moved
-                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+            moved, gone = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            replica.close(gone if self.image.partition(*key) is None else moved)
             self._tell(replica.core.topic, replica)
             self.failures.delete(replica)
 

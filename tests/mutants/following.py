@@ -11,6 +11,7 @@ REPLICA = "broker/replica.py"
 FETCHING = "broker/fetching.py"
 OBJECTIONS = "broker/fetch_objections.py"
 CONNECTION = "broker/connection.py"
+DEPOSITION = "broker/deposition.py"
 VERIFY = "storage/verify.py"
 
 OF_START = ("tests/test_storage/test_start_within_batch.py",)
@@ -28,6 +29,7 @@ OF_SERVED = ("tests/test_broker/test_served_checks.py",)
 OF_DIRECTORIES = ("tests/test_broker/test_log_directories.py",)
 OF_LAUNCH = ("tests/test_launch/test_log_directories.py",)
 OF_TABLE = ("tests/test_metadata/test_config_table.py", "tests/test_metadata/test_configs.py")
+OF_DEPOSITION = ("tests/test_broker/test_deposition.py",)
 OF_DUMP = ("tests/test_storage/test_small_files.py",)
 
 _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
@@ -234,6 +236,34 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "in self.eligible\n", OF_PARTITION),
     ("eligible-until-told", "an answer ends what was known of those eligible",
      "broker/partition.py", "            self.eligible = ()  #", "            #", OF_PARTITION),
+    # A leader that was deposed, and cannot hear of it from the controllers.
+    ("deposed-by-any-epoch", "an epoch of its own deposes no leader", DEPOSITION,
+     "    if asked.bytes_max or not core", "    if not core", OF_DEPOSITION),
+    ("deposed-by-its-own-epoch", "only a later epoch deposes", "broker/partition.py",
+     "newer_epoch <= self.leader_epoch:", "newer_epoch < self.leader_epoch:", OF_DEPOSITION),
+    ("deposed-by-a-stranger", "an old process of a follower deposes nobody", "broker/partition.py",
+     "        if replica_id not in self.remotes or self.is_outdated_broker(replica_id, broker_epoch):\n"
+     "            return False\n        self.newest", "        self.newest", OF_DEPOSITION),
+    ("deposed-and-waited-for", "who waits hears that it leads no more", DEPOSITION,
+     "    replica.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)\n", "", OF_DEPOSITION),
+    ("deposed-leads-by-an-old-image", "an older epoch does not give the lead back",
+     "broker/partition.py", "image.leader_epoch < self.newest_epoch or",
+     "image.leader_epoch < self.leader_epoch or", OF_DEPOSITION),
+    ("nobody-tells", "whom the metadata took out is told", DEPOSITION,
+     "    return image.leader == NO_LEADER or leader not in image.isr\n", "    return False\n",
+     OF_DEPOSITION),
+    ("all-are-told", "who is in sync hears it from the controllers", DEPOSITION,
+     "    return image.leader == NO_LEADER or leader not in image.isr\n", "    return True\n",
+     OF_DEPOSITION),
+    ("sent-back-to-the-deposed", "clients are told of the successor", DEPOSITION,
+     "    manager.successors.tell(", "    (", OF_DEPOSITION),
+    ("successor-for-ever", "the metadata have the last word on who leads", DEPOSITION,
+     "partition is None or partition.leader_epoch >= leader_epoch:", "partition is None:",
+     OF_DEPOSITION),
+    ("told-for-ever", "a partition that was told of is forgotten", SESSION,
+     "            self._forgotten[topic_id, partition_id] = None  # with", "            #", OF_DEPOSITION),
+    ("last-words-unsaid", "the last partition of a leader is told of", "broker/fetcher.py",
+     "is_paused and not topics and not forgotten", "is_paused and not forgotten", OF_DEPOSITION),
     ("begins-above-the-leader", "an empty log that begins above the leader's is let in by nobody",
      OBJECTIONS, "        return out_of_range(replica, watched)\n    if last_epoch == log",
      "        return None\n    if last_epoch == log", OF_STORIES),

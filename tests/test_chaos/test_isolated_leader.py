@@ -1,0 +1,96 @@
+"""A leader that is cut off from the controllers alone, behind a real toxiproxy."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.live import processes
+from chaos.live.cluster import LiveCluster
+from chaos.live.links import link_count, plan_links
+from chaos.live.toxiproxy import Toxic
+from chaos.live.toxiproxy_server import ToxiproxyServer
+from chaos.scenario import parse_experiment
+from tests.live.cluster import eventually
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+EXPERIMENT = """\
+title: any
+method: [{type: action, name: any, provider: {type: kvorum, func: kill, arguments: {
+  target: active-controller, duration_ms: 1000}}}]
+"""
+NEVER_MS = 600_000
+"""More than the test takes: no time-out of the client ends the wait for an answer."""
+
+
+def test_its_producers_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> None:
+    first = processes.free_ports(6 + link_count(3, 3) + 1, random.Random())
+    plan = plan_links(3, 3, client_port=first, controller_port=first + 3, proxy_port=first + 6)
+    cluster = LiveCluster(
+        configuration=parse_experiment("x.yaml", EXPERIMENT).configuration,
+        plan=plan,
+        data_dir=str(tmp_path / "cluster"),
+        log_file=str(tmp_path / "cluster.log"),
+        client_port=first,
+        controller_port=first + 3,
+    )
+    api_port = first + 6 + link_count(3, 3)
+    with ToxiproxyServer(port=api_port, log_file=str(tmp_path / "toxiproxy.log")) as server:
+        server.api.populate(plan.links)
+        try:
+            cluster.start()
+            admin = AdminClient({"bootstrap.servers": plan.bootstrap()})
+            topic = NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})
+            admin.create_topics([topic])["t"].result(20)
+
+            def leader() -> int:
+                found: int = admin.list_topics("t", timeout=10).topics["t"].partitions[0].leader
+                return found
+
+            old = eventually(lambda: max(leader(), 0), "there is a leader")
+            producer = Producer(
+                {
+                    "bootstrap.servers": plan.bootstrap(), "linger.ms": 0,
+                    "enable.idempotence": True, "request.timeout.ms": NEVER_MS,
+                    "socket.timeout.ms": 300_000, "message.timeout.ms": 2 * NEVER_MS,
+                }
+            )  # fmt: skip
+            written: list[object] = []
+
+            def write() -> None:
+                producer.produce("t", b"v", on_delivery=lambda error, _: written.append(error))
+
+            write()
+            eventually(lambda: producer.poll(0.05) or written, "the first is written")
+            for controller in plan.controllers:
+                streams = plan.streams(f"broker-{old}", controller, both_ways=True)
+                assert streams
+                for link, stream in streams:
+                    name = f"cut-{stream.value}"
+                    server.api.add_toxic(
+                        link,
+                        Toxic(name=name, kind="timeout", stream=stream, attributes={"timeout": 0}),
+                    )
+            sent = 1
+
+            def is_deposed() -> bool:
+                # Records are under way to the old leader all the time.
+                nonlocal sent
+                write()
+                sent += 1
+                producer.poll(0.05)
+                return leader() not in (-1, old)
+
+            eventually(is_deposed, "another leads")
+            write()
+            eventually(
+                lambda: [producer.poll(0.05), len(written) == sent + 1][1], "all are written"
+            )
+            assert written == [None] * (sent + 1)
+        finally:
+            cluster.stop()
