@@ -91,8 +91,9 @@ def hear(manager: ReplicaManager, replica: Replica, watched: Watched) -> None:
     ):
         return
     _log.warning(
-        "%s-%d: broker %d says that broker %d leads in epoch %d; leads no more",
-        core.topic, core.partition_id, state.replica_id, leader, leader_epoch,
+        "%s-%d: broker %d says that %s leads in epoch %d; this one leads no more",
+        core.topic, core.partition_id, state.replica_id,
+        "nobody" if leader == NO_LEADER else f"broker {leader}", leader_epoch,
     )  # fmt: skip
     manager.successors.tell((core.topic_id, core.partition_id), leader, leader_epoch)
     replica.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
