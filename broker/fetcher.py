@@ -21,16 +21,13 @@ from contextlib import suppress
 
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
-from broker.deposition import may_be_unaware
 from broker.failures import report_failure
 from broker.frame_buffer import FrameBuffer
-from broker.partition import BrokerFacts
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
 from broker.start_checkpoints import StartCheckpoints
 from broker.suspects import Suspects
 from broker.throttle import ReplicationQuota
-from metadata.image import PartitionImage
 from runtime.clock import Clock
 from runtime.errors import WireError
 from runtime.tasks import TaskGroup
@@ -69,7 +66,6 @@ class Fetchers:
         config: BrokerConfig,
         controller: Controller,
         peer_address: PeerAddress,
-        facts: BrokerFacts,
         quota: ReplicationQuota,
         clock: Clock,
         connect: Connect,
@@ -80,7 +76,6 @@ class Fetchers:
         self._config = config
         self._controller = controller
         self._peer_address = peer_address
-        self._facts = facts
         self._quota = quota
         self._clock = clock
         self._connect = connect
@@ -104,11 +99,10 @@ class Fetchers:
         self._by_leader.clear()
         self._leader_of.clear()
 
-    def follow(self, key: Key, replica: Replica, image: PartitionImage) -> None:
-        """Fetch for `replica` from the leader in `image` from now on, with its present epoch."""
-        leader = image.leader
+    def follow(self, key: Key, replica: Replica, leader: int) -> None:
+        """Fetch for `replica` from `leader` from now on, with its present epoch."""
         if self._leader_of.get(key, leader) != leader:
-            self.unfollow(key, image)
+            self.unfollow(key)
         self._leader_of[key] = leader
         fetcher = self._by_leader.get(leader)
         if fetcher is None:
@@ -139,20 +133,10 @@ class Fetchers:
     def is_following(self, key: Key, leader: int) -> bool:
         return self._leader_of.get(key) == leader
 
-    def unfollow(self, key: Key, image: PartitionImage | None = None) -> None:
-        """Fetch no more. image: if it says that another leads, or nobody, it is told whom this
-        broker has followed, unless that one surely knows."""
+    def unfollow(self, key: Key) -> None:
         leader = self._leader_of.pop(key, None)
-        if leader is None:
-            return
-        fetcher = self._by_leader[leader]
-        if image is None or image.leader == leader or not fetcher.is_connected:
-            fetcher.session.remove(key)
-        elif may_be_unaware(leader, image, self._facts):
-            fetcher.session.remove(key, image)
-            fetcher.on_partitions_changed()
-        else:
-            fetcher.session.remove(key)
+        if leader is not None:
+            self._by_leader[leader].session.remove(key)
 
     def tell_start(self, key: Key) -> None:
         """Retention has moved the start of a log that follows: a DeleteRecords may wait for it."""
@@ -269,10 +253,6 @@ class LeaderFetcher:
         host, port = self._address or ("an unknown address", 0)
         return f"broker {self._leader} at {host}:{port}"
 
-    @property
-    def is_connected(self) -> bool:
-        return self._sock is not None
-
     def check_address(self) -> None:
         if self._sock is not None and self._peer_address(self._leader) != self._address:
             self._lose("the leader's address changed")
@@ -381,7 +361,7 @@ class LeaderFetcher:
         if sock is None or self._is_paused or self._lost is None or self._lost.done():
             return
         topics, forgotten = self.session.next_request()
-        if self.session.is_paused and not topics and not forgotten:
+        if self.session.is_paused and not forgotten:
             return
         config = self._config
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

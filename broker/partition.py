@@ -13,11 +13,11 @@ on what it returns. The rules are Kafka's (log.md section 7, KIP-101, KIP-497, K
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 
 from broker import isr
+from broker.broker_facts import BrokerFacts
 from broker.remote_replica import LONG_AGO_MS, UNKNOWN_EPOCH, UNKNOWN_OFFSET, RemoteReplica
-from metadata.image import BrokerImage, PartitionImage
+from metadata.image import PartitionImage
 from metadata.records import NO_LEADER, RECOVERING
 from metadata.requests import AlteredPartition, IsrProposal
 from runtime.errors import ErrorCode, invariant
@@ -28,34 +28,6 @@ NO_REPLICA = -1
 class Role(enum.Enum):
     LEADER = "leader"
     FOLLOWER = "follower"
-
-
-class BrokerFacts:
-    """What all partitions of this broker share, kept current by the driver.
-
-    brokers: registrations by id. last_fetch_ms: when each follower's latest fetch arrived; an
-    incremental fetch does not name idle partitions, so their clocks hang on this one.
-    has_rack_readers: consumers are sent to the replica in their rack.
-    """
-
-    __slots__ = ("brokers", "has_rack_readers", "last_fetch_ms")
-
-    def __init__(self) -> None:
-        self.brokers: Mapping[int, BrokerImage] = {}
-        self.last_fetch_ms: dict[int, int] = {}
-        self.has_rack_readers = False
-
-    def rack_of(self, broker_id: int) -> str | None:
-        broker = self.brokers.get(broker_id)
-        return None if broker is None else broker.rack
-
-    def is_active(self, broker_id: int) -> bool:
-        broker = self.brokers.get(broker_id)
-        return broker is not None and broker.is_active
-
-    def epoch_of(self, broker_id: int) -> int:
-        broker = self.brokers.get(broker_id)
-        return UNKNOWN_EPOCH if broker is None else broker.broker_epoch
 
 
 class Partition:
@@ -148,13 +120,18 @@ class Partition:
     def step_down(
         self, leader: int, newer_epoch: int, *, replica_id: int, broker_epoch: int
     ) -> bool:
-        """A follower has heard of a later leader epoch, and that `leader` (maybe nobody) leads.
+        """Another replica has heard of a later leader epoch, and that `leader` leads.
 
-        True when this ends the leadership here; what to follow is the metadata's to tell.
+        True when this ends the leadership here, or names another successor than before; what to
+        follow is the metadata's to tell. Who asks proves by its broker epoch to be no client.
         """
-        if self.role is not Role.LEADER or newer_epoch <= self.leader_epoch:
+        is_deposed = self.newest_epoch > self.leader_epoch
+        if newer_epoch <= self.newest_epoch or not (self.is_leader or is_deposed):
             return False
-        if replica_id not in self.remotes or self.is_outdated_broker(replica_id, broker_epoch):
+        if leader == self.broker_id or leader not in self.facts.brokers:
+            return False
+        is_known = replica_id in self.replicas and broker_epoch != UNKNOWN_EPOCH
+        if not is_known or self.is_outdated_broker(replica_id, broker_epoch):
             return False
         self.newest_epoch = newer_epoch
         self.role = Role.FOLLOWER
@@ -197,6 +174,8 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Fencing of a request that names the leader epoch it believes in; -1 names none."""
+        if self.newest_epoch > self.leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # deposed: here nothing is read any more
         if current_leader_epoch == self.leader_epoch or current_leader_epoch == UNKNOWN_EPOCH:
             return ErrorCode.NONE
         if current_leader_epoch < self.leader_epoch:

@@ -55,7 +55,7 @@ def plan(
     """
     deletions: list[Action] = []
     changes: list[Action] = []
-    for topic_id, partition_ids in _touched(before, after, delta):
+    for topic_id, partition_ids in touched(before, after, delta):
         # Once a topic, not a partition: a broker that dies touches tens of thousands of these.
         old_topic, new_topic = before.topics.get(topic_id), after.topics.get(topic_id)
         was = {} if old_topic is None else old_topic.partitions
@@ -84,7 +84,7 @@ def _topic_id(entry: tuple[bytes, object]) -> bytes:
     return entry[0]
 
 
-def _touched(
+def touched(
     before: ClusterImage, after: ClusterImage, delta: Delta | None
 ) -> Iterator[tuple[bytes, list[int]]]:
     """(topic id, ids of its partitions that may have changed, ascending)."""

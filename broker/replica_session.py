@@ -13,11 +13,9 @@ import logging
 from collections.abc import Callable
 
 from broker.config import BrokerConfig
-from broker.deposition import told
 from broker.replica import Replica
 from broker.start_checkpoints import StartCheckpoints
 from broker.throttle import ReplicationQuota
-from metadata.image import PartitionImage
 from runtime.clock import Clock
 from runtime.errors import CorruptData, ErrorCode, WireError
 from storage.batch import BatchError, read_header
@@ -83,8 +81,6 @@ class ReplicaSession:
         self._partitions: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
-        self._deposed: dict[Key, PartitionImage] = {}
-        """Of these the leader shall hear that others lead them."""
         self.session_id = 0
         self._opening = 0
         """The number of the latest request that opens a session."""
@@ -110,7 +106,7 @@ class ReplicaSession:
     @property
     def has_changes(self) -> bool:
         """There is something that the next request would say."""
-        return bool(self._changed or self._forgotten or self._deposed)
+        return bool(self._changed or self._forgotten)
 
     # --- partitions --------------------------------------------------------------------------
 
@@ -124,7 +120,6 @@ class ReplicaSession:
         self._end_pause(followed)
         self._changed[key] = followed
         self._forgotten.pop(key, None)
-        self._deposed.pop(key, None)
 
     def tell_start(self, key: Key) -> None:
         """The log's start has moved by itself; the next request says where to."""
@@ -132,21 +127,16 @@ class ReplicaSession:
         if followed is not None and followed.resume is None:
             self._changed[key] = followed
 
-    def remove(self, key: Key, told: PartitionImage | None = None) -> None:
-        """Follow no more. told: what the leader shall hear, who may not know that another leads
-        (`deposition`)."""
+    def remove(self, key: Key) -> None:
         followed = self._partitions.pop(key, None)
         self._changed.pop(key, None)
         if followed is not None:
             self._end_pause(followed)
-            if told is not None:
-                self._deposed[key] = told
-            elif followed.is_in_session:
+            if followed.is_in_session:
                 self._forgotten[key] = None
 
     def begin(self) -> None:
         """A new connection: what was asked on the one before is never answered."""
-        self._deposed.clear()
         self._answered = self._sent
         self.reset()
 
@@ -166,7 +156,6 @@ class ReplicaSession:
             self._end_pause(followed)
         self._partitions.clear()
         self._changed.clear()
-        self._deposed.clear()
         self._unsaved.clear()
 
     # --- asking ------------------------------------------------------------------------------
@@ -198,10 +187,6 @@ class ReplicaSession:
         for topic_id, partition_id in self._forgotten:
             dropped.setdefault(topic_id, []).append(partition_id)
         self._forgotten = {}
-        for (topic_id, partition_id), image in self._deposed.items():
-            by_topic.setdefault(topic_id, []).append(told(partition_id, image))
-            self._forgotten[topic_id, partition_id] = None  # with the request after that
-        self._deposed = {}
         return list(by_topic.items()), list(dropped.items())
 
     def _on_starts_saved(self) -> None:

@@ -11,14 +11,16 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+from broker.broker_facts import BrokerFacts
 from broker.cleaner import LogCleaner
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
 from broker.deposition import Successors
+from broker.deposition_link import DepositionLink
 from broker.directory_link import DirectoryLink
 from broker.dynamic_config import with_dynamic
 from broker.fetch_sessions import SessionCache, Watched
-from broker.fetcher import Connect, Fetchers, connect_tcp
+from broker.fetcher import Connect, Fetchers, Key, PeerAddress, connect_tcp
 from broker.isr_link import IsrLink
 from broker.leader_throttle import LeaderThrottle
 from broker.listing import BrokerListing
@@ -31,7 +33,7 @@ from broker.log_directories import (
     is_disk_fault,
 )
 from broker.maintenance import Maintenance
-from broker.partition import BrokerFacts, Partition
+from broker.partition import Partition
 from broker.plan import Delete, Follow, Lead, plan
 from broker.replica import Replica, ReplicaObserver
 from broker.replica_failures import Broken, ReplicaFailures
@@ -55,9 +57,6 @@ from runtime.errors import CorruptData, ErrorCode
 from runtime.ids import UUID_ZERO
 
 _log = logging.getLogger(__name__)
-
-Key = tuple[bytes, int]
-PeerAddress = Callable[[int], tuple[str, int] | None]
 
 
 class ReplicaManager:
@@ -102,13 +101,13 @@ class ReplicaManager:
         self._set_rates()
         self.directories = LogDirectories(disk, data_directories, rng, lambda: self.image.topics)
         self.directory_link = DirectoryLink(broker_id=broker_id, controller=controller)
+        self.deposition_link = DepositionLink(self)
         self._starts = StartCheckpoints(self.on_directory_error)
         self.fetchers = Fetchers(
             broker_id=broker_id,
             config=config,
             controller=controller,
             peer_address=peer_address,
-            facts=self.facts,
             quota=self.follower_quota,
             clock=clock,
             connect=connect,
@@ -125,7 +124,8 @@ class ReplicaManager:
         self._topic_waiters: list[asyncio.Event] = []
         self._observers: dict[str, ReplicaObserver] = {}
         self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
-            self.fetchers.suspects.on_image
+            self.fetchers.suspects.on_image,
+            self.deposition_link.on_image,
         ]
         """Called once the replicas have taken an image over, with what led to it from the last."""
         self._maintenance = Maintenance(self)
@@ -158,6 +158,7 @@ class ReplicaManager:
         await self.fetchers.stop()
         await self.isr.stop()
         await self.directory_link.stop()
+        await self.deposition_link.stop()
         await self.cleaner.stop()
         await self.served_checks.stop()
         await self._starts.stop()
@@ -302,7 +303,7 @@ class ReplicaManager:
         if replica is None:
             return
         self.failures.settle(key, replica, image)
-        self.fetchers.unfollow(key, image)
+        self.fetchers.unfollow(key)
         if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
         # The image may settle a proposal before its answer comes. Whoever caught up while it was
@@ -323,10 +324,10 @@ class ReplicaManager:
         self.failures.settle(key, replica, image)
         is_new_epoch = replica.become_follower(image)
         if image.leader in (NO_LEADER, self.broker_id) or replica.is_offline:
-            self.fetchers.unfollow(key, image)
+            self.fetchers.unfollow(key)
         elif is_new_epoch or not self.fetchers.is_following(key, image.leader):
             # Not when only the ISR moved: that would fetch again what is already on its way.
-            self.fetchers.follow(key, replica, image)
+            self.fetchers.follow(key, replica, image.leader)
         self._tell(topic, replica)
 
     def _delete(self, key: Key) -> None:

@@ -82,7 +82,7 @@ class MarkerSender:
             while len(self._book):
                 self._wake.clear()
                 self._drop_ended()
-                image = self._services.replicas.image
+                image = self._services.image()
                 for broker_id in self._busy:
                     broker = image.brokers.get(broker_id)
                     if broker is None or broker.is_fenced:

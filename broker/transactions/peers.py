@@ -15,9 +15,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from broker.fetcher import Connect
+from broker.fetcher import Connect, PeerAddress
 from broker.frame_buffer import FrameBuffer
-from broker.replicas import PeerAddress
 from runtime.errors import ErrorCode, WireError
 from wire.kio_codec import encode_request, read_response
 from wire.primitives import string_bytes

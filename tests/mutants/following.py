@@ -12,6 +12,7 @@ FETCHING = "broker/fetching.py"
 OBJECTIONS = "broker/fetch_objections.py"
 CONNECTION = "broker/connection.py"
 DEPOSITION = "broker/deposition.py"
+FORMER = "broker/former_leaders.py"
 VERIFY = "storage/verify.py"
 
 OF_START = ("tests/test_storage/test_start_within_batch.py",)
@@ -30,6 +31,7 @@ OF_DIRECTORIES = ("tests/test_broker/test_log_directories.py",)
 OF_LAUNCH = ("tests/test_launch/test_log_directories.py",)
 OF_TABLE = ("tests/test_metadata/test_config_table.py", "tests/test_metadata/test_configs.py")
 OF_DEPOSITION = ("tests/test_broker/test_deposition.py",)
+OF_FORMER = ("tests/test_broker/test_former_leaders.py",)
 OF_DUMP = ("tests/test_storage/test_small_files.py",)
 
 _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
@@ -240,30 +242,61 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("deposed-by-any-epoch", "an epoch of its own deposes no leader", DEPOSITION,
      "    if asked.bytes_max or not core", "    if not core", OF_DEPOSITION),
     ("deposed-by-its-own-epoch", "only a later epoch deposes", "broker/partition.py",
-     "newer_epoch <= self.leader_epoch:", "newer_epoch < self.leader_epoch:", OF_DEPOSITION),
-    ("deposed-by-a-stranger", "an old process of a follower deposes nobody", "broker/partition.py",
-     "        if replica_id not in self.remotes or self.is_outdated_broker(replica_id, broker_epoch):\n"
-     "            return False\n        self.newest", "        self.newest", OF_DEPOSITION),
+     "newer_epoch <= self.newest_epoch or", "newer_epoch < self.newest_epoch or", OF_DEPOSITION),
+    ("deposed-by-a-stranger", "who holds no replica deposes nobody", "broker/partition.py",
+     "        is_known = replica_id in self.replicas and broker",
+     "        is_known = broker", OF_DEPOSITION),
+    ("deposed-by-a-client", "who names no broker epoch deposes nobody", "broker/partition.py",
+     "replica_id in self.replicas and broker_epoch != UNKNOWN_EPOCH",
+     "replica_id in self.replicas", OF_DEPOSITION),
+    ("deposed-by-an-old-process", "an old process of a follower deposes nobody",
+     "broker/partition.py", "        if not is_known or self.is_outdated_broker(replica_id, broker_epoch):\n"
+     "            return False\n        self.newest",
+     "        if not is_known:\n            return False\n        self.newest", OF_DEPOSITION),
+    ("deposed-for-nobody", "the new leader is a broker", "broker/partition.py",
+     "        if leader == self.broker_id or leader not in self.facts.brokers:\n",
+     "        if leader == self.broker_id:\n", OF_DEPOSITION),
+    ("deposed-for-itself", "the new leader is another broker", "broker/partition.py",
+     "        if leader == self.broker_id or leader not in self.facts.brokers:\n",
+     "        if leader not in self.facts.brokers:\n", OF_DEPOSITION),
+    ("one-successor", "who was deposed hears of the next successor", "broker/partition.py",
+     "        is_deposed = self.newest_epoch > self.leader_epoch\n", "        is_deposed = False\n",
+     OF_DEPOSITION),
+    ("read-from-the-deposed", "nobody reads from who was deposed", "broker/partition.py",
+     "            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # deposed", "            pass  # deposed",
+     OF_DEPOSITION),
     ("deposed-and-waited-for", "who waits hears that it leads no more", DEPOSITION,
      "    replica.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)\n", "", OF_DEPOSITION),
     ("deposed-leads-by-an-old-image", "an older epoch does not give the lead back",
      "broker/partition.py", "image.leader_epoch < self.newest_epoch or",
      "image.leader_epoch < self.leader_epoch or", OF_DEPOSITION),
-    ("nobody-tells", "whom the metadata took out is told", DEPOSITION,
-     "    return image.leader == NO_LEADER or leader not in image.isr\n", "    return False\n",
-     OF_DEPOSITION),
-    ("all-are-told", "who is in sync hears it from the controllers", DEPOSITION,
-     "    return image.leader == NO_LEADER or leader not in image.isr\n", "    return True\n",
-     OF_DEPOSITION),
+    ("all-are-told", "who has a session hears it from the controllers", FORMER,
+     "        if not broker.is_fenced or broker.in", "        if broker.in", OF_FORMER),
+    ("told-who-asked-to-go", "who asked to go knows", FORMER,
+     "        if not broker.is_fenced or broker.in_controlled_shutdown:\n",
+     "        if not broker.is_fenced:\n", OF_FORMER),
+    ("fenced-later-unheard", "who is fenced after it was moved is told", FORMER,
+     "            elif broker is not before.brokers.get(leader):\n", "            elif False:\n",
+     OF_FORMER),
+    ("told-of-nobody", "nobody is no successor", FORMER,
+     "            elif now.leader != NO_LEADER:\n", "            else:\n", OF_FORMER),
+    ("told-of-the-last-but-one", "what changes while it is told is told again", FORMER,
+     "now is None or now.leader_epoch == partition.leader_epoch:", "True:", OF_FORMER),
+    ("told-again-and-again", "what was told is told once", FORMER,
+     "now is None or now.leader_epoch == partition.leader_epoch:", "now is None:", OF_FORMER),
+    ("another-process-is-told", "a new process led nothing", FORMER,
+     "                del self._by_leader[leader]  # another", "                pass  # another",
+     OF_FORMER),
+    ("leads-again-and-is-told", "who leads again is not told of who did before", FORMER,
+     "            former.news.pop(key, None)\n            if now is None or now.leader == leader:\n",
+     "            if now is None or now.leader == leader:\n", OF_FORMER),
+    ("told-in-vain", "who did not answer is told again", "broker/deposition_link.py",
+     "                    pause_ms = RETRY_FIRST_MS if wake.is_set() else", "                    return\n                    pause_ms = RETRY_FIRST_MS if wake.is_set() else", OF_DEPOSITION),
     ("sent-back-to-the-deposed", "clients are told of the successor", DEPOSITION,
-     "    manager.successors.tell(", "    (", OF_DEPOSITION),
+     "    manager.successors.tell(replica, state.replica_id)\n", "", OF_DEPOSITION),
     ("successor-for-ever", "the metadata have the last word on who leads", DEPOSITION,
      "partition is None or partition.leader_epoch >= leader_epoch:", "partition is None:",
      OF_DEPOSITION),
-    ("told-for-ever", "a partition that was told of is forgotten", SESSION,
-     "            self._forgotten[topic_id, partition_id] = None  # with", "            #", OF_DEPOSITION),
-    ("last-words-unsaid", "the last partition of a leader is told of", "broker/fetcher.py",
-     "is_paused and not topics and not forgotten", "is_paused and not forgotten", OF_DEPOSITION),
     ("begins-above-the-leader", "an empty log that begins above the leader's is let in by nobody",
      OBJECTIONS, "        return out_of_range(replica, watched)\n    if last_epoch == log",
      "        return None\n    if last_epoch == log", OF_STORIES),

@@ -416,6 +416,7 @@ class Cluster(DirectoryHost):
         await broker.manager.fetchers.stop()
         await broker.manager.isr.stop()
         await broker.manager.directory_link.stop()
+        await broker.manager.deposition_link.stop()
         await broker.manager.cleaner.stop()
         await broker.manager._maintenance.stop()
 

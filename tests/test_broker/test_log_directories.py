@@ -398,7 +398,7 @@ def test_a_log_that_cannot_be_opened_is_told_as_lost(
         assert produce(harness, 0) is KioError.none
     log = harness.cluster.replica(1, "t", 0).log
     harness.run(harness.cluster.crash_broker(1))
-    harness.cluster.fence(1)
+    harness.call(lambda: harness.cluster.fence(1))
     if found == "CRC":
         damage(log)
     else:

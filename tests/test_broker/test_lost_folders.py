@@ -165,7 +165,7 @@ def delete(harness: Harness) -> None:
 def test_a_damaged_replica_s_folder_goes_with_its_topic(harness: Harness) -> None:
     log = harness.cluster.replica(1, "t", 0).log
     harness.run(harness.cluster.crash_broker(1))
-    harness.cluster.fence(1)
+    harness.call(lambda: harness.cluster.fence(1))
     damage(log)
     start(harness, is_clean=False)
     assert not is_open(harness) and Path(log.directory).exists()

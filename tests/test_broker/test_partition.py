@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from broker.broker_facts import BrokerFacts
 from broker.isr import Committed, PendingExpand, PendingShrink, Reaction
-from broker.partition import BrokerFacts, Partition
+from broker.partition import Partition
 from metadata.image import BrokerImage, PartitionImage
 from metadata.records import RECOVERING, Endpoint
 from metadata.requests import AlteredPartition

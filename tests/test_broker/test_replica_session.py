@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from broker.broker_facts import BrokerFacts
 from broker.config import BrokerConfig
 from broker.fetcher import LeaderFetcher
 from broker.maintenance import Maintenance
-from broker.partition import BrokerFacts, Partition
+from broker.partition import Partition
 from broker.replica import Replica
 from broker.replica_session import ReplicaSession
 from broker.start_checkpoints import StartCheckpoints

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.broker_facts import BrokerFacts
 from broker.config import BrokerConfig
 from broker.log_directories import LogDirectory
-from broker.partition import BrokerFacts, Partition
+from broker.partition import Partition
 from broker.replica import Replica
 from broker.replica_store import ReplicaStore
 from broker.topic_config import resolve

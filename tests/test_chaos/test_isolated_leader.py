@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.live import processes
@@ -27,8 +27,24 @@ method: [{type: action, name: any, provider: {type: kvorum, func: kill, argument
 NEVER_MS = 600_000
 """More than the test takes: no time-out of the client ends the wait for an answer."""
 
+PRODUCER = {
+    "linger.ms": 0, "enable.idempotence": True, "request.timeout.ms": NEVER_MS,
+    "socket.timeout.ms": 300_000, "message.timeout.ms": 2 * NEVER_MS,
+}  # fmt: skip
 
-def test_its_producers_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> None:
+
+def cut_off_from_the_controllers(broker_id: int, plan: Any, server: ToxiproxyServer) -> None:
+    for controller in plan.controllers:
+        streams = plan.streams(f"broker-{broker_id}", controller, both_ways=True)
+        assert streams
+        for link, stream in streams:
+            name = f"cut-{stream.value}"
+            server.api.add_toxic(
+                link, Toxic(name=name, kind="timeout", stream=stream, attributes={"timeout": 0})
+            )
+
+
+def test_its_clients_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -> None:
     first = processes.free_ports(6 + link_count(3, 3) + 1, random.Random())
     plan = plan_links(3, 3, client_port=first, controller_port=first + 3, proxy_port=first + 6)
     cluster = LiveCluster(
@@ -53,13 +69,7 @@ def test_its_producers_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -
                 return found
 
             old = eventually(lambda: max(leader(), 0), "there is a leader")
-            producer = Producer(
-                {
-                    "bootstrap.servers": plan.bootstrap(), "linger.ms": 0,
-                    "enable.idempotence": True, "request.timeout.ms": NEVER_MS,
-                    "socket.timeout.ms": 300_000, "message.timeout.ms": 2 * NEVER_MS,
-                }
-            )  # fmt: skip
+            producer = Producer({"bootstrap.servers": plan.bootstrap(), **PRODUCER})
             written: list[object] = []
 
             def write() -> None:
@@ -67,15 +77,18 @@ def test_its_producers_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -
 
             write()
             eventually(lambda: producer.poll(0.05) or written, "the first is written")
-            for controller in plan.controllers:
-                streams = plan.streams(f"broker-{old}", controller, both_ways=True)
-                assert streams
-                for link, stream in streams:
-                    name = f"cut-{stream.value}"
-                    server.api.add_toxic(
-                        link,
-                        Toxic(name=name, kind="timeout", stream=stream, attributes={"timeout": 0}),
-                    )
+            consumer = Consumer({"bootstrap.servers": plan.bootstrap(), "group.id": "g"})
+            consumer.assign([TopicPartition("t", 0, 0)])
+            read: list[int] = []
+
+            def read_on() -> bool:
+                message = consumer.poll(0.05)
+                if message is not None and message.error() is None:
+                    read.append(message.offset() or 0)
+                return bool(read)
+
+            eventually(read_on, "the first is read")
+            cut_off_from_the_controllers(old, plan, server)
             sent = 1
 
             def is_deposed() -> bool:
@@ -92,5 +105,10 @@ def test_its_producers_go_to_the_new_leader_while_the_cut_lasts(tmp_path: Any) -
                 lambda: [producer.poll(0.05), len(written) == sent + 1][1], "all are written"
             )
             assert written == [None] * (sent + 1)
+            # librdkafka asks for the metadata only once in five minutes.
+            eventually(
+                lambda: [read_on(), len(read) == sent + 1][1], "all are read, from the new leader"
+            )
+            consumer.close()
         finally:
             cluster.stop()
