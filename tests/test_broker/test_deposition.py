@@ -240,6 +240,9 @@ def test_a_leader_goes_on_where_its_followers_only_hear_of_an_epoch_sooner(
     controller = harness.cluster.controller
     topic_id = harness.call(lambda: controller.create("t", [(1, 2, 3)]))
     client = RawClient(harness.cluster.ports[1])
+    for value in (b"0", b"1"):  # they ask from 2 on, which is a broker's id
+        send(client, value)
+        assert row_of(client).error_code is KioError.none
     first = cut_off_from_the_metadata(harness)
     harness.call(lambda: controller.lead(topic_id, 0, 1, (1, 2)))
     epoch = core_of(harness, 1).leader_epoch

@@ -124,6 +124,14 @@ def test_another_process_of_the_broker_led_nothing(world: World) -> None:
     assert world.commit(BrokerRegistrationChange(1, 20, is_fenced=True)) == []
 
 
+def test_another_process_of_the_broker_is_told_of_what_it_led_itself(world: World) -> None:
+    world.commit(led_by(2), FENCE_1)
+    world.register(1, 20)
+    world.commit(led_by(1, (1, 2, 3)))
+    assert world.commit(led_by(3), BrokerRegistrationChange(1, 20, is_fenced=True)) == [1]
+    assert world.news() == [(0, 3)]
+
+
 def test_who_leads_again_need_not_hear_who_did_meanwhile(world: World) -> None:
     world.commit(led_by(2, (1, 2, 3)))
     world.commit(led_by(1, (1, 2, 3)))
