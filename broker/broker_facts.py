@@ -23,6 +23,14 @@ class BrokerFacts:
         self.last_fetch_ms: dict[int, int] = {}
         self.has_rack_readers = False
 
+    def is_broker(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a request that claims to be of that broker proves it.
+
+        A broker's epoch is known to the brokers and the controllers alone. Any client may name a
+        broker's id; believed, it would move high watermarks and ISRs, and read what is uncommitted.
+        """
+        return broker_epoch != UNKNOWN_EPOCH and broker_epoch == self.epoch_of(broker_id)
+
     def rack_of(self, broker_id: int) -> str | None:
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.rack

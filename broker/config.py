@@ -36,6 +36,9 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
+    # As the controllers have it. A leader that no controller has answered for so long has been
+    # fenced, as far as it can know.
+    broker_session_timeout_ms: int = 2_000
 
     # Topics.
     num_partitions: int = 1

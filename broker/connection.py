@@ -74,6 +74,7 @@ class Connection:
 
     __slots__ = (
         "_buffer",
+        "_end_reason",
         "_fd",
         "_has_writer",
         "_is_reading",
@@ -125,6 +126,7 @@ class Connection:
         self.cold_requests = 0
         self._muted_until_ms = 0
         self._unmute_timer: asyncio.TimerHandle | None = None
+        self._end_reason = ""
         loop.add_reader(self._fd, self._on_readable)
 
     @property
@@ -144,6 +146,10 @@ class Connection:
         """An answer cannot be put into bytes: a bug of ours, or more than a frame holds."""
         _log.error("the answer to %s of %s cannot be written", name, self.peer, exc_info=error)
         self.close(f"no answer to {name}")
+
+    def close_when_idle(self, reason: str) -> None:
+        """End the connection once all that is asked has been answered, and the answers are out."""
+        self._end_reason = reason
 
     def close(self, reason: str) -> None:
         """End the connection now; requests under way lose their answers. Repeats are harmless."""
@@ -359,6 +365,8 @@ class Connection:
         elif not self._output and self._has_writer:
             self._has_writer = False
             self._loop.remove_writer(self._fd)
+        if self._end_reason and self.is_idle:
+            self.close(self._end_reason)
 
     def _send_once(self) -> bool:
         """One system call; False when the socket took less than it was offered."""

@@ -88,7 +88,7 @@ class Services:
 
     def image(self) -> ClusterImage:
         """The cluster as clients are told of it."""
-        return self.replicas.successors.over(self._image())
+        return self.replicas.isolation.shown(self._image())
 
     def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work`, which answers nobody; cancelled at `stop`."""
@@ -120,7 +120,8 @@ class Services:
 
     def controller_id(self) -> int:
         """The broker that clients take for the controller, -1 for none: this one, for any passes
-        their requests on, or the lowest active one while a quota needs them all in one place.
+        their requests on, or the lowest active one while a quota needs them all in one place. A
+        broker that has lost the controllers names the next one.
 
         Bad sequence: 1. an AdminClient of librdkafka is connected to us and to the broker that we
         name, 2. that one dies, 3. the client connects to it again and again, and asks nobody for
@@ -128,6 +129,9 @@ class Services:
         own death it hears at once, has no connection left, and asks the next.
         """
         ids = self.image().active_broker_ids()
+        if self.controller.is_lost:
+            others = [i for i in ids if i != self.broker_id]
+            return next((i for i in others if i > self.broker_id), others[0] if others else -1)
         if self.broker_id in ids and not self.quotas.binds_mutations:
             return self.broker_id
         return ids[0] if ids else -1

@@ -111,6 +111,11 @@ class Controller(Protocol):
         """Epoch of this broker's registration, -1 before it."""
         ...
 
+    @property
+    def is_lost(self) -> bool:
+        """Neither the last heartbeat nor the last request has reached an active controller."""
+        ...
+
     async def create_topics(
         self, request: CreateTopics, timeout_ms: int
     ) -> tuple[CreatedTopic, ...] | Rejected: ...

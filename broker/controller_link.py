@@ -63,15 +63,18 @@ class ControllerLink(Forwarding):
         publisher: MetadataPublisher,
         heartbeat_interval_ms: int,
         on_unfenced: Callable[[], None],
+        on_answer: Callable[[bool], None] = lambda is_fenced: None,
         offline_directories: Callable[[], tuple[bytes, ...]] = tuple,
     ) -> None:
-        """offline_directories: ids of the data directories that have failed."""
+        """on_answer: the active controller has answered a heartbeat, and whether this broker is
+        fenced. offline_directories: ids of the data directories that have failed."""
         super().__init__(ControllerClient(addresses), publisher, registration.broker_id)
         self._registration = registration
         self.partitions = PartitionsLink(self)
         self.voters = VotersLink(self._client)
         self._interval_s = heartbeat_interval_ms / 1000
         self._on_unfenced = on_unfenced
+        self._on_answer = on_answer
         self._offline_directories = offline_directories
         self.told_offline: frozenset[bytes] = frozenset()
         """Failed directories that an active controller has heard of."""
@@ -154,6 +157,7 @@ class ControllerLink(Forwarding):
             except _STREAM_FAILURES as error:
                 logger.info("heartbeat to controller=%d failed: %s", target, _brief(error))
                 self._client.note_failure(target)
+                self._client.is_lost = True
             finally:
                 stream.cancel()
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
@@ -208,6 +212,7 @@ class ControllerLink(Forwarding):
                 self._client.note_active(target)
                 if reply.should_shut_down:
                     self._shut_down.set()
+                self._on_answer(reply.is_fenced)
                 was_fenced, self.is_fenced = self.is_fenced, reply.is_fenced
                 if was_fenced and not reply.is_fenced:
                     self._on_unfenced()

@@ -20,16 +20,19 @@ def objection_to(replica: Replica, watched: Watched) -> FetchedPartition | None:
     if replica.is_offline:
         return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
     state = watched.state
-    if state.replica_id < 0 and state.rack_id is not None:
-        error = core.check_epoch(asked.current_leader_epoch)
-    else:
-        error = core.check_leader(asked.current_leader_epoch)
     is_replica = state.replica_id >= 0
+    if is_replica:
+        error = core.check_leader(asked.current_leader_epoch)
+    else:
+        error = core.check_consumer(
+            asked.current_leader_epoch, from_any_replica=state.rack_id is not None
+        )
     if is_replica and error == ErrorCode.NONE and not _is_current(core, state):
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if error != ErrorCode.NONE:
         # Told that nobody leads (KIP-951), librdkafka does not look any further.
-        leader = (core.leader, core.newest_epoch) if core.leader >= 0 else None
+        is_known = core.leader >= 0 and not core.is_abandoned
+        leader = (core.leader, core.leader_epoch) if is_known else None
         return FetchedPartition(asked.partition_id, error.value, current_leader=leader)
     log = replica.log
     last_epoch = asked.last_fetched_epoch
@@ -116,7 +119,7 @@ def _diverging(
 
 def _is_current(core: Partition, state: FetchState) -> bool:
     """Whether the follower holds a replica, and is the process that the metadata knows."""
-    return state.replica_id in core.remotes and not core.is_outdated_broker(
+    return state.replica_id in core.remotes and core.facts.is_broker(
         state.replica_id, state.replica_epoch
     )
 

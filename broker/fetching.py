@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker import deposition
 from broker.fetch_objections import objection_to, out_of_range
 from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
 from broker.replica import Replica
@@ -99,6 +98,10 @@ def start_fetch(
     """Take in a fetch; answer it now, or park it and return it."""
     now_ms = manager.now_ms()
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+    is_follower = request.replica_id >= 0
+    if is_follower and not manager.facts.is_broker(request.replica_id, request.replica_epoch):
+        _refuse_follower(manager, request, is_by_id=is_by_id, respond=respond)
+        return None
     if is_full:
         state = _full_state(manager, request, is_by_id=is_by_id, now_ms=now_ms)
     else:
@@ -112,7 +115,7 @@ def start_fetch(
         if state.parked is not None:
             state.parked.cancel()  # the client gave up on it and came back
         state.forget(request)
-    if state.is_replica and state.replica_id in manager.facts.brokers:
+    if state.is_replica:
         manager.facts.last_fetch_ms[state.replica_id] = now_ms
     for watched in state.update(request):
         _take_in(manager, watched, now_ms)
@@ -218,6 +221,24 @@ def _full_state(
     return FetchState(request, is_by_id=is_by_id, now_ms=now_ms)
 
 
+def _refuse_follower(
+    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
+) -> None:
+    """Answer a fetch in a broker's name that does not prove it: a client, a process that has been
+    given up (KIP-903), or one whose registration has not reached this broker yet, which asks again.
+    """
+    if request.session_id:
+        _drop_session(manager, request.session_id)
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        respond(ErrorCode.FETCH_SESSION_ID_NOT_FOUND.value, 0, [])
+        return
+    error = ErrorCode.NOT_LEADER_OR_FOLLOWER.value
+    state = FetchState(request, is_by_id=is_by_id, now_ms=manager.now_ms())
+    respond(
+        0, 0, [(w, FetchedPartition(w.asked.partition_id, error)) for w in state.update(request)]
+    )
+
+
 def _drop_session(manager: ReplicaManager, session_id: int) -> None:
     old = manager.sessions.remove(session_id)
     if old is not None and old.parked is not None:
@@ -231,7 +252,6 @@ def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
     if replica is None or not state.is_replica:
         return
     if objection_to(replica, watched) is not None:
-        deposition.hear(manager, replica, watched)
         return
     asked = watched.asked
     core = replica.core

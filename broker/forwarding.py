@@ -64,6 +64,10 @@ class Forwarding:
     def broker_epoch(self) -> int:
         return self._broker_epoch
 
+    @property
+    def is_lost(self) -> bool:
+        return self._client.is_lost
+
     async def change(
         self,
         invoke: Callable[[ControllerClient, int, float], Any],

@@ -13,6 +13,7 @@ on what it returns. The rules are Kafka's (log.md section 7, KIP-101, KIP-497, K
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 
 from broker import isr
 from broker.broker_facts import BrokerFacts
@@ -58,8 +59,6 @@ class Partition:
         self.role = Role.FOLLOWER
         self.leader = NO_LEADER
         self.leader_epoch = UNKNOWN_EPOCH
-        self.newest_epoch = UNKNOWN_EPOCH
-        """The latest leader epoch heard of, from the metadata or from a follower."""
         self.partition_epoch = -1
         self.epoch_start_offset = UNKNOWN_OFFSET
         self.replicas: tuple[int, ...] = ()
@@ -72,6 +71,8 @@ class Partition:
         self.is_recovering = False
         self.eligible: tuple[int, ...] = ()
         """The eligible leader replicas (KIP-966), as far as they are known."""
+        self.is_abandoned = False
+        """Neither a controller nor an in-sync follower is heard of: another may lead by now."""
 
     # --- roles -------------------------------------------------------------------------------
 
@@ -117,42 +118,20 @@ class Partition:
         self.remotes = {}
         return is_new_epoch
 
-    def step_down(
-        self, leader: int, newer_epoch: int, *, replica_id: int, broker_epoch: int
-    ) -> bool:
-        """Another replica has heard of a later leader epoch, and that `leader` leads.
-
-        True when this ends the leadership here, or names another successor than before; what to
-        follow is the metadata's to tell. Who asks proves by its broker epoch to be no client.
-        """
-        is_deposed = self.newest_epoch > self.leader_epoch
-        if newer_epoch <= self.newest_epoch or not (self.is_leader or is_deposed):
-            return False
-        if leader == self.broker_id or leader not in self.facts.brokers:
-            return False
-        is_known = replica_id in self.replicas and broker_epoch != UNKNOWN_EPOCH
-        if not is_known or self.is_outdated_broker(replica_id, broker_epoch):
-            return False
-        self.newest_epoch = newer_epoch
-        self.role = Role.FOLLOWER
-        self.leader = leader
-        self.isr_state = isr.Committed(self.isr_state.isr)
-        self.remotes = {}
-        return True
-
     def _is_stale(self, image: PartitionImage) -> bool:
         return (
-            image.leader_epoch < self.newest_epoch or image.partition_epoch <= self.partition_epoch
+            image.leader_epoch < self.leader_epoch or image.partition_epoch <= self.partition_epoch
         )
 
     def _take(self, image: PartitionImage) -> None:
         self.leader = image.leader
-        self.leader_epoch = self.newest_epoch = image.leader_epoch
+        self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
         self.replicas = image.replicas
         self.directories = image.directories
         self.is_recovering = image.leader_recovery_state == RECOVERING
         self.eligible = image.elr
+        self.is_abandoned = False
 
     # --- checks ------------------------------------------------------------------------------
 
@@ -174,8 +153,6 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Fencing of a request that names the leader epoch it believes in; -1 names none."""
-        if self.newest_epoch > self.leader_epoch:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # deposed: here nothing is read any more
         if current_leader_epoch == self.leader_epoch or current_leader_epoch == UNKNOWN_EPOCH:
             return ErrorCode.NONE
         if current_leader_epoch < self.leader_epoch:
@@ -189,13 +166,39 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return error
 
+    def check_consumer(self, current_leader_epoch: int, *, from_any_replica: bool) -> ErrorCode:
+        """As check_epoch, for what a consumer reads: an abandoned leader may be behind another.
+
+        from_any_replica: a follower answers too (KIP-392).
+        """
+        if self.is_abandoned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if from_any_replica:
+            return self.check_epoch(current_leader_epoch)
+        return self.check_leader(current_leader_epoch)
+
     def check_produce(self, acks: int) -> ErrorCode:
         """Whether a client may append now. acks=-1 needs the COMMITTED ISR to be large enough."""
         if self.role is not Role.LEADER:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if acks == -1 and self.is_abandoned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == -1 and self.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
+
+    def has_followers_left(self, listed_by: Collection[int], since_ms: int) -> bool:
+        """Whether an in-sync follower still fetches from this leader, or there is none to do so.
+
+        listed_by: the followers whose fetch session lists the partition; a follower of another
+        leader takes the partition off its session. since_ms: a follower whose last fetch, of any
+        partition, is older has stopped. A leader that is alone in its ISR has no successor.
+        """
+        in_sync = [r for r in self.remotes if r in self.isr_state.maximal]
+        last_fetch_ms = self.facts.last_fetch_ms
+        return not in_sync or any(
+            r in listed_by and last_fetch_ms.get(r, LONG_AGO_MS) >= since_ms for r in in_sync
+        )
 
     def check_acknowledged(self) -> ErrorCode:
         """The verdict on an acks=-1 append that the high watermark has just passed.
@@ -235,11 +238,11 @@ class Partition:
     ) -> bool:
         """A follower asks from `fetch_offset`, so it has all below. True when the HW rose.
 
-        The caller has checked leadership and epochs. A fetch from an older process of that
-        broker changes nothing (KIP-903).
+        The caller has checked leadership and epochs. A fetch from another process than the one
+        that the metadata names changes nothing (KIP-903).
         """
         remote = self.remotes.get(replica_id)
-        if remote is None or self.is_outdated_broker(replica_id, broker_epoch):
+        if remote is None or not self.facts.is_broker(replica_id, broker_epoch):
             return False
         if fetch_offset >= self.end_offset:
             remote.last_caught_up_ms = max(remote.last_caught_up_ms, now_ms)
@@ -253,10 +256,6 @@ class Partition:
         if fetch_offset <= self.high_watermark:
             return False
         return self.raise_high_watermark(now_ms)
-
-    def is_outdated_broker(self, replica_id: int, broker_epoch: int) -> bool:
-        """Whether a fetch comes from a process older than that broker's registration."""
-        return broker_epoch != UNKNOWN_EPOCH and broker_epoch < self.facts.epoch_of(replica_id)
 
     def raise_high_watermark(self, now_ms: int) -> bool:
         """Raise the leader's high watermark as far as the rules allow. True when it rose."""

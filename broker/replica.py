@@ -175,8 +175,9 @@ class Replica:
         has_too_few_replicas = error == ErrorCode.NOT_ENOUGH_REPLICAS
         if error != ErrorCode.NONE and not has_too_few_replicas:
             leader = None
-            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and core.leader >= 0:
-                leader = (core.leader, core.newest_epoch)
+            is_known = core.leader >= 0 and not core.is_abandoned
+            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and is_known:
+                leader = (core.leader, core.leader_epoch)
             return ProducedPartition(partition_id, error.value, current_leader=leader), 0
         log = self.log
         try:

@@ -15,12 +15,11 @@ from broker.broker_facts import BrokerFacts
 from broker.cleaner import LogCleaner
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
-from broker.deposition import Successors
-from broker.deposition_link import DepositionLink
 from broker.directory_link import DirectoryLink
 from broker.dynamic_config import with_dynamic
 from broker.fetch_sessions import SessionCache, Watched
 from broker.fetcher import Connect, Fetchers, Key, PeerAddress, connect_tcp
+from broker.isolation import Isolation
 from broker.isr_link import IsrLink
 from broker.leader_throttle import LeaderThrottle
 from broker.listing import BrokerListing
@@ -88,7 +87,6 @@ class ReplicaManager:
         self.image: ClusterImage = EMPTY_IMAGE
         self.facts = BrokerFacts()
         self.facts.has_rack_readers = bool(config.replica_selector_class)
-        self.successors = Successors()
         self.listing = BrokerListing()
         self.deadlines = Deadlines(clock.monotonic_ms)
         self.turn = TurnEnd()
@@ -101,7 +99,6 @@ class ReplicaManager:
         self._set_rates()
         self.directories = LogDirectories(disk, data_directories, rng, lambda: self.image.topics)
         self.directory_link = DirectoryLink(broker_id=broker_id, controller=controller)
-        self.deposition_link = DepositionLink(self)
         self._starts = StartCheckpoints(self.on_directory_error)
         self.fetchers = Fetchers(
             broker_id=broker_id,
@@ -125,12 +122,12 @@ class ReplicaManager:
         self._observers: dict[str, ReplicaObserver] = {}
         self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
             self.fetchers.suspects.on_image,
-            self.deposition_link.on_image,
         ]
         """Called once the replicas have taken an image over, with what led to it from the last."""
         self._maintenance = Maintenance(self)
         self.cleaner = LogCleaner(self)
         self.served_checks = ServedChecks(self)
+        self.isolation = Isolation(self.all, clock.monotonic_ms, config, self._tell)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -158,7 +155,7 @@ class ReplicaManager:
         await self.fetchers.stop()
         await self.isr.stop()
         await self.directory_link.stop()
-        await self.deposition_link.stop()
+        self.isolation.stop()
         await self.cleaner.stop()
         await self.served_checks.stop()
         await self._starts.stop()
@@ -310,10 +307,10 @@ class ReplicaManager:
         # in flight is not named in incremental fetches any more: nothing else would propose it
         # before the periodic check.
         self.isr.reconsider(replica)
-        self._tell(topic, replica)
+        self._tell(replica)
 
-    def _tell(self, topic: str, replica: Replica) -> None:
-        observer = self._observers.get(topic)
+    def _tell(self, replica: Replica) -> None:
+        observer = self._observers.get(replica.core.topic)
         if observer is not None:
             observer.on_replica(replica)
 
@@ -328,7 +325,7 @@ class ReplicaManager:
         elif is_new_epoch or not self.fetchers.is_following(key, image.leader):
             # Not when only the ISR moved: that would fetch again what is already on its way.
             self.fetchers.follow(key, replica, image.leader)
-        self._tell(topic, replica)
+        self._tell(replica)
 
     def _delete(self, key: Key) -> None:
         self.fetchers.unfollow(key)
@@ -339,7 +336,7 @@ class ReplicaManager:
         if replica is not None:
             moved, gone = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             replica.close(gone if self.image.partition(*key) is None else moved)
-            self._tell(replica.core.topic, replica)
+            self._tell(replica)
             self.failures.delete(replica)
 
     def _ensure(self, key: Key, topic: str, image: PartitionImage) -> Replica | None:

@@ -78,6 +78,9 @@ class BrokerProcess:
             publisher=self._publisher,
             heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
             on_unfenced=self._unfenced.set,
+            on_answer=lambda is_fenced: self._replicas.isolation.on_controller_answer(
+                is_fenced=is_fenced
+            ),
             offline_directories=lambda: self._replicas.directories.failed_ids(),
         )
         self._publisher.on_election = self._on_election

@@ -65,6 +65,8 @@ class ControllerClient:
         self._turn = 0
         self._epoch = -1
         self._active_at_ms: int | None = None
+        self.is_lost = False
+        """No active controller has been reached since one last was."""
         self._elections: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -115,6 +117,7 @@ class ControllerClient:
         nothing would tell so before their time is over.
         """
         self._active_at_ms = monotonic_ms()
+        self.is_lost = False
         self._divert_to(controller_id)
 
     def _divert_to(self, controller_id: int) -> None:
@@ -261,6 +264,7 @@ class ControllerClient:
         return True
 
     def _no_leader(self, answers: list[admin_pb.DescribeQuorumReply]) -> Rejected:
+        self.is_lost = True
         # Kafka's clients hand REQUEST_TIMED_OUT to their caller, with the message; NOT_CONTROLLER
         # they would swallow and ask again until their own time is over. It is also the truth: a
         # leader lost on the way may have committed the request.

@@ -24,7 +24,8 @@ class Api:
     min_version, max_version: served, both inclusive; first_flexible: first version with tagged
     fields and request header v2; advertised_min_version: what ApiVersions says when that must
     differ (Produce says 0: librdkafka turns compression off otherwise); inter_broker_min_version:
-    from it on only brokers ask, so no client quota binds it.
+    from it on only brokers ask, so no client quota binds it; needs_controller: the broker passes
+    the request on to the active controller.
     """
 
     key: int
@@ -34,6 +35,7 @@ class Api:
     first_flexible: int
     advertised_min_version: int | None = None
     inter_broker_min_version: int = _NO_VERSION
+    needs_controller: bool = False
 
 
 class ServedVersions:

@@ -15,7 +15,14 @@ from runtime.errors import ErrorCode, Rejected
 from wire.kio_codec import milliseconds, uuid_bytes
 from wire.versions import Api
 
-API = Api(key=80, name="add_raft_voter", min_version=0, max_version=0, first_flexible=0)
+API = Api(
+    key=80,
+    name="add_raft_voter",
+    min_version=0,
+    max_version=0,
+    first_flexible=0,
+    needs_controller=True,
+)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

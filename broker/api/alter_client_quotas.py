@@ -18,7 +18,14 @@ from metadata.config_requests import (
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
-API = Api(key=49, name="alter_client_quotas", min_version=0, max_version=1, first_flexible=1)
+API = Api(
+    key=49,
+    name="alter_client_quotas",
+    min_version=0,
+    max_version=1,
+    first_flexible=1,
+    needs_controller=True,
+)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -13,7 +13,14 @@ from broker.context import RequestContext
 from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
 from wire.versions import Api
 
-API = Api(key=33, name="alter_configs", min_version=0, max_version=2, first_flexible=2)
+API = Api(
+    key=33,
+    name="alter_configs",
+    min_version=0,
+    max_version=2,
+    first_flexible=2,
+    needs_controller=True,
+)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

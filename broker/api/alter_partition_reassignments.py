@@ -14,7 +14,12 @@ from wire.kio_codec import milliseconds
 from wire.versions import Api
 
 API = Api(
-    key=45, name="alter_partition_reassignments", min_version=0, max_version=1, first_flexible=0
+    key=45,
+    name="alter_partition_reassignments",
+    min_version=0,
+    max_version=1,
+    first_flexible=0,
+    needs_controller=True,
 )
 
 

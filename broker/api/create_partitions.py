@@ -14,7 +14,14 @@ from runtime.errors import ErrorCode, Rejected
 from wire.kio_codec import milliseconds
 from wire.versions import Api
 
-API = Api(key=37, name="create_partitions", min_version=0, max_version=3, first_flexible=2)
+API = Api(
+    key=37,
+    name="create_partitions",
+    min_version=0,
+    max_version=3,
+    first_flexible=2,
+    needs_controller=True,
+)
 
 QUOTA_STRICT_VERSION = 3
 

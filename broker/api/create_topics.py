@@ -21,7 +21,14 @@ from runtime.errors import ErrorCode, Rejected
 from wire.kio_codec import milliseconds
 from wire.versions import Api
 
-API = Api(key=19, name="create_topics", min_version=2, max_version=7, first_flexible=5)
+API = Api(
+    key=19,
+    name="create_topics",
+    min_version=2,
+    max_version=7,
+    first_flexible=5,
+    needs_controller=True,
+)
 
 FIRST_CONFIGS_VERSION = 5
 """From it on the answer lists the topic's configs."""

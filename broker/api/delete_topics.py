@@ -16,7 +16,14 @@ from runtime.ids import UUID_ZERO
 from wire.kio_codec import milliseconds, uuid_bytes
 from wire.versions import Api
 
-API = Api(key=20, name="delete_topics", min_version=1, max_version=6, first_flexible=4)
+API = Api(
+    key=20,
+    name="delete_topics",
+    min_version=1,
+    max_version=6,
+    first_flexible=4,
+    needs_controller=True,
+)
 
 QUOTA_STRICT_VERSION = 5
 IMAGE_WAIT_MAX_MS = 5_000

@@ -13,7 +13,14 @@ from raft.control_records import LISTENER_NAME
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
-API = Api(key=55, name="describe_quorum", min_version=0, max_version=2, first_flexible=0)
+API = Api(
+    key=55,
+    name="describe_quorum",
+    min_version=0,
+    max_version=2,
+    first_flexible=0,
+    needs_controller=True,
+)
 
 METADATA_TOPIC = "__cluster_metadata"
 

@@ -13,7 +13,14 @@ from metadata.requests import ElectedLeader, ElectionType, ElectLeaders
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
-API = Api(key=43, name="elect_leaders", min_version=0, max_version=2, first_flexible=2)
+API = Api(
+    key=43,
+    name="elect_leaders",
+    min_version=0,
+    max_version=2,
+    first_flexible=2,
+    needs_controller=True,
+)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -14,7 +14,14 @@ from broker.context import RequestContext
 from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
 from wire.versions import Api
 
-API = Api(key=44, name="incremental_alter_configs", min_version=0, max_version=1, first_flexible=1)
+API = Api(
+    key=44,
+    name="incremental_alter_configs",
+    min_version=0,
+    max_version=1,
+    first_flexible=1,
+    needs_controller=True,
+)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """ListOffsets (2). Served: v1-10.
 
-Timestamps: >= 0 first record at or after it, -1 latest (high watermark; log end for replicas),
+Timestamps: >= 0 first record at or after it, -1 latest (the high watermark),
 -2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
 tiered (-1: no tiering). Only the leader answers. A new leader whose watermark has not reached its
 epoch's start answers 78 (5 below v5) for what depends on the end: a record that is found below the
@@ -38,7 +38,6 @@ NONE_FOUND = (-1, -1, -1)
 
 
 class _Asker(NamedTuple):
-    is_replica: bool
     is_debug: bool
     is_read_committed: bool
 
@@ -46,7 +45,6 @@ class _Asker(NamedTuple):
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     topics = []
     asker = _Asker(
-        is_replica=request.replica_id >= 0,
         is_debug=request.replica_id == DEBUG_CONSUMER,
         is_read_committed=int(getattr(request, "isolation_level", 0)) == READ_COMMITTED,
     )
@@ -76,9 +74,9 @@ def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> d
     elif replica is None:
         error = replicas.missing_error(topic, UUID_ZERO, partition_id)
     else:
-        error = replica.core.check_epoch(getattr(asked, "current_leader_epoch", -1))
-        if error == ErrorCode.NONE and not replica.core.is_leader and not asker.is_debug:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        error = replica.core.check_consumer(
+            getattr(asked, "current_leader_epoch", -1), from_any_replica=asker.is_debug
+        )
         if error == ErrorCode.NONE and replica.is_offline:
             error = ErrorCode.KAFKA_STORAGE_ERROR
         if error == ErrorCode.NONE:
@@ -115,13 +113,10 @@ def _look_up(
         return (-1, log.start_offset, log.epochs.epoch_of(log.start_offset)), ErrorCode.NONE
     if timestamp_ms == LATEST_TIERED:
         return NONE_FOUND, ErrorCode.NONE
-    if asker.is_replica:
-        end_offset = core.end_offset
-    else:
-        end_offset = core.high_watermark
-        if asker.is_read_committed:
-            end_offset = log.last_stable_offset(end_offset)
-    is_end_known = asker.is_replica or core.is_latest_known or not core.is_leader
+    end_offset = core.high_watermark
+    if asker.is_read_committed:
+        end_offset = log.last_stable_offset(end_offset)
+    is_end_known = core.is_latest_known or not core.is_leader
     if timestamp_ms == LATEST:
         if not is_end_known:
             return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE

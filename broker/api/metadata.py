@@ -12,7 +12,7 @@ unknown id has none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +87,7 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
     )
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
+        _send_elsewhere(context, image.topics)
         return _all_topics(context, image, operations)
     may_create = (
         getattr(request, "allow_auto_topic_creation", True)
@@ -109,6 +110,7 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
         # its answer as much as the topic has partitions.
         by_name = dict.fromkeys(item.name for item in asked)
         topics = [_topic_of_name(context, image, name, missing) for name in by_name]
+    _send_elsewhere(context, [topic["topic_id"] for topic in topics])
     for topic in topics:
         if topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID:
             topic["topic_authorized_operations"] = operations.topic
@@ -117,12 +119,24 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
     return _answer(context, image, topics, operations)
 
 
+def _send_elsewhere(context: RequestContext, topic_ids: Iterable[bytes | None]) -> None:
+    """Hang up behind an answer that names no leader for want of news from the controllers.
+
+    Bad sequence: 1. a client is connected to this broker alone, 2. it hears that a partition has no
+    leader, 3. it asks again, where it is connected, for as long as the cut lasts.
+    """
+    if context.services.replicas.isolation.hides(topic_ids):
+        context.slot.connection.close_when_idle("this broker has lost the controllers")
+
+
 def _all_topics(context: RequestContext, image: ClusterImage, operations: _Operations) -> bytes:
     cache = context.services.caches.setdefault("metadata", {})
     if cache.get("image") is not image or len(cache) > CACHED_ANSWERS_MAX:
         cache.clear()
         cache["image"] = image
-    key = (context.api_version, context.listener, _listed(context.services, image), operations)
+    services = context.services
+    listed = _listed(services, image)
+    key = (context.api_version, context.listener, listed, services.controller_id(), operations)
     body: bytes | None = cache.get(key)
     if body is None:
         packed = context.services.topic_metadata

@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch (23). Served: v2-4.
 
-Answers the largest epoch not above the asked one and where it ends (log.md section 6); the
-leader's own epoch ends at the log's end, for consumers at the high watermark.
+Answers the largest epoch not above the asked one and where it ends; the leader's own epoch ends at
+the high watermark. Followers do not ask: their Fetch tells where histories part (KIP-595). The
+replica id of a request is not believed: no broker epoch comes with it that would prove it.
 """
 
 from __future__ import annotations
@@ -15,32 +16,30 @@ from wire.versions import Api
 
 API = Api(key=23, name="offset_for_leader_epoch", min_version=2, max_version=4, first_flexible=4)
 
-CONSUMER = -1
-
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    replica_id = getattr(request, "replica_id", CONSUMER)
     topics = []
     for topic in request.topics:
-        partitions = [_answer(context, replica_id, topic.topic, p) for p in topic.partitions]
+        partitions = [_answer(context, topic.topic, p) for p in topic.partitions]
         topics.append({"topic": topic.topic, "partitions": partitions})
     return {"topics": topics}
 
 
-def _answer(context: RequestContext, replica_id: int, topic: str, asked: Any) -> dict[str, Any]:
+def _answer(context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
     replicas = context.services.replicas
     epoch, end_offset = -1, -1
     replica = replicas.find_by_name(topic, asked.partition)
     if replica is None:
         error = replicas.missing_error(topic, UUID_ZERO, asked.partition)
     else:
-        error = replica.core.check_leader(asked.current_leader_epoch)
+        error = replica.core.check_consumer(asked.current_leader_epoch, from_any_replica=False)
         if replica.is_offline:
             error = ErrorCode.KAFKA_STORAGE_ERROR
         if error == ErrorCode.NONE:
             core = replica.core
-            log_end = core.end_offset if replica_id >= 0 else core.high_watermark
-            epoch, end_offset = replica.log.epochs.end_offset_for(asked.leader_epoch, log_end)
+            epoch, end_offset = replica.log.epochs.end_offset_for(
+                asked.leader_epoch, core.high_watermark
+            )
     return {
         "error_code": error,
         "partition": asked.partition,

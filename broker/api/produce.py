@@ -37,9 +37,6 @@ from wire.produce_codec import (
 )
 from wire.versions import Api
 
-ADMIN_CLIENT_ID = "__admin_client"
-"""Who may write to the internal topics beside the coordinators (Kafka's rule): repair tools."""
-
 _NAMED_TWICE = "the request names the partition twice; only its first batch was looked at"
 
 API = Api(
@@ -124,7 +121,7 @@ def _append_topic(
             error = replicas.missing_error(topic.name, topic.topic_id, partition_id)
             partitions.append(ProducedPartition(partition_id, error.value))
             continue
-        if replica.core.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        if replica.core.topic in INTERNAL_TOPICS:
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
             partitions.append(ProducedPartition(partition_id, error.value))
             continue

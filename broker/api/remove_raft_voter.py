@@ -13,7 +13,14 @@ from runtime.ids import UUID_ZERO
 from wire.kio_codec import uuid_bytes
 from wire.versions import Api
 
-API = Api(key=81, name="remove_raft_voter", min_version=0, max_version=0, first_flexible=0)
+API = Api(
+    key=81,
+    name="remove_raft_voter",
+    min_version=0,
+    max_version=0,
+    first_flexible=0,
+    needs_controller=True,
+)
 
 TIMEOUT_MS = 5_000
 """The request names none."""

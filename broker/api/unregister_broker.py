@@ -9,7 +9,14 @@ from metadata.requests import UnregisterBrokerRequest
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
-API = Api(key=64, name="unregister_broker", min_version=0, max_version=0, first_flexible=0)
+API = Api(
+    key=64,
+    name="unregister_broker",
+    min_version=0,
+    max_version=0,
+    first_flexible=0,
+    needs_controller=True,
+)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:

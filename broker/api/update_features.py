@@ -12,7 +12,14 @@ from metadata.requests import FeatureUpdate, UpdatedFeature, UpdateFeatures, Upd
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
-API = Api(key=57, name="update_features", min_version=0, max_version=2, first_flexible=0)
+API = Api(
+    key=57,
+    name="update_features",
+    min_version=0,
+    max_version=2,
+    first_flexible=0,
+    needs_controller=True,
+)
 
 SUMMED_UP_SINCE = 2
 

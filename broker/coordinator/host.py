@@ -118,7 +118,12 @@ class CoordinatorHost:
         core = replica.core
         partition_id = core.partition_id
         term = self._terms.get(partition_id)
-        is_leading = core.is_leader and not replica.is_closed and not replica.is_offline
+        is_leading = (
+            core.is_leader
+            and not core.is_abandoned
+            and not replica.is_closed
+            and not replica.is_offline
+        )
         if term is not None:
             if is_leading and term.replica is replica and term.leader_epoch == core.leader_epoch:
                 return

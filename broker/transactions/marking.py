@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordinator.model import TransactionEnd
 from broker.replica import ProduceTerms, Replica
-from broker.topic_names import OFFSETS_TOPIC
+from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.transactions.model import TopicPartition
 from broker.transactions.requests import EPOCH_BUMP_VERSION
 from broker.waiters import PendingAck
@@ -79,7 +79,8 @@ async def write_markers(
 
     NONE: replicated to all in-sync replicas. 3, 6, 56: not here. 19, 20, 7: not replicated, or not
     known to be. 47: the producer is past this marker, or has no such epoch. 49: nobody has such a
-    producer id. 52: a later coordinator has been here.
+    producer id. 52: a later coordinator has been here. 42: no coordinator has such an epoch, as far
+    as this broker knows; a coordinator that was just elected sends its markers again.
     """
     replicas = services.replicas
     clock = replicas.clock
@@ -87,6 +88,7 @@ async def write_markers(
     waiting = _Replication()
     parked: list[tuple[Replica, PendingAck]] = []
     results: list[dict[TopicPartition, ErrorCode]] = []
+    newest_epoch = _newest_coordinator_epoch(services)
     for at, marker in enumerate(markers):
         result: dict[TopicPartition, ErrorCode] = {}
         for number, partition in enumerate(marker.partitions):
@@ -95,6 +97,9 @@ async def write_markers(
                 result[partition] = replicas.missing_error(
                     partition.topic, b"", partition.partition_id
                 )
+                continue
+            if marker.coordinator_epoch > newest_epoch:
+                result[partition] = ErrorCode.INVALID_REQUEST
                 continue
             result[partition] = error = _append(services, replica, marker, terms)
             if error == ErrorCode.NONE and replica.core.high_watermark < replica.log.end_offset:
@@ -111,6 +116,18 @@ async def write_markers(
     for (at, number), error in waiting.errors.items():
         results[at][markers[at].partitions[number]] = error
     return results
+
+
+def _newest_coordinator_epoch(services: Services) -> int:
+    """The highest epoch that a coordinator can have: they lead partitions of their topic.
+
+    Bad sequence: 1. a client sends a marker with a later epoch than any coordinator has, 2. the
+    partition takes it down, 3. the coordinator's own marker is refused as a predecessor's, and its
+    transactional id is never free again.
+    """
+    topic = services.image().topic(TRANSACTIONS_TOPIC)
+    epochs = () if topic is None else (p.leader_epoch for p in topic.partitions.values())
+    return max(epochs, default=-1)
 
 
 def _append(services: Services, replica: Replica, marker: Marker, terms: ProduceTerms) -> ErrorCode:

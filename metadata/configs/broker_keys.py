@@ -149,6 +149,13 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("log.dir", _STRING, "", "The data directory, if log.dirs is not given."),
     ("metadata.log.dir", _STRING, "", "Directory of the metadata log; else the first of log.dirs."),
     (
+        "broker.session.timeout.ms",
+        _INT,
+        "2000",
+        "Silence of the controllers after which a leader that no in-sync follower fetches from "
+        "refuses acks=all and consumers.",
+    ),
+    (
         "log.dir.failure.timeout.ms",
         ConfigType.LONG,
         "30000",

@@ -161,7 +161,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if replica_id not in self.isr_state.isr\n",
      "            if False\n", OF_CORE),
     ("stale-image-obeyed", "an image older than the state is ignored", CORE,
-     "image.leader_epoch < self.newest_epoch or image.partition_epoch <= self.partition_epoch",
+     "image.leader_epoch < self.leader_epoch or image.partition_epoch <= self.partition_epoch",
      "image.leader_epoch < self.leader_epoch and False", OF_CORE),
     ("follow-without-asking", "a partition that is added is asked for", SESSION,
      "        self._end_pause(followed)\n        self._changed[key] = followed\n",

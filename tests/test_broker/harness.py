@@ -167,6 +167,10 @@ class BrokerSide(DirectoriesSide):
         broker = self._controller.image.brokers.get(self._broker_id)
         return -1 if broker is None else broker.broker_epoch
 
+    @property
+    def is_lost(self) -> bool:
+        return not self._controller.is_answering
+
     def _refused(self) -> Rejected | None:
         if self._controller.is_answering:
             return None
@@ -416,7 +420,7 @@ class Cluster(DirectoryHost):
         await broker.manager.fetchers.stop()
         await broker.manager.isr.stop()
         await broker.manager.directory_link.stop()
-        await broker.manager.deposition_link.stop()
+        broker.manager.isolation.stop()
         await broker.manager.cleaner.stop()
         await broker.manager._maintenance.stop()
 

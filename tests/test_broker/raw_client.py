@@ -19,6 +19,7 @@ class RawClient:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
+        self.client_id = b"raw"
 
     def close(self) -> None:
         self.sock.close()
@@ -27,7 +28,9 @@ class RawClient:
         """A request frame; every one has its own correlation id."""
         api = next(api for k, _, _ in SERVED.advertised() if (api := SERVED.get(k)).name == name)
         self.correlation_id += 1
-        head = struct.pack(">hhih", api.key, version, self.correlation_id, 3) + b"raw"
+        client_id = self.client_id
+        head = struct.pack(">hhih", api.key, version, self.correlation_id, len(client_id))
+        head += client_id
         if version >= api.first_flexible:
             head += b"\x00"
         return struct.pack(">i", len(head) + len(body)) + head + body

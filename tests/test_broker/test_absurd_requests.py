@@ -14,6 +14,7 @@ from broker.api import offset_fetch
 from broker.client_quotas import PAUSE_MS_MAX, ClientQuotas, QuotaKind
 from broker.groups.requests import TopicPartitions
 from broker.mutation_quota import TokenBucket
+from broker.topic_names import TRANSACTIONS_TOPIC
 from metadata.decide.quotas import quota_problem
 from metadata.records import ClientQuota
 from runtime.errors import ErrorCode
@@ -167,7 +168,8 @@ def test_a_marker_of_no_producer_is_refused_and_not_stored(
 ) -> None:
     """1. A marker of producer -1 is answered NONE. 2. The log has a control batch that no producer
     wrote."""
-    harness.call(lambda: harness.cluster.controller.create("marked", [(1,)]))
+    for topic in ("marked", TRANSACTIONS_TOPIC):
+        harness.call(lambda topic=topic: harness.cluster.controller.create(topic, [(1,)]))
     log = harness.cluster.replica(1, "marked").log
 
     def write(producer_id: int, producer_epoch: int) -> list[int]:

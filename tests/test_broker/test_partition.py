@@ -495,3 +495,57 @@ def test_a_followers_watermark_is_bounded_by_its_log() -> None:
     assert partition.high_watermark == 6
     partition.on_truncated(3)
     assert (partition.end_offset, partition.high_watermark) == (3, 3)
+
+
+# --- the nearest replica (KIP-392) -----------------------------------------------------------
+
+
+def with_racks(partition: Partition, **racks: str) -> Partition:
+    partition.facts.brokers = {
+        b: dataclasses.replace(broker_image(b), rack=racks.get(f"b{b}")) for b in (1, 2, 3)
+    }
+    return partition
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
+    partition = with_racks(make(), b1="a", b2="b", b3="c")
+    partition.on_append(3, 0)
+    for replica in (2, 3):
+        fetch(partition, replica, 3)
+    assert partition.nearest_replica("b", 3) == 2
+    assert partition.nearest_replica("c", 3) == 3
+    assert partition.nearest_replica("a", 3) == -1, "the leader's own"
+    assert partition.nearest_replica("d", 3) == -1, "nobody's"
+
+
+def test_no_consumer_is_sent_to_a_replica_that_is_out_of_sync() -> None:
+    partition = with_racks(make(isr=(1, 3)), b1="a", b2="b", b3="c")
+    partition.on_append(3, 0)
+    fetch(partition, 2, 3)
+    assert partition.nearest_replica("b", 3) == -1
+
+
+def test_no_consumer_is_sent_to_a_fenced_replica() -> None:
+    partition = with_racks(make(), b1="a", b2="b", b3="c")
+    fetch(partition, 2, 0)
+    known = partition.facts.brokers
+    partition.facts.brokers = {**known, 2: dataclasses.replace(known[2], is_fenced=True)}
+    assert partition.nearest_replica("b", 0) == -1
+
+
+@pytest.mark.parametrize(("offset", "replica"), [(1, -1), (2, 2), (3, 2), (4, -1)])
+def test_a_replica_is_near_only_for_what_it_holds(offset: int, replica: int) -> None:
+    partition = with_racks(make(), b1="a", b2="b", b3="c")
+    partition.on_append(5, 0)
+    partition.on_follower_fetch(2, 3, 2, 10, 0)
+    assert partition.nearest_replica("b", offset) == replica
+
+
+def test_of_two_replicas_in_a_rack_the_one_that_holds_most_is_nearest() -> None:
+    partition = with_racks(make(), b1="a", b2="b", b3="b")
+    partition.on_append(5, 0)
+    fetch(partition, 2, 3)
+    fetch(partition, 3, 4)
+    assert partition.nearest_replica("b", 0) == 3
+    fetch(partition, 2, 4)
+    assert partition.nearest_replica("b", 0) == 2

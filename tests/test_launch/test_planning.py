@@ -55,12 +55,12 @@ def test_settings_reach_only_the_nodes_that_know_them(tmp_path):
         brokers=1,
         data_dir=str(tmp_path),
         port=9092,
-        settings={"log.segment.bytes": "7", "broker.session.timeout.ms": "9"},
+        settings={"log.segment.bytes": "7", "broker.stream.grace.ms": "9"},
     )
     controller, broker = (node.properties for node in plan.nodes)
     assert "log.segment.bytes" not in controller and broker["log.segment.bytes"] == "7"
-    assert controller["broker.session.timeout.ms"] == "9"
-    assert "broker.session.timeout.ms" not in broker
+    assert controller["broker.stream.grace.ms"] == "9"
+    assert "broker.stream.grace.ms" not in broker
 
 
 def test_links_replace_what_is_advertised_and_where_peers_are_found(tmp_path):

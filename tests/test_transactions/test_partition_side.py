@@ -206,9 +206,9 @@ def test_the_first_batch_after_a_marker_begins_the_sequence(harness: Harness, ne
 def test_an_older_coordinator_writes_no_marker(harness: Harness, old: Client) -> None:
     old.add()
     assert old.produce("a") == 0
-    assert old.mark(is_commit=True, coordinator_epoch=9) == 0
+    assert old.mark(is_commit=True, coordinator_epoch=0) == 0
     assert (
-        old.mark(is_commit=False, coordinator_epoch=8) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        old.mark(is_commit=False, coordinator_epoch=-1) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     )
 
 

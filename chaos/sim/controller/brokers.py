@@ -144,6 +144,9 @@ class BrokerProcess:
         """Ids of data directories that have failed, for the heartbeat."""
         return ()
 
+    def on_controller_answer(self, is_fenced: bool) -> None:
+        """The active controller has answered a heartbeat."""
+
     def hurry(self) -> None:
         """There is something that a heartbeat should tell at once."""
         self._heartbeats.hurry()

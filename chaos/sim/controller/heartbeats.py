@@ -120,6 +120,7 @@ class Heartbeats:
         self._is_awaiting = False
         if isinstance(answer, HeartbeatReply):
             process.targets.note_active(self._target)
+            process.on_controller_answer(answer.is_fenced)
             if answer.should_shut_down and process.want_shutdown:
                 process.leave(True)
                 return

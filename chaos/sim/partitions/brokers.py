@@ -85,6 +85,11 @@ class ControllerPort:
     def broker_epoch(self) -> int:
         return self._process.broker_epoch
 
+    @property
+    def is_lost(self) -> bool:
+        # The simulated clients ask no controller for anything.
+        return False
+
     async def alter_partition(
         self, request: AlterPartition
     ) -> tuple[AlteredPartition, ...] | Rejected:
@@ -299,6 +304,11 @@ class PartitionProcess(BrokerProcess):
     def _look_at_followers(self) -> None:
         """The real ISR link does."""
 
+    def on_controller_answer(self, is_fenced: bool) -> None:
+        if self.is_publishing:
+            isolation = self.manager.isolation
+            self.loop.run_inside(lambda: isolation.on_controller_answer(is_fenced=is_fenced))
+
     # --- connections -------------------------------------------------------------------------
 
     def _admit(self, end: SimSocket) -> None:
@@ -357,6 +367,7 @@ def broker_config(world: PartitionWorld) -> BrokerConfig:
     """A broker's file: intervals short enough for a run of seconds, segments of a few batches."""
     scenario = world.scenario
     return BrokerConfig(
+        broker_session_timeout_ms=scenario.session_ms,
         replica_lag_time_max_ms=scenario.lag_ms,
         replica_fetch_wait_max_ms=scenario.fetch_wait_ms,
         replica_fetch_max_bytes=scenario.fetch_bytes,
