@@ -187,6 +187,32 @@ def test_with_the_whole_quorum_down_the_data_plane_goes_on(
     assert told(harness) == (KioError.none, 1)
 
 
+def test_followers_that_stop_while_a_controller_answers_are_the_isrs_business(
+    harness: Harness,
+) -> None:
+    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2, 3)]))
+    isolation = harness.cluster.brokers[1].manager.isolation
+    fetchers = [harness.cluster.brokers[b].manager.fetchers for b in (2, 3)]
+    armed, changed = [], []
+    isolation._on_change = changed.append
+    arm = isolation._arm
+
+    def note(wait_ms: int) -> None:
+        armed.append(wait_ms)
+        arm(wait_ms)
+
+    def beat() -> None:
+        isolation.on_controller_answer(is_fenced=False)
+        if len(armed) < 6:
+            harness.loop.call_later(0.02, beat)
+
+    isolation._arm = note  # type: ignore[method-assign]
+    harness.call(lambda: [f.pause(True) for f in fetchers])
+    harness.call(beat)
+    wait_until(lambda: len(armed) >= 6, "several session timeouts are over")
+    assert changed == []
+
+
 def test_a_partition_without_followers_goes_on(harness: Harness, client: RawClient) -> None:
     harness.call(lambda: harness.cluster.controller.create("alone", [(1,)]))
     lose_the_controllers(harness)
