@@ -115,6 +115,42 @@ FIGURES: tuple[Figure, ...] = (
     ),
     _figure("consume_mb_s", "consume", "consume, 1,000 B", "MB/s", _times_at_least(1.5)),
     _figure(
+        "java_all_mb_s",
+        "java",
+        "Java's producer, acks=all, 1,000 B, batches of 1 MB",
+        "MB/s",
+        _times_at_least(1),
+    ),
+    _figure(
+        "java_default_mb_s",
+        "java",
+        "Java's producer, acks=all, 1,000 B, default batches",
+        "MB/s",
+        _times_at_least(1),
+    ),
+    _figure(
+        "java_lz4_mb_s",
+        "java",
+        "Java's producer, acks=all, 100 B, lz4",
+        "MB/s",
+        _times_at_least(1),
+    ),
+    _figure(
+        "java_one_mb_s",
+        "java",
+        "Java's producer, acks=1, 1,000 B, batches of 1 MB",
+        "MB/s",
+        _times_at_least(1),
+    ),
+    _figure("java_consume_mb_s", "java", "Java's consumer, 1,000 B", "MB/s", _times_at_least(1)),
+    _figure(
+        "java_cpu_s_per_gb",
+        "java",
+        "CPU of the brokers per GB, Java's clients, all of the above",
+        "s/GB",
+        _times_at_most(0.25),
+    ),
+    _figure(
         "latency_p50_ms", "latency", "latency acks=all, linger 0, p50", "ms", _times_at_most(0.4)
     ),
     _figure(

@@ -17,7 +17,7 @@ from bench.figures import KAFKA
 from bench.processes import BROKER, CONTROLLER, ClusterProcess
 from chaos.live.processes import start_process, stop_process
 
-VERSION = "4.1.0"
+VERSION = "4.3.1"
 HEAP = "-Xmx512m"
 _BROKER_ID_BASE = 100
 #: bin/kafka-run-class.sh, KAFKA_JVM_PERFORMANCE_OPTS.

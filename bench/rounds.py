@@ -10,7 +10,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from bench import java_client
 from bench.client import Throughput, consume, latencies_ms, produce
 from bench.cluster import BenchCluster, BenchFailed, active_controller, bootstrap_of, pids
 from bench.coordinators import (
@@ -21,6 +23,7 @@ from bench.coordinators import (
 )
 from bench.figures import percentile
 from bench.gaps import broker_gap, controller_gap_s
+from bench.kafka_cluster import fetch_jars
 from bench.processes import (
     BROKER,
     CONTROLLER,
@@ -66,6 +69,7 @@ class Load:
     warm_latency_records: int
     warm_topics: int
     large_records: int
+    java_records: int
     small_records: int
     latency_records: int
     single_topics: int
@@ -83,6 +87,7 @@ FULL = Load(
     warm_latency_records=1_500,
     warm_topics=200,
     large_records=600_000,
+    java_records=400_000,
     small_records=3_000_000,
     latency_records=3_000,
     single_topics=150,
@@ -99,6 +104,7 @@ QUICK = Load(
     warm_latency_records=200,
     warm_topics=20,
     large_records=100_000,
+    java_records=60_000,
     small_records=300_000,
     latency_records=500,
     single_topics=30,
@@ -150,7 +156,9 @@ class Round:
         load: Load,
         record: Record,
         say: Callable[[str], None],
+        library: Path,
     ) -> None:
+        """library: the folder of Apache Kafka's jars, whose clients load both sides."""
         self._cluster = cluster
         self._number = number
         self._groups = groups
@@ -158,6 +166,7 @@ class Round:
         self._record = record
         self._say = say
         self._bootstrap = bootstrap_of(cluster)
+        self._library = library
 
     def run(self) -> None:
         try:
@@ -169,6 +178,7 @@ class Round:
             for group, take in (
                 ("produce", self._produce),
                 ("consume", self._consume),
+                ("java", self._java),
                 ("latency", self._latency),
                 ("memory", self._memory),
                 ("idle", self._idle),
@@ -318,6 +328,31 @@ class Round:
         )
         self._sample("consume_mb_s", result.mb_per_s)
         self._remove("read")
+
+    def _java(self) -> None:
+        brokers = pids(self._cluster, BROKER)
+        cpu_s = moved_gb = 0.0
+        library, bootstrap = self._library, self._bootstrap
+        fetch_jars(library)
+        topics = {case.key: self._topic(case.key) for case in java_client.PRODUCES}
+        for case in java_client.PRODUCES:
+            records = int(self._load.java_records * case.share)
+            before = cpu_seconds(brokers)
+            mb_s = java_client.produce(library, bootstrap, topics[case.key], case, records)
+            wait_in_sync(self._cluster, topics[case.key], PARTITIONS)
+            cpu_s += sum(cpu_seconds(brokers).values()) - sum(before.values())
+            moved_gb += records * 1.5 * case.record_bytes / 1e9
+            self._sample(case.key, mb_s)
+            os.sync()
+        before = cpu_seconds(brokers)
+        records = self._load.java_records
+        topic = topics[java_client.CONSUMED_KEY]
+        mb_s = java_client.consume(library, bootstrap, topic, records, LARGE_RECORD_BYTES)
+        cpu_s += sum(cpu_seconds(brokers).values()) - sum(before.values())
+        moved_gb += records * LARGE_RECORD_BYTES / 1e9
+        self._sample("java_consume_mb_s", mb_s)
+        self._sample("java_cpu_s_per_gb", cpu_s / moved_gb)
+        self._remove(*topics.values())
 
     def _latency(self) -> None:
         found = latencies_ms(

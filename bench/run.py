@@ -113,7 +113,13 @@ def _run_round(
     failed_before = dict(record.failures)
     try:
         Round(
-            cluster=cluster, number=number, groups=groups, load=load, record=record, say=_say
+            cluster=cluster,
+            number=number,
+            groups=groups,
+            load=load,
+            record=record,
+            say=_say,
+            library=_JARS.resolve(),
         ).run()
     except figure_errors() as error:
         record.failures.setdefault("start", f"round {number}: {error}")
@@ -200,6 +206,9 @@ def method(load: Load, rounds: int) -> list[str]:
         f"Consume: fetch.queue.backoff.ms={client.FETCH_QUEUE_BACKOFF_MS}, assigned partitions, "
         f"{client.CONSUME_RECORDS} messages a call, the client's garbage collector off, page cache "
         "warm.",
+        f"Java: kafka-producer-perf-test and kafka-consumer-perf-test of Apache Kafka {VERSION} on "
+        f"both sides; {load.java_records:,} x 1,000 B times a share a case, behind half as many to "
+        "warm the JVM up; consume is without the time that the group takes.",
         f"Latency: {load.latency_records:,} x 100 B, acks=all, linger 0, one record in flight.",
         f"Groups: {coordinators.JOIN_MEMBERS} members on a connection each; "
         f"{coordinators.COMMIT_GROUPS} groups of one coordinator on "

@@ -10,7 +10,7 @@ from bench.figures import FIGURES, KAFKA, KVORUM, Figure, Summary, ratio_of, sum
 #: side -> figure key -> samples, one a round.
 Samples = Mapping[str, Mapping[str, Sequence[float]]]
 
-HEADINGS = ("figure", "unit", "Apache Kafka 4.1", "Kvorum", "Kvorum / Kafka", "goal", "")
+HEADINGS = ("figure", "unit", "Apache Kafka 4.3", "Kvorum", "Kvorum / Kafka", "goal", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def results_markdown(
 ) -> str:
     """The whole of bench/results.md."""
     parts = [
-        "# Kvorum beside Apache Kafka 4.1",
+        "# Kvorum beside Apache Kafka 4.3",
         "Written by `make bench`; do not edit. Cells are median (least-most) over the rounds. "
         "Absolute figures move by tens of per cent from run to run: read the ratios. "
         "The quorum beside etcd: [quorum.md](quorum.md).",

@@ -253,14 +253,17 @@ install_test_clients() {
         quietly apt-get update
         quietly apt-get install -y --no-install-recommends kcat
     fi
-    if [ -e "$tools/kafka/lib" ]; then
-        say "Apache Kafka's tools are there"
+    local kafka_version
+    kafka_version=$(sed -n 's/.*<kafka.version>\(.*\)<.*/\1/p' "$root/bench/pom.xml")
+    if [ -e "$tools/kafka/lib/kafka_2.13-$kafka_version.jar" ]; then
+        say "Apache Kafka's tools are there ($kafka_version)"
     elif command -v mvn >/dev/null 2>&1; then
-        say "fetching Apache Kafka's own tools with Maven"
+        say "fetching Apache Kafka's own tools with Maven ($kafka_version)"
         rm -rf "$tools/kafka/lib.part"
         quietly env HOME="$caller_home" mvn -q -B -f "$root/bench/pom.xml" \
             -Dmaven.repo.local="$tools/kafka/m2" \
             dependency:copy-dependencies -DoutputDirectory="$tools/kafka/lib.part"
+        rm -rf "$tools/kafka/lib"
         mv "$tools/kafka/lib.part" "$tools/kafka/lib"
         rm -rf "$tools/kafka/m2"
     else

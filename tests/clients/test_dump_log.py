@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,27 @@ def files_of(directory: Path) -> list[str]:
     return [str(path) for path in sorted(directory.iterdir()) if path.suffix in kinds]
 
 
+def without_first_batches(error: str) -> str:
+    """What Kafka 4.3's tool complains of, but for the first batch of each file that does not begin
+    at offset 0: it takes the batch before for one that ended at -1."""
+    lines = [line for line in error.splitlines() if "  -1 is followed by" not in line]
+    kept = [
+        line
+        for line, after in pairwise([*lines, ""])
+        if "Non-consecutive offsets in" not in line or "is followed by" in after
+    ]
+    return "".join(f"{line}\n" for line in kept)
+
+
 def agree(directory: Path, *, has_gaps: bool = False) -> str:
     """Both tools say the same of all files, whatever they are asked; nothing is complained of."""
     files = files_of(directory)
     said = ""
     for option in ("--print-data-log", "--index-sanity-check", "--verify-index-only"):
-        out, error = tool("kafka.tools.DumpLogSegments", "--files", ",".join(files), option)
+        out, error = tool(
+            "org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files), option
+        )
+        error = without_first_batches(error)
         assert kvorum("log", "dump", *files, option) == (0, out, error)
         complaints = [line for line in error.splitlines() if "is followed by" not in line]
         if has_gaps:

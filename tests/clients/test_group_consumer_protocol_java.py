@@ -30,7 +30,7 @@ SETTINGS = (
     "group.consumer.heartbeat.interval.ms=500",
     "offsets.topic.num.partitions=5",
 )
-NEW = ("--consumer-property", "group.protocol=consumer")
+NEW = ("--command-property", "group.protocol=consumer")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_the_console_consumer_reads_in_such_a_group_and_goes_on_where_it_was(clu
 def test_two_members_rebalance_and_kafkas_tools_show_it(cluster, topic):
     with member(cluster, topic, "pair"):
         eventually(lambda: sizes(cluster, "pair") == [4], "one has all")
-        with member(cluster, topic, "pair", "--consumer-property", "group.remote.assignor=range"):
+        with member(cluster, topic, "pair", "--command-property", "group.remote.assignor=range"):
             eventually(lambda: sizes(cluster, "pair") == [2, 2], "both have two")
             of_group = ("--describe", "--group", "pair")
             found = rows(groups(cluster, *of_group, "--members", "--verbose"))
@@ -140,7 +140,7 @@ def test_kafka_dump_log_decodes_what_we_write(cluster, topic):
             segment = folder / f"{0:020d}.log"
             if segment.exists():
                 text += tool(
-                    "kafka.tools.DumpLogSegments",
+                    "org.apache.kafka.tools.DumpLogSegments",
                     *("--files", str(segment), "--offsets-decoder", "--print-data-log"),
                 )
         return [line for line in text.splitlines() if '"dumped"' in line]

@@ -100,7 +100,7 @@ def test_javas_assignors_work(cluster, topic, assignor):
         cluster,
         *("--topic", topic, "--group", assignor, "--from-beginning"),
         *("--max-messages", str(ALL)),
-        "--consumer-property",
+        "--command-property",
         f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{assignor}",
     )
     assert len(read.split()) == ALL
@@ -109,7 +109,7 @@ def test_javas_assignors_work(cluster, topic, assignor):
 def test_a_java_consumer_is_a_static_member(cluster, topic):
     arguments = (
         *("--topic", topic, "--group", "static-java", "--from-beginning"),
-        *("--consumer-property", "group.instance.id=one"),
+        *("--command-property", "group.instance.id=one"),
     )
     first = console_consumer(cluster, *arguments, "--max-messages", "50").split()
     rest = console_consumer(cluster, *arguments, "--max-messages", str(ALL - 50)).split()
@@ -213,7 +213,7 @@ def test_kafka_dump_log_decodes_what_we_write(cluster, topic):
             segment = folder / f"{0:020d}.log"
             if segment.exists():
                 text += tool(
-                    "kafka.tools.DumpLogSegments",
+                    "org.apache.kafka.tools.DumpLogSegments",
                     *("--files", str(segment), "--offsets-decoder", "--print-data-log"),
                 )
         return [line for line in text.splitlines() if '"dumped"' in line]

@@ -49,10 +49,10 @@ def cluster(tmp_path_factory):
 @contextlib.contextmanager
 def member(cluster, topic, group, properties):
     """A console consumer that runs on, until it is killed: so it leaves without a word."""
-    more = [part for row in properties for part in ("--consumer-property", row)]
+    more = [part for row in properties for part in ("--command-property", row)]
     arguments = (
         *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--group", group),
-        *("--from-beginning", "--consumer-property", "auto.commit.interval.ms=200", *more),
+        *("--from-beginning", "--command-property", "auto.commit.interval.ms=200", *more),
     )
     process = subprocess.Popen(
         [
@@ -122,7 +122,7 @@ def test_kafka_dump_log_decodes_a_group_that_was_upgraded(cluster):
             segment = folder / f"{0:020d}.log"
             if segment.exists():
                 text += tool(
-                    "kafka.tools.DumpLogSegments",
+                    "org.apache.kafka.tools.DumpLogSegments",
                     *("--files", str(segment), "--offsets-decoder", "--print-data-log"),
                 )
         return [line for line in text.splitlines() if '"dumped"' in line]

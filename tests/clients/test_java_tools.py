@@ -142,7 +142,9 @@ def test_kafka_metadata_quorum_adds_and_removes_a_controller(tmp_path):
 def test_dump_log_reads_our_segments_and_prints_what_we_print(cluster, topic):
     folder = cluster.data_dir / "broker-101" / f"{topic}-0"
     segment = folder / f"{0:020d}.log"
-    theirs = tool("kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log")
+    theirs = tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log"
+    )
     ours = list(dump_lines(OsDisk(), str(segment), print_data_log=True))
     assert theirs.splitlines() == ours
 
@@ -161,7 +163,9 @@ def test_dump_log_reads_the_quorums_control_records_as_we_print_them(tmp_path):
     finally:
         quorum.close()
     segment = quorum.data("controller-1") / "__cluster_metadata-0" / f"{0:020d}.log"
-    theirs = tool("kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log")
+    theirs = tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log"
+    )
     ours = dump_lines(OsDisk(), str(segment), print_data_log=True, control_text=control_text)
     assert without_payloads(theirs) == without_payloads("\n".join(ours) + "\n")
     assert "LeaderChange: " in theirs
@@ -181,8 +185,8 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
     elr = "eligible.leader.replicas.version"
 
     def finalized():
-        rows = [line.split("\t") for line in features("describe").splitlines() if "\t" in line]
-        return {row[0].partition(": ")[2]: row[3].partition(": ")[2] for row in rows}
+        row = r"Feature: (\S+)\s.*\sFinalizedVersionLevel: (\S+)"
+        return dict(re.findall(row, features("describe")))
 
     others = {
         "group.version": "1", "metadata.version": "4.1-IV1", "transaction.version": "2",

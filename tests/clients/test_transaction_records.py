@@ -40,7 +40,7 @@ def dumped(host: Host, folder: Path) -> list[dict]:
     segment = directory / f"{0:020d}.log"
     segment.write_bytes(out)
     command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"]
-    command += ["kafka.tools.DumpLogSegments", "--files", str(segment)]
+    command += ["org.apache.kafka.tools.DumpLogSegments", "--files", str(segment)]
     done = subprocess.run(
         [*command, "--transaction-log-decoder"],
         capture_output=True, text=True, timeout=120, check=True,

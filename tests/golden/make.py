@@ -119,7 +119,7 @@ def from_java(library: Path, bootstrap: str, topic: str, codec: str) -> None:
         "org.apache.kafka.tools.ConsoleProducer",
         *("--bootstrap-server", bootstrap, "--topic", topic),
         *("--compression-codec", codec, "--timeout", "300"),
-        *(part for text in properties for part in ("--property", text)),
+        *(part for text in properties for part in ("--reader-property", text)),
         stdin="".join(f"{line}\n" for line in lines),
     )
 
@@ -191,7 +191,7 @@ def make(library: Path, target: Path, port: int) -> None:
         files = sorted(p for p in partition.iterdir() if p.name[0] == "0")
         told = java(
             library,
-            "kafka.tools.DumpLogSegments",
+            "org.apache.kafka.tools.DumpLogSegments",
             *("--files", ",".join(map(str, files)), "--print-data-log"),
         )
         text = told.replace(f"{partition}/", "")
