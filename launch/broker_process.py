@@ -33,6 +33,7 @@ from runtime.disk import OsDisk
 from runtime.errors import ConfigError, DirectoryUnusable
 from runtime.ids import new_uuid
 from runtime.tasks import TaskGroup
+from runtime.text import address_text
 from storage.checkpoints import remove_clean_shutdown, write_clean_shutdown
 from wire.kio_codec import warm_up
 
@@ -125,7 +126,9 @@ class BrokerProcess:
         try:
             await self._server.bind(host, port, listener_name=LISTENER_NAME)
         except OSError as error:
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot listen on {address_text(host, port)}: {error.strerror}"
+            ) from error
         self._replicas.load(claims=own.claims)
         self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
@@ -315,7 +318,7 @@ class BrokerProcess:
         address = self._config.address_of(leader_id)
         if address is None and self._raft is not None:
             address = self._raft.address_of(leader_id)
-        text = None if address is None else f"{address[0]}:{address[1]}"
+        text = None if address is None else address_text(*address)
         self._link.on_election(leader_id, epoch, text)
 
     def _on_voters(self, voters: VoterSet) -> None:
@@ -324,7 +327,7 @@ class BrokerProcess:
             addresses = {
                 v.node_id: overrides.get(v.node_id, (v.host, v.port)) for v in voters.voters
             }
-            self._link.on_voters({i: f"{host}:{port}" for i, (host, port) in addresses.items()})
+            self._link.on_voters({i: address_text(*address) for i, address in addresses.items()})
 
     def _registration(self) -> RegisterBrokerRequest:
         host, port = self._config.advertised
@@ -350,4 +353,4 @@ def _controllers(config: NodeConfig) -> dict[int, str]:
     known yet."""
     ids = config.raft.bootstrap_ids if config.raft.is_dynamic else tuple(config.controllers)
     found = {i: config.address_of(i) for i in ids}
-    return {i: f"{a[0]}:{a[1]}" for i, a in found.items() if a is not None}
+    return {i: address_text(*a) for i, a in found.items() if a is not None}

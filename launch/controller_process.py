@@ -39,6 +39,7 @@ from runtime.disk import OsDisk
 from runtime.ids import new_uuid
 from runtime.rpc import RpcServer
 from runtime.tasks import TaskGroup
+from runtime.text import address_text
 
 logger = logging.getLogger("kvorum.controller")
 
@@ -134,7 +135,6 @@ class ControllerProcess:
 
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
         config = self._config
-        host, port = config.listen
         server = self._server = RpcServer()
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
@@ -150,4 +150,4 @@ class ControllerProcess:
             partitions_grpc.add_PartitionsServicer_to_server, PartitionsServicer(loop)
         )
         server.add_service(admin_grpc.add_AdminServicer_to_server, admin)
-        await server.listen(f"{host}:{port}")
+        await server.listen(address_text(*config.listen))

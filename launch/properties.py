@@ -21,7 +21,7 @@ from raft.snapshot_files import SnapshotPolicy
 from runtime.config import bind, reject_unknown
 from runtime.errors import ConfigError
 from runtime.ids import uuid_from_text
-from runtime.text import whole_number
+from runtime.text import split_address, whole_number
 from snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
@@ -357,11 +357,10 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
 
 def parse_address(what: str, text: str) -> Address:
     """`host:port`. Raises ConfigError naming `what` and the text."""
-    host, separator, digits = text.rpartition(":")
-    port = whole_number(digits)
-    if not separator or not host or port is None or not 0 < port < 65536:
+    address = split_address(text)
+    if address is None:
         raise ConfigError(f"{what}: {text!r} is not host:port")
-    host = host.strip("[]")
+    host, port = address
     if any(c.isspace() for c in host):
         raise ConfigError(f"{what}: {text!r} has a host with blanks")
     try:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raft.quorum import majority
+from runtime.text import address_text
 
 LEADER_WAIT_MS = 600
 """Fail-over takes 100 to 400 ms; who asks in between should not notice. Longer than this is an
@@ -87,7 +88,7 @@ def say(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int =
     voters = sorted(v.node_id for v in newest.voters) if newest is not None else sorted(addresses)
     where = dict(addresses)
     for answer in answers:
-        where.update({node.node_id: f"{node.host}:{node.port}" for node in answer.nodes})
+        where.update({node.node_id: address_text(node.host, node.port) for node in answer.nodes})
     if newest is not None:
         where.update({v.node_id: v.address for v in newest.voters if v.address})
     strangers = _other_disks(newest, answers)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from runtime.text import split_address
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -99,10 +100,10 @@ def bootstrap_of(
 def _addresses(text: str) -> list[tuple[str, int]]:
     addresses = []
     for part in text.split(","):
-        host, separator, port = part.strip().rpartition(":")
-        if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        address = split_address(part.strip())
+        if address is None:
             raise click.UsageError(f"{part.strip()!r} is not host:port")
-        addresses.append((host.strip("[]"), int(port)))
+        addresses.append(address)
     return addresses
 
 

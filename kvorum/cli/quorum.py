@@ -83,7 +83,7 @@ def _identity(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, A
         "node_id": node_id,
         "directory_id": None if directory_id == uuid_text(UUID_ZERO) else directory_id,
         "endpoints": [
-            f"CONTROLLER://{node['host']}:{node['port']}"
+            f"CONTROLLER://{address_text(node['host'], node['port'])}"
             for node in described["nodes"]
             if node["node_id"] == node_id
         ],
