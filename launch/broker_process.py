@@ -226,12 +226,9 @@ class BrokerProcess:
     async def stop(self) -> None:
         if self._is_serving:
             logger.info("broker=%d shuts down: leadership is handed over", self._config.node_id)
-            moved = await self._link.shut_down(self._config.node.controlled_shutdown_timeout_ms)
-            if not moved:
-                logger.warning(
-                    "leadership was not handed over within %d ms",
-                    self._config.node.controlled_shutdown_timeout_ms,
-                )
+            problem = await self._link.shut_down(self._config.node.controlled_shutdown_timeout_ms)
+            if problem is not None:
+                logger.warning("leadership was not handed over %s", problem)
         await self._tasks.stop()
         if self._metrics is not None:
             await self._metrics.stop()

@@ -19,7 +19,7 @@ from launch.identity import (
     claim_directory,
     require_formatted,
 )
-from launch.metadata_log import open_log
+from launch.metadata_log import listener_complaint, open_log
 from launch.metrics import serve_controller_metrics
 from launch.metrics_server import MetricsServer
 from launch.properties import CONTROLLER, NodeConfig
@@ -98,6 +98,14 @@ class ControllerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
         )
+        complaint = listener_complaint(
+            config,
+            directory_id,
+            node.core.voter_set,
+            metadata_log.replica_log.log.end_offset,
+        )
+        if complaint is not None:
+            logger.error("%s", complaint)
         loop.attach(node)
         await loop.load(metadata_log.newest)
         await self._serve(loop, node)
