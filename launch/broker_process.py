@@ -148,12 +148,14 @@ class BrokerProcess:
             lambda: self._publisher.image,
             self._replicas,
             self._server,
+            self._link,
         )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)
         raft.start()
         await self._take_place(own)
         image = self._publisher.image
+        own.warn_of_loss(config.directory, lambda: image.replica_count_of(config.node_id))
         self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
         self._replicas.start()

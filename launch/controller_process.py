@@ -109,9 +109,7 @@ class ControllerProcess:
         loop.attach(node)
         await loop.load(metadata_log.newest)
         await self._serve(loop, node)
-        self._metrics = await serve_controller_metrics(
-            config.metrics, node.core, lambda: loop.controller.committed
-        )
+        self._metrics = await serve_controller_metrics(config.metrics, node.core, loop)
         node.start()
         registrar = Registrar(loop, self._registration(), on_refused=self._on_failure)
         self._tasks.spawn(registrar.run(), "registration")

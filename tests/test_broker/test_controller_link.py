@@ -106,9 +106,10 @@ def test_a_registration_and_heartbeats_without_a_leader_are_waits(
     monkeypatch.setattr("broker.quorum_wait.PAUSE_S_MAX", 0.0)
 
     async def heard(link: ControllerLink, wait: object) -> None:
+        said = asyncio.Event()
+        monkeypatch.setattr("broker.quorum_wait.logger.warning", lambda *_: said.set())
         task = asyncio.ensure_future(wait)  # type: ignore[arg-type]
-        while not any("waits for the quorum" in message for message in caplog.messages):
-            await asyncio.sleep(0)
+        await said.wait()
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
