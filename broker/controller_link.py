@@ -107,8 +107,9 @@ class ControllerLink(Forwarding):
         self._quorum_wait.begin()
         try:
             await self._register()
-        finally:
             self._quorum_wait.end()
+        finally:
+            self._quorum_wait.stop()
 
     async def _register(self) -> None:
         message = codec.encode_register(self._registration)
@@ -192,7 +193,7 @@ class ControllerLink(Forwarding):
         return "as all controllers are gone" if self._is_refused else None
 
     async def close(self) -> None:
-        self._quorum_wait.end()
+        self._quorum_wait.stop()
         await self._client.close()
 
     def _note_failure(self, target: int, error: BaseException) -> None:

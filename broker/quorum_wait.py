@@ -47,14 +47,17 @@ class QuorumWait:
             self._task = asyncio.ensure_future(self._speak())
 
     def end(self) -> None:
-        """An active controller has answered, or the broker ends."""
-        if self._task is None:
-            return
-        self._task.cancel()
-        self._task = None
+        """An active controller has answered."""
         if self._has_spoken:
-            self._has_spoken = False
             logger.info("broker=%d waits for the quorum no more", self._broker_id)
+        self.stop()
+
+    def stop(self) -> None:
+        """The broker itself gives up, or ends."""
+        self._has_spoken = False
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
 
     async def _speak(self) -> None:
         pause_s = FIRST_WORD_S

@@ -99,7 +99,10 @@ class KafkaConnection:
         except TimeoutError as error:
             waited_s = self._timeout_s + ANSWER_SLACK_S
             raise CommandFailed(
-                f"broker {self._address} did not answer within {waited_s:g} s", EXIT_UNREACHABLE
+                f"broker {self._address} did not answer within {waited_s:g} s; its log says "
+                "whether it waits for a quorum; kvorum quorum status --bootstrap-controller "
+                "HOST:PORT asks the controllers",
+                EXIT_UNREACHABLE,
             ) from error
         except OSError as error:
             raise CommandFailed(

@@ -91,7 +91,7 @@ def test_a_broker_without_a_quorum_says_what_it_waits_for_at_growing_intervals(
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
     assert pauses == [FIRST_WORD_S, 2, 4, 8, 16, 32, PAUSE_S_MAX, PAUSE_S_MAX, PAUSE_S_MAX]
-    *said, last = caplog.messages
+    *said, last = caplog.messages  # the second `end` has nothing to say
     assert said == 8 * [
         "broker=101 waits for the quorum: no quorum: 0 of 1 voters reachable. This broker has not "
         "heard from a leader yet"
