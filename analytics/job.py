@@ -20,8 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+try:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import functions as F
+except ModuleNotFoundError:
+    if __name__ != "__main__":
+        raise
+    sys.exit("the Spark job needs pyspark: pip install 'kvorum[spark]'")
 
 from analytics import failover, metadata
 from analytics.exports import UnreadableExport, check_exports
@@ -214,6 +219,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--driver-memory", default="1g", help="in local mode (default: 1g)")
     options = parser.parse_args(arguments)
     master = None if options.master == "submit" else options.master
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        sys.stderr.write("the Spark job needs Java 17 or later, on PATH or in JAVA_HOME\n")
+        return 2
     try:
         summary = run_job(
             options.input, options.output, master=master, driver_memory=options.driver_memory

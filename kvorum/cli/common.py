@@ -126,6 +126,22 @@ def show(output: str, data: Any, columns: Sequence[str] | None = None) -> None:
         click.echo("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
 
 
+def show_outcomes(
+    output: str, rows: Sequence[dict[str, Any]], columns: Sequence[str], *, done: str
+) -> None:
+    """Print what became of each thing that was asked for.
+
+    columns: the first names the thing; the others come behind the result. A row's `error` is NONE
+    where it was done. JSON has it like that; a table says `done` there, as an ERROR of NONE reads
+    like a failure.
+    """
+    if output == "json":
+        show(output, list(rows))
+        return
+    shown = [{**row, "result": done if row["error"] == "NONE" else row["error"]} for row in rows]
+    show(output, shown, columns)
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
