@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, EXIT_VERDICT_FAILED, CommandFailed
+from kvorum.cli.common import EXIT_FAILED, CommandFailed
+from kvorum.cli.report import no_pass
 
 EXPERIMENT = Path(__file__).resolve().parents[2] / "chaos" / "experiments" / "first-light.yaml"
 RUNS_KEPT = 5
@@ -50,7 +51,7 @@ def demo(out: str, seed: int | None) -> None:
     _summarise(result, run_dir, spark_dir)
     _forget_old_runs(Path(out))
     if result.verdict != "passed":
-        raise CommandFailed(f"the verdict is {result.verdict}", EXIT_VERDICT_FAILED)
+        raise no_pass(result)
 
 
 def _run_spark(run_dir: Path, spark_dir: Path) -> None:
