@@ -85,6 +85,10 @@ def say(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int =
     newest = max(answers, key=lambda a: (bool(a.voters), a.leader_epoch), default=None)
     if newest is not None and not newest.voters:
         return _no_voters(answers)
+    if newest is None and any(node_id < 0 for node_id in addresses):
+        # Stand-ins for bootstrap servers: neither ids, nor how many voters there are, is known.
+        asked = ", ".join(address for _, address in sorted(addresses.items(), reverse=True))
+        return f"{_HEADS[0]}no controller answers at {asked}, the bootstrap servers"
     voters = sorted(v.node_id for v in newest.voters) if newest is not None else sorted(addresses)
     where = dict(addresses)
     for answer in answers:
