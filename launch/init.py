@@ -76,7 +76,7 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCluster:
-    """What is asked of `init_cluster`.
+    """The shape of a cluster that `init_cluster` is to make.
 
     port, controller_port: the first that is given to brokers and controllers without one.
     racks: one for each broker, in their order, or none. settings: properties for every node.

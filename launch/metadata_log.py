@@ -81,7 +81,7 @@ def _way_out(config: NodeConfig) -> str:
 def listener_complaint(
     config: NodeConfig, directory_id: bytes, voters: VoterSet, log_end_offset: int
 ) -> str | None:
-    """What to say of a controller that listens elsewhere than the other voters look for it.
+    """A sentence for a controller that listens elsewhere than the other voters look for it.
 
     voters: in force by its log, or by the bootstrap checkpoint. Bad sequence: 1. kvorum init writes
     the files and the checkpoints for 127.0.0.1, 2. each file is edited to its own host, 3. every

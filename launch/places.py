@@ -1,4 +1,4 @@
-"""Where the nodes of a new cluster are to run: `ID@host[:port]`, counts, and the ports they get.
+"""The places of a new cluster's nodes: `ID@host[:port]`, counts, and the ports they get.
 
 Pure: nothing is resolved and no port is tried, as the hosts may be other machines.
 """

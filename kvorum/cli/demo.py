@@ -36,6 +36,11 @@ def demo(out: str, seed: int | None) -> None:
     def say(line: str) -> None:
         click.echo(f"[{time.monotonic() - begun:6.1f} s] {line}")
 
+    from importlib.util import find_spec
+
+    if find_spec("pyspark") is None:
+        # Now, and not after the run.
+        raise CommandFailed("the demo ends in a Spark job: pip install 'kvorum[chaos,spark]'")
     from chaos.live.runner import run
     from runtime.errors import KvorumError
 

@@ -1,4 +1,4 @@
-"""What commands say of a result, a wrong name, or a package that is not there."""
+"""The words of commands for a result, a wrong name, or a package that is not there."""
 
 from __future__ import annotations
 

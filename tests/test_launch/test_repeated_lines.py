@@ -1,4 +1,4 @@
-"""What a quorum without a leader says again and again does not fill its log."""
+"""Lines that a quorum without a leader repeats do not fill its log."""
 
 from __future__ import annotations
 
