@@ -29,7 +29,8 @@ from chaos.history import (
     read_history,
     records_of,
 )
-from chaos.report import read_record
+from chaos.report import RUN_FILE, read_record
+from runtime.errors import CorruptData
 
 SCHEMA_VERSION = 1
 HISTORY_PARQUET = "history.parquet"
@@ -59,7 +60,13 @@ def export_history(run_dir: str) -> tuple[str, str]:
             yield from _history_rows(run_id, event)
 
     _write(history_file, history_schema(), rows())
-    _write(faults_file, faults_schema(), iter(_fault_rows(run_id, record, fault_events)))
+    try:
+        _write(faults_file, faults_schema(), iter(_fault_rows(run_id, record, fault_events)))
+    except KeyError as missing:
+        path = str(folder / HISTORY_FILE)
+        raise CorruptData(
+            path, 0, f"a fault, or {RUN_FILE} beside it, lacks {missing}"
+        ) from missing
     return history_file, faults_file
 
 

@@ -218,6 +218,15 @@ def test_a_damaged_line_of_a_history_is_one_sentence(monkeypatch, capsys, tmp_pa
     assert f"{path} at byte " in err and "line 5 is no history event: " in err and words in err
 
 
+def test_a_fault_that_lacks_a_field_is_one_sentence(monkeypatch, capsys, tmp_path):
+    history = run_history()
+    del history.events[-2].value["led_partitions"]
+    write_run(tmp_path, history)
+    code, out, err = run(monkeypatch, capsys, "report", tmp_path)
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert "history.jsonl" in err and "lacks 'led_partitions'" in err
+
+
 @pytest.mark.parametrize(
     ("text", "words"), [("{", "Expecting"), ("[]", "not the record"), ("{}", "it has no title")]
 )
