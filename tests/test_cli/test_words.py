@@ -54,8 +54,6 @@ def test_a_noun_that_is_nearly_right_is_suggested(monkeypatch, capsys, wrong, ri
 def test_a_package_that_a_command_lacks_is_named_with_the_way_to_get_it(
     monkeypatch, capsys, tmp_path
 ):
-    for name in ("chaos.document", "chaos.scenario", "chaos.live.runner"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "yaml", None)
     experiment = tmp_path / "x.yaml"
     experiment.write_text("title: x\n")
