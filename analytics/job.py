@@ -2,7 +2,8 @@
 
 Each input folder is one run or one metadata export (see schemas.py for the files). Tables go to
 OUT/tables as Parquet and CSV, pictures to OUT/plots, the gist to OUT/summary.json. A table whose
-input is missing is left out and named in the summary. Run by spark-submit or with another master
+input is missing is left out and named in the summary, and so is a folder without any file for the
+job, such as that of a run that was interrupted. Run by spark-submit or with another master
 the folders must be reachable from every executor; CSV, pictures and summary are written by the
 driver.
 """
@@ -20,8 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+try:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import functions as F
+except ModuleNotFoundError:
+    if __name__ != "__main__":
+        raise
+    sys.exit("the Spark job needs pyspark: pip install 'kvorum[spark]'")
 
 from analytics import failover, metadata
 from analytics.exports import UnreadableExport, check_exports
@@ -76,18 +82,21 @@ def run_job(
 ) -> dict[str, Any]:
     """Compute every table that the inputs allow. Returns the content of summary.json.
 
-    master: None leaves the choice to spark-submit. Raises FileNotFoundError when no input folder
-    holds a known file, UnreadableExport for an export of another schema.
+    master: None leaves the choice to spark-submit. Raises FileNotFoundError when an input folder is
+    not there or none holds a known file, UnreadableExport for an export of another schema.
     """
+    absent = [folder for folder in inputs if not Path(folder).is_dir()]
+    if absent:
+        raise FileNotFoundError(f"no such folder: {', '.join(absent)}")
     check_exports(list(inputs))
-    found = find_inputs(list(inputs))
+    found, left_out = find_inputs(list(inputs))
     if not any(found.values()):
         names = ", ".join(f"{name}.parquet" for name in SCHEMAS)
         raise FileNotFoundError(f"none of {names} in {', '.join(inputs)}")
     scratch = tempfile.mkdtemp(prefix="kvorum-spark-")
     spark = _session(master, driver_memory, scratch)
     try:
-        return _compute(spark, found, Path(output))
+        return _compute(spark, found, left_out, Path(output))
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)
@@ -118,14 +127,17 @@ def _session(master: str | None, driver_memory: str, scratch: str) -> SparkSessi
 
 
 def _compute(
-    spark: SparkSession, found: Mapping[str, Mapping[str, str]], output: Path
+    spark: SparkSession,
+    found: Mapping[str, Mapping[str, str]],
+    left_out: Mapping[str, str],
+    output: Path,
 ) -> dict[str, Any]:
     data = {name: _read(spark, name, runs) for name, runs in found.items() if runs}
     if "history" in data and "faults" in data:
         # Two tables are made of it, and it is the dearest step.
         data["recoveries"] = failover.recoveries(data["history"], data["faults"]).cache()
     tables: dict[str, list[dict[str, Any]]] = {}
-    skipped: dict[str, str] = {}
+    skipped = dict(left_out)
     for name, (needed, build) in _TABLES.items():
         missing = [need for need in needed if need not in data]
         if missing:
@@ -214,6 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--driver-memory", default="1g", help="in local mode (default: 1g)")
     options = parser.parse_args(arguments)
     master = None if options.master == "submit" else options.master
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        sys.stderr.write("the Spark job needs Java 17 or later, on PATH or in JAVA_HOME\n")
+        return 2
     try:
         summary = run_job(
             options.input, options.output, master=master, driver_memory=options.driver_memory

@@ -110,11 +110,16 @@ SCHEMAS: Mapping[str, StructType] = {
 
 #: Folders within a run folder in which a file is looked for.
 PLACES = ("", "metadata")
+_HISTORY, _RUN = "history.jsonl", "run.json"
 
 
-def find_inputs(folders: list[str]) -> dict[str, dict[str, str]]:
-    """Data set -> run name -> path. A run is named after its folder; equal names are numbered."""
+def find_inputs(folders: list[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Data set -> run name -> path, and run name -> reason of each without any file for the job.
+
+    A run is named after its folder; equal names are numbered.
+    """
     found: dict[str, dict[str, str]] = {name: {} for name in SCHEMAS}
+    left_out: dict[str, str] = {}
     taken: set[str] = set()
     for folder in folders:
         base = Path(folder).resolve()
@@ -130,4 +135,10 @@ def find_inputs(folders: list[str]) -> dict[str, dict[str, str]]:
                 if path.exists():
                     found[name][run] = str(path)
                     break
-    return found
+        if (base / _HISTORY).exists() and run not in found["history"]:
+            left_out[run] = f"{base} has {_HISTORY} and no history.parquet: it was interrupted"
+            if (base / _RUN).exists():
+                left_out[run] += f"; kvorum report {base} judges it and writes the file"
+        elif not any(run in runs for runs in found.values()):
+            left_out[run] = f"{base} holds none of the files that the job reads"
+    return found, left_out

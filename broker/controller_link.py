@@ -16,6 +16,7 @@ import grpc.aio
 
 from broker.forwarding import Forwarding
 from broker.partitions_link import PartitionsLink
+from broker.quorum_wait import QuorumWait
 from broker.voters_link import VotersLink
 from kvorum.rpc import controller_pb2 as pb
 from metadata import codec
@@ -81,7 +82,16 @@ class ControllerLink(Forwarding):
         self._wake = asyncio.Event()
         self._want_shutdown = False
         self._shut_down = asyncio.Event()
+        self._is_refused = False
+        self._gone: set[int] = set()
+        """Controllers whose connection broke, or was refused, since one last answered."""
+        self._quorum_wait = QuorumWait(self._client, registration.broker_id)
         self.is_fenced = True
+
+    @property
+    def leader_age_ms(self) -> int | None:
+        """How long ago an active controller last answered, None if none ever has."""
+        return self._client.leader_age_ms
 
     def note_directories(self, log_dirs: tuple[bytes, ...], broker_epoch_before: int) -> None:
         """The data directories that are online at the start, and the epoch under which the process
@@ -97,6 +107,14 @@ class ControllerLink(Forwarding):
 
         Raises RegistrationFailed when the controller refuses for good or nobody answers in time.
         """
+        self._quorum_wait.begin()
+        try:
+            await self._register()
+            self._quorum_wait.end()
+        finally:
+            self._quorum_wait.stop()
+
+    async def _register(self) -> None:
         message = codec.encode_register(self._registration)
         deadline_ms = monotonic_ms() + REGISTRATION_TIMEOUT_MS
         reply: Any = None
@@ -155,26 +173,41 @@ class ControllerLink(Forwarding):
             try:
                 await self._heartbeat_over(stream, target)
             except _STREAM_FAILURES as error:
-                logger.info("heartbeat to controller=%d failed: %s", target, _brief(error))
+                if not self._quorum_wait.is_on:
+                    logger.info("heartbeat to controller=%d failed: %s", target, _brief(error))
                 self._client.note_failure(target)
                 self._client.is_lost = True
+                self._note_failure(target, error)
             finally:
                 stream.cancel()
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
-    async def shut_down(self, timeout_ms: int) -> bool:
-        """Controlled shutdown: True when the controller has moved leadership away in time."""
+    async def shut_down(self, timeout_ms: int) -> str | None:
+        """Controlled shutdown: None when the controller has moved leadership away, else why not.
+
+        A broker whose controllers have all gone does not wait: nobody is left to move anything.
+        """
         self._want_shutdown = True
         self._wake.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._shut_down.wait()
         except TimeoutError:
-            return False
-        return True
+            return f"within {timeout_ms} ms"
+        return "as all controllers are gone" if self._is_refused else None
 
     async def close(self) -> None:
+        self._quorum_wait.stop()
         await self._client.close()
+
+    def _note_failure(self, target: int, error: BaseException) -> None:
+        self._quorum_wait.begin()
+        # One that hangs may come back in time to move leadership; its process is there.
+        if not isinstance(error, TimeoutError):
+            self._gone.add(target)
+        if self._want_shutdown and self._gone >= self._client.addresses.keys():
+            self._is_refused = True
+            self._shut_down.set()
 
     async def _heartbeat_over(self, stream: Any, target: int) -> None:
         """Heartbeats on one stream until it fails or turns out to lead to a standby."""
@@ -193,6 +226,7 @@ class ControllerLink(Forwarding):
                 reply = await stream.read()
             if reply is grpc.aio.EOF:
                 raise grpc.aio.UsageError("the controller closed the stream")
+            self._gone.clear()
             if not await self._take(reply, target):
                 return
             if reply.status.code == ErrorCode.NONE:
@@ -210,6 +244,7 @@ class ControllerLink(Forwarding):
         match code:
             case ErrorCode.NONE:
                 self._client.note_active(target)
+                self._quorum_wait.end()
                 if reply.should_shut_down:
                     self._shut_down.set()
                 self._on_answer(reply.is_fenced)
@@ -226,6 +261,7 @@ class ControllerLink(Forwarding):
                 )
             case _:
                 self._client.note_failure(target)
+                self._quorum_wait.begin()
                 if reply.leader_id != target:
                     self._client.note_hint(reply.leader_id)
                 return False

@@ -31,6 +31,7 @@ from broker.throttle import ReplicationQuota
 from runtime.clock import Clock
 from runtime.errors import WireError
 from runtime.tasks import TaskGroup
+from runtime.text import address_text
 from wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
 
 _log = logging.getLogger(__name__)
@@ -251,7 +252,7 @@ class LeaderFetcher:
     def _name(self) -> str:
         """The leader, for the log."""
         host, port = self._address or ("an unknown address", 0)
-        return f"broker {self._leader} at {host}:{port}"
+        return f"broker {self._leader} at {address_text(host, port)}"
 
     def check_address(self) -> None:
         if self._sock is not None and self._peer_address(self._leader) != self._address:

@@ -39,6 +39,7 @@ from metadata.requests import (
 )
 from runtime.errors import Rejected
 from runtime.ids import UUID_ZERO
+from runtime.text import split_address
 
 REQUEST_TIMEOUT_MS = 5_000
 LEADER_WAIT_MS = quorum_report.LEADER_WAIT_MS
@@ -237,8 +238,9 @@ class Forwarding:
 def _nodes(addresses: Mapping[int, str]) -> tuple[tuple[int, str, int], ...]:
     found = []
     for node_id, address in sorted(addresses.items()):
-        host, _, port = address.rpartition(":")
-        found.append((node_id, host, int(port)))
+        place = split_address(address)
+        if place is not None:
+            found.append((node_id, *place))
     return tuple(found)
 
 

@@ -61,7 +61,8 @@ def draw(timeline: Timeline) -> str:
     if not timeline.buckets:
         return ""
     ends = [fault.end_ms or fault.begin_ms for fault in timeline.faults]
-    canvas = _Canvas(timeline.load_begin_ms, max([timeline.load_end_ms, *ends]))
+    begins = [fault.begin_ms for fault in timeline.faults]
+    canvas = _Canvas(min([timeline.load_begin_ms, *begins]), max([timeline.load_end_ms, *ends]))
     bars_height = _BAR_HEIGHT * max(1, len(timeline.faults))
     lanes = sorted(timeline.partition_silences)[:_LANES_MAX]
     throughput_top = _TOP + bars_height + _GAP
@@ -182,13 +183,15 @@ def _lanes(canvas: _Canvas, timeline: Timeline, lanes: Sequence[int], top: float
 
 
 def _time_axis(canvas: _Canvas, bottom: float) -> None:
+    """Seconds of the run, as in the table of faults: the load begins somewhat later than it."""
     length_s = (canvas.end_ms - canvas.begin_ms) / 1000
     step_s = next(
         (step for step in (1, 2, 5, 10, 30, 60, 300, 600) if length_s / step <= 14), 3_600
     )
     canvas.line(_LEFT, bottom + 2, _WIDTH - _RIGHT, bottom + 2, "axis")
-    for tick in range(int(length_s // step_s) + 1):
-        x = canvas.x(canvas.begin_ms + tick * step_s * 1000)
+    first, last = canvas.begin_ms / 1000, canvas.end_ms / 1000
+    for tick in range(math.ceil(first / step_s), int(last // step_s) + 1):
+        x = canvas.x(tick * step_s * 1000)
         canvas.line(x, bottom + 2, x, bottom + 7, "axis")
         canvas.text(x, bottom + 20, f"{tick * step_s} s", "label middle")
 

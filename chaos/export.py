@@ -15,7 +15,6 @@ faults.parquet, one row per injected fault:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,8 @@ from chaos.history import (
     read_history,
     records_of,
 )
-from chaos.report import RUN_FILE
-from runtime.errors import ConfigError
+from chaos.report import RUN_FILE, read_record
+from runtime.errors import CorruptData
 
 SCHEMA_VERSION = 1
 HISTORY_PARQUET = "history.parquet"
@@ -44,12 +43,11 @@ _ROWS_PER_GROUP = 100_000
 def export_history(run_dir: str) -> tuple[str, str]:
     """Write both files into the run folder. Returns their paths.
 
-    Memory is bounded by a row group. Raises ConfigError when the folder holds no run.
+    Memory is bounded by a row group. Raises ConfigError when the folder holds no run, CorruptData
+    for a damaged file of it.
     """
     folder = Path(run_dir)
-    if not (folder / HISTORY_FILE).exists() or not (folder / RUN_FILE).exists():
-        raise ConfigError(f"{run_dir} holds no run: {RUN_FILE} and {HISTORY_FILE} are needed")
-    record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    record = read_record(run_dir)
     run_id = f"{record['started_wall_ms']}-{record['seed']}"
     history_file = str(folder / HISTORY_PARQUET)
     faults_file = str(folder / FAULTS_PARQUET)
@@ -62,7 +60,13 @@ def export_history(run_dir: str) -> tuple[str, str]:
             yield from _history_rows(run_id, event)
 
     _write(history_file, history_schema(), rows())
-    _write(faults_file, faults_schema(), iter(_fault_rows(run_id, record, fault_events)))
+    try:
+        _write(faults_file, faults_schema(), iter(_fault_rows(run_id, record, fault_events)))
+    except KeyError as missing:
+        path = str(folder / HISTORY_FILE)
+        raise CorruptData(
+            path, 0, f"a fault, or {RUN_FILE} beside it, lacks {missing}"
+        ) from missing
     return history_file, faults_file
 
 

@@ -164,24 +164,34 @@ def read_history(path: str) -> Iterator[Event]:
     """The events of a file, in order.
 
     A last line without its newline is what a killed run leaves: it is skipped. Raises CorruptData
-    for any other line that is no event.
+    for any other line that is no event, with its number, from 1.
     """
     position = 0
     with open(path, "rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 return
-            yield _parse(path, position, line)
+            try:
+                yield _parse(line)
+            except (ValueError, TypeError) as error:
+                reason = f"line {number} is no history event: {error}"
+                raise CorruptData(path, position, reason) from error
             position += len(line)
 
 
-def _parse(path: str, position: int, line: bytes) -> Event:
-    try:
-        event = Event(**json.loads(line))
-    except (ValueError, TypeError) as error:
-        raise CorruptData(path, position, f"not a history event: {error}") from error
+def _parse(line: bytes) -> Event:
+    """Raises ValueError, TypeError."""
+    event = Event(**json.loads(line))
     if event.type not in TYPES or event.f not in FUNCTIONS:
-        raise CorruptData(path, position, f"unknown type {event.type!r} or f {event.f!r}")
+        raise ValueError(f"unknown type {event.type!r} or f {event.f!r}")
+    if not isinstance(event.time_ms, int | float) or not isinstance(event.wall_ms, int):
+        raise TypeError(f"time_ms {event.time_ms!r} and wall_ms {event.wall_ms!r} must be numbers")
+    if event.partition is not None and not isinstance(event.partition, int):
+        raise TypeError(f"partition {event.partition!r} must be a number")
+    if isinstance(event.value, list) and event.f == CONSUME:
+        offsets = event.offset
+        if not isinstance(offsets, list) or len(offsets) != len(event.value):
+            raise ValueError("values and offsets of a consume must be as many")
     return event
 
 

@@ -18,7 +18,7 @@ from chaos.charts import draw
 from chaos.checks import CheckResult, run_checks
 from chaos.history import HISTORY_FILE, read_history
 from chaos.timeline import FaultSpan, Timeline, build_timeline, percentile
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, CorruptData
 
 RUN_FILE = "run.json"
 REPORT_JSON = "report.json"
@@ -30,6 +30,12 @@ FAILED = "failed"
 INCONCLUSIVE = "inconclusive"
 
 _REPORT_VERSION = 1
+_RECORD_KEYS = (
+    "title", "description", "tags", "seed", "rerun", "versions", "configuration",
+    "started_wall_ms", "ended_wall_ms", "steady_state_title", "steady_state_before",
+    "steady_state_after", "steps", "probes", "notes", "error", "died_unasked", "is_converged",
+    "is_final_read_complete",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,7 @@ class Report:
     """A written report: its verdict in short, and its files."""
 
     verdict: str
+    reasons: tuple[str, ...]
     summary: str
     seed: int
     rerun: str
@@ -46,11 +53,12 @@ class Report:
 
 
 def write_report(run_dir: str) -> Report:
-    """Judge a run folder and write its reports. Raises ConfigError when it holds no run."""
+    """Judge a run folder and write its reports.
+
+    Raises ConfigError when it holds no run, CorruptData for a damaged file of it.
+    """
     folder = Path(run_dir)
-    if not (folder / HISTORY_FILE).exists() or not (folder / RUN_FILE).exists():
-        raise ConfigError(f"{run_dir} holds no run: {RUN_FILE} and {HISTORY_FILE} are needed")
-    record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    record = read_record(run_dir)
     events = list(read_history(str(folder / HISTORY_FILE)))
     timeline = build_timeline(events)
     document = build_report(record, timeline, run_checks(events))
@@ -59,6 +67,7 @@ def write_report(run_dir: str) -> Report:
     (folder / JUNIT_XML).write_text(_junit(document), encoding="utf-8")
     return Report(
         verdict=document["verdict"],
+        reasons=tuple(document["reasons"]),
         summary=document["summary"],
         seed=document["seed"],
         rerun=document["rerun"],
@@ -68,12 +77,38 @@ def write_report(run_dir: str) -> Report:
     )
 
 
+def read_record(run_dir: str) -> dict[str, Any]:
+    """The content of a run's run.json.
+
+    Raises ConfigError when the folder holds no run, CorruptData for a file that is no JSON object.
+    """
+    folder = Path(run_dir)
+    if not (folder / HISTORY_FILE).exists() or not (folder / RUN_FILE).exists():
+        raise ConfigError(f"{run_dir} holds no run: {RUN_FILE} and {HISTORY_FILE} are needed")
+    path = folder / RUN_FILE
+    try:
+        record = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CorruptData(str(path), 0, f"not the record of a run: {error}") from error
+    missing = [key for key in _RECORD_KEYS if key not in record] if isinstance(record, dict) else []
+    if not isinstance(record, dict) or missing:
+        lacks = f": it has no {', '.join(missing)}" if missing else ""
+        raise CorruptData(str(path), 0, f"not the record of a run{lacks}")
+    return record
+
+
 def build_report(
     record: dict[str, Any], timeline: Timeline, checks: Sequence[CheckResult]
 ) -> dict[str, Any]:
     """The content of report.json. `record` is run.json's content."""
     broken = {check.check: check.count for check in checks}
     verdict, reasons = judge(record, timeline, checks)
+    is_read = _is_read(record, broken)
+    harm: dict[str, int | None] = {}
+    for name, check in (("lost", "lost"), ("duplicated", "duplicate"), ("reordered", "reordered")):
+        count = broken.get(check, 0)
+        # A zero of what was never read is no zero.
+        harm[name] = count if is_read or count else None
     return {
         "version": _REPORT_VERSION,
         "title": record["title"],
@@ -81,16 +116,15 @@ def build_report(
         "tags": record["tags"],
         "verdict": verdict,
         "reasons": reasons,
-        "summary": _summary(record, timeline, broken),
+        "summary": _summary(timeline, harm, is_read=is_read),
         "seed": record["seed"],
         "rerun": record["rerun"],
         "versions": record["versions"],
         "configuration": record["configuration"],
         "started_wall_ms": record["started_wall_ms"],
         "ended_wall_ms": record["ended_wall_ms"],
-        "lost": broken.get("lost", 0),
-        "duplicated": broken.get("duplicate", 0),
-        "reordered": broken.get("reordered", 0),
+        **harm,
+        "is_final_read_complete": is_read,
         "load": {
             "begin_ms": timeline.load_begin_ms,
             "end_ms": timeline.load_end_ms,
@@ -176,12 +210,38 @@ def _holds(measurements: Sequence[dict[str, Any]]) -> bool:
     return all(measurement["is_accepted"] for measurement in measurements)
 
 
-def _summary(record: dict[str, Any], timeline: Timeline, broken: dict[str, int]) -> str:
-    records = f"{timeline.acknowledged:,} records acknowledged, {broken.get('lost', 0)} lost"
-    harm = f"{broken.get('duplicate', 0)} duplicated, {broken.get('reordered', 0)} reordered"
-    silence = f"longest silence {_milliseconds(timeline.longest_cluster_silence_ms)}"
-    doubt = "" if record["is_final_read_complete"] else " (the final read is incomplete)"
-    return f"{len(timeline.faults)} faults: {records}, {harm}, {silence}{doubt}"
+def _is_read(record: dict[str, Any], broken: dict[str, int]) -> bool:
+    """The final read reached the end of every partition, and the history has it."""
+    return bool(record["is_final_read_complete"]) and not broken.get("unread", 0)
+
+
+def _told(name: str, count: int | None, *, is_read: bool) -> str:
+    """count: None if nothing was found, and not everything was read."""
+    if count is None:
+        return f"{name} not known"
+    return f"{count} {name}" if is_read else f"at least {count} {name}"
+
+
+def _summary(timeline: Timeline, harm: dict[str, int | None], *, is_read: bool) -> str:
+    told = ", ".join(_told(name, count, is_read=is_read) for name, count in harm.items())
+    doubt = "" if is_read else " (the final read is incomplete)"
+    return (
+        f"{len(timeline.faults)} faults: {timeline.acknowledged:,} records acknowledged, "
+        f"{told}{doubt}, {_silences(timeline)}"
+    )
+
+
+def _silences(timeline: Timeline) -> str:
+    text = f"longest silence {_milliseconds(timeline.longest_cluster_silence_ms)} of the cluster"
+    longest = {
+        partition: silences[0].length_ms
+        for partition, silences in timeline.partition_silences.items()
+        if silences
+    }
+    if not longest:
+        return text
+    worst = max(longest, key=lambda partition: longest[partition])
+    return f"{text}, {_milliseconds(longest[worst])} of partition {worst}"
 
 
 def _fault(fault: FaultSpan) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from runtime.disk import OsDisk
 from runtime.errors import ConfigError, DirectoryUnusable
 from runtime.ids import new_uuid
 from runtime.tasks import TaskGroup
+from runtime.text import address_text
 from storage.checkpoints import remove_clean_shutdown, write_clean_shutdown
 from wire.kio_codec import warm_up
 
@@ -128,7 +129,9 @@ class BrokerProcess:
         try:
             await self._server.bind(host, port, listener_name=LISTENER_NAME)
         except OSError as error:
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot listen on {address_text(host, port)}: {error.strerror}"
+            ) from error
         self._replicas.load(claims=own.claims)
         self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
@@ -148,12 +151,14 @@ class BrokerProcess:
             lambda: self._publisher.image,
             self._replicas,
             self._server,
+            self._link,
         )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)
         raft.start()
         await self._take_place(own)
         image = self._publisher.image
+        own.warn_of_loss(config.directory, lambda: image.replica_count_of(config.node_id))
         self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
         self._replicas.start()
@@ -226,12 +231,9 @@ class BrokerProcess:
     async def stop(self) -> None:
         if self._is_serving:
             logger.info("broker=%d shuts down: leadership is handed over", self._config.node_id)
-            moved = await self._link.shut_down(self._config.node.controlled_shutdown_timeout_ms)
-            if not moved:
-                logger.warning(
-                    "leadership was not handed over within %d ms",
-                    self._config.node.controlled_shutdown_timeout_ms,
-                )
+            problem = await self._link.shut_down(self._config.node.controlled_shutdown_timeout_ms)
+            if problem is not None:
+                logger.warning("leadership was not handed over %s", problem)
         await self._tasks.stop()
         if self._metrics is not None:
             await self._metrics.stop()
@@ -318,7 +320,7 @@ class BrokerProcess:
         address = self._config.address_of(leader_id)
         if address is None and self._raft is not None:
             address = self._raft.address_of(leader_id)
-        text = None if address is None else f"{address[0]}:{address[1]}"
+        text = None if address is None else address_text(*address)
         self._link.on_election(leader_id, epoch, text)
 
     def _on_voters(self, voters: VoterSet) -> None:
@@ -327,7 +329,7 @@ class BrokerProcess:
             addresses = {
                 v.node_id: overrides.get(v.node_id, (v.host, v.port)) for v in voters.voters
             }
-            self._link.on_voters({i: f"{host}:{port}" for i, (host, port) in addresses.items()})
+            self._link.on_voters({i: address_text(*address) for i, address in addresses.items()})
 
     def _registration(self) -> RegisterBrokerRequest:
         host, port = self._config.advertised
@@ -353,4 +355,4 @@ def _controllers(config: NodeConfig) -> dict[int, str]:
     known yet."""
     ids = config.raft.bootstrap_ids if config.raft.is_dynamic else tuple(config.controllers)
     found = {i: config.address_of(i) for i in ids}
-    return {i: f"{a[0]}:{a[1]}" for i, a in found.items() if a is not None}
+    return {i: address_text(*a) for i, a in found.items() if a is not None}

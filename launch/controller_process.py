@@ -19,7 +19,7 @@ from launch.identity import (
     claim_directory,
     require_formatted,
 )
-from launch.metadata_log import open_log
+from launch.metadata_log import listener_complaint, open_log
 from launch.metrics import serve_controller_metrics
 from launch.metrics_server import MetricsServer
 from launch.properties import CONTROLLER, NodeConfig
@@ -39,6 +39,7 @@ from runtime.disk import OsDisk
 from runtime.ids import new_uuid
 from runtime.rpc import RpcServer
 from runtime.tasks import TaskGroup
+from runtime.text import address_text
 
 logger = logging.getLogger("kvorum.controller")
 
@@ -97,12 +98,18 @@ class ControllerProcess:
             on_failure=self._on_failure,
             rng=self._rng,
         )
+        complaint = listener_complaint(
+            config,
+            directory_id,
+            node.core.voter_set,
+            metadata_log.replica_log.log.end_offset,
+        )
+        if complaint is not None:
+            logger.error("%s", complaint)
         loop.attach(node)
         await loop.load(metadata_log.newest)
         await self._serve(loop, node)
-        self._metrics = await serve_controller_metrics(
-            config.metrics, node.core, lambda: loop.controller.committed
-        )
+        self._metrics = await serve_controller_metrics(config.metrics, node.core, loop)
         node.start()
         registrar = Registrar(loop, self._registration(), on_refused=self._on_failure)
         self._tasks.spawn(registrar.run(), "registration")
@@ -134,7 +141,6 @@ class ControllerProcess:
 
     async def _serve(self, loop: ControllerLoop, node: RaftNode) -> None:
         config = self._config
-        host, port = config.listen
         server = self._server = RpcServer()
         admin = AdminServicer(loop, cluster_id=config.cluster_id, nodes=config.voter_addresses)
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
@@ -150,4 +156,4 @@ class ControllerProcess:
             partitions_grpc.add_PartitionsServicer_to_server, PartitionsServicer(loop)
         )
         server.add_service(admin_grpc.add_AdminServicer_to_server, admin)
-        await server.listen(f"{host}:{port}")
+        await server.listen(address_text(*config.listen))

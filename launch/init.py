@@ -11,18 +11,17 @@ import asyncio
 import dataclasses
 import os
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from launch.identity import claim_directory
 from launch.metadata_log import metadata_directory
+from launch.places import NodePlace, check_places, parse_host, with_ports
 from launch.plan import (
     BROKER_ID_BASE,
     CONTROLLER_PORT_SHIFT,
     GIVEN_BY_THE_PLAN,
-    NODES_MAX,
-    PORT_MAX,
     internal_topic_factors,
 )
 from launch.properties import (
@@ -31,6 +30,7 @@ from launch.properties import (
     CONTROLLER_CLASSES,
     broker_config,
     controller_config,
+    parse_address,
 )
 from raft.snapshot_files import header_voters
 from raft.voters import Voter, VoterSet
@@ -50,83 +50,95 @@ from snapshots.store import SnapshotStore
 ENDING = ".toml"
 DATA_FOLDER = "data"
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+_OF_ONE_NODE = (
+    "advertised.listeners",
+    "broker.rack",
+    "log.dir",
+    "metadata.log.dir",
+    "metrics.listener",
+)
+"""Properties besides those that `init` decides that another node must not have as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNode:
-    """A node to be. role: controller or broker."""
+    """A node to be. warnings: what its file did not take over, or what other files should say."""
 
-    role: str
-    node_id: int
-    host: str
-    port: int
+    place: NodePlace
     file: str
     directory: str
+    warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        return f"{self.role}-{self.node_id}"
+        return self.place.name
 
 
-def init_cluster(
-    folder: str,
-    *,
-    controllers: int,
-    brokers: int,
-    host: str,
-    port: int,
-    controller_port: int | None,
-    is_static: bool,
-    settings: Mapping[str, str],
-    rng: random.Random,
-) -> list[NewNode]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCluster:
+    """The shape of a cluster that `init_cluster` is to make.
+
+    port, controller_port: the first that is given to brokers and controllers without one.
+    racks: one for each broker, in their order, or none. settings: properties for every node.
+    """
+
+    controllers: Sequence[NodePlace]
+    brokers: Sequence[NodePlace]
+    port: int
+    controller_port: int | None = None
+    is_static: bool = False
+    racks: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[NewNode]:
     """Write the configuration of every node of a new cluster, and prepare its controllers.
 
     folder: made if missing, must be empty. Raises ConfigError before anything is written for
     whatever cannot work.
     """
     folder = os.path.abspath(folder)
-    for name, count, least in (("controllers", controllers, 1), ("brokers", brokers, 0)):
-        if not least <= count <= NODES_MAX:
-            raise ConfigError(f"--{name}={count} must lie between {least} and {NODES_MAX}")
     if os.path.exists(folder) and os.listdir(folder):
         raise ConfigError(f"{folder} is not empty; choose another folder, or --add to it")
-    first_controller_port = controller_port or port + CONTROLLER_PORT_SHIFT
-    nodes = [
-        _node(folder, "controller", i + 1, host, first_controller_port + i)
-        for i in range(controllers)
-    ]
-    nodes += [
-        _node(folder, "broker", BROKER_ID_BASE + 1 + i, host, port + i) for i in range(brokers)
-    ]
-    _check_host(host)
-    _check_ports(nodes)
-    voters = [node for node in nodes if node.role == "controller"]
-    if is_static:
-        quorum = {_QUORUM[0]: ",".join(f"{n.node_id}@{n.host}:{n.port}" for n in voters)}
+    if not wanted.controllers:
+        raise ConfigError("a cluster needs at least one controller; give --controller ID@HOST")
+    first_controller_port = wanted.controller_port or wanted.port + CONTROLLER_PORT_SHIFT
+    voters = with_ports(wanted.controllers, first_controller_port)
+    taken = [(place.host, place.port) for place in voters]
+    brokers = with_ports(wanted.brokers, wanted.port, taken)
+    check_places([*voters, *brokers])
+    if wanted.racks and len(wanted.racks) != len(brokers):
+        raise ConfigError(f"{len(wanted.racks)} --rack for {len(brokers)} brokers; give each one")
+    _check_settings(wanted.settings, [*voters, *brokers])
+    if wanted.is_static:
+        quorum = {_QUORUM[0]: ",".join(f"{place.node_id}@{place.address}" for place in voters)}
     else:
-        quorum = {_QUORUM[1]: ",".join(f"{n.host}:{n.port}" for n in voters)}
-    for name in settings:
-        if name in GIVEN_BY_THE_PLAN:
-            raise ConfigError(f"{name!r} is decided by kvorum init and cannot be set")
-    reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
+        quorum = {_QUORUM[1]: ",".join(place.address for place in voters)}
     common = {
         "cluster.id": uuid_text(new_uuid(rng)),
         **quorum,
-        **(internal_topic_factors(brokers) if brokers else {}),
-        **settings,
+        **(internal_topic_factors(len(brokers)) if brokers else {}),
+        **wanted.settings,
     }
-    texts = {node.file: _properties(node, common) for node in nodes}
+    racks = dict(zip((place.node_id for place in brokers), wanted.racks, strict=False))
+    nodes = [_node(folder, place) for place in (*voters, *brokers)]
+    texts = {node.file: _properties(node, common, racks) for node in nodes}
     os.makedirs(folder, exist_ok=True)
-    if not is_static:
-        asyncio.run(_format_voters(voters, common["cluster.id"], rng))
+    if not wanted.is_static:
+        asyncio.run(_format_voters(nodes[: len(voters)], common["cluster.id"], rng))
     for file, properties in texts.items():
         _write(file, properties)
     return nodes
 
 
 def add_node(
-    folder: str, *, role: str, host: str | None, port: int | None, rng: random.Random
+    folder: str,
+    *,
+    role: str,
+    host: str | None,
+    port: int | None,
+    rack: str | None = None,
+    rng: random.Random,
 ) -> NewNode:
     """One more node for the cluster whose configuration files lie in `folder`.
 
@@ -136,32 +148,93 @@ def add_node(
     known = _known(folder)
     alike = [properties for properties in known if _role(properties) == role]
     pattern = alike[-1] if alike else known[-1]
-    last_host, last_port = _listener(pattern)
-    base_id = 0 if role == "controller" else BROKER_ID_BASE
-    node_id = max((int(p["node.id"]) for p in alike), default=base_id) + 1
-    ports = {_listener(properties)[1] for properties in known}
-    new_port = port or last_port + 1
-    while port is None and new_port in ports:
-        new_port += 1
-    _check_host(host or last_host)
-    node = _node(folder, role, node_id, host or last_host, new_port)
-    _check_ports([node])
-    if port in ports:
-        raise ConfigError(f"port {port} is another node's in {folder}")
     if role == "controller" and _QUORUM[0] in pattern:
         raise ConfigError(
             f"the cluster in {folder} has a static voter set ({_QUORUM[0]}="
             f"{pattern[_QUORUM[0]]}): a controller cannot be added to it"
         )
-    own = ("node.id", "listeners", "advertised.listeners", "log.dirs", "broker.rack")
+    if role == "controller" and rack is not None:
+        raise ConfigError("--rack is for a broker; a controller has none")
+    node = _node(folder, _next_place(known, alike, role=role, host=host, port=port))
+    own = ("node.id", "listeners", "log.dirs")
     settings = {name: value for name, value in pattern.items() if name not in own}
-    if alike == []:
+    if not alike:
         settings = {k: v for k, v in settings.items() if k in ("cluster.id", *_QUORUM)}
-    properties = _properties(node, settings)
+        settings |= internal_topic_factors(1) if role == "broker" else {}
+    warnings = _factors_to_raise(alike) if role == "broker" else []
+    for name in _OF_ONE_NODE:
+        value = settings.pop(name, None)
+        if value is not None and not (name == "broker.rack" and rack is not None):
+            warnings.append(
+                f"{name}={value} is of node {pattern['node.id']} alone and is not in {node.file}; "
+                "give the new node its own there if it needs one"
+            )
+    racks = {} if rack is None else {node.place.node_id: rack}
+    properties = _properties(node, settings, racks)
     if role == "controller":
         _claim(node, settings["cluster.id"], rng)
     _write(node.file, properties)
-    return node
+    return dataclasses.replace(node, warnings=tuple(warnings))
+
+
+def _next_place(
+    known: Sequence[Mapping[str, Any]],
+    alike: Sequence[Mapping[str, Any]],
+    *,
+    role: str,
+    host: str | None,
+    port: int | None,
+) -> NodePlace:
+    """Id and address of one node more. alike: the known ones of its role."""
+    base_id = 0 if role == "controller" else BROKER_ID_BASE
+    taken_ids = {int(properties["node.id"]) for properties in known}
+    node_id = max((int(properties["node.id"]) for properties in alike), default=base_id) + 1
+    while node_id in taken_ids:
+        node_id += 1
+    last_host, last_port = _listener(alike[-1] if alike else known[-1])
+    host = parse_host("--host", host or last_host)
+    taken = {_listener(properties) for properties in known}
+    if port is not None and (host, port) in taken:
+        raise ConfigError(f"port {port} is another node's on {host}")
+    place = NodePlace(role=role, node_id=node_id, host=host, port=port or 0)
+    return with_ports([place], last_port, taken)[0]
+
+
+def _factors_to_raise(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A warning, if one more broker allows more replicas of internal topics than the files say.
+
+    Not changed in the new file alone: which broker creates such a topic would decide then.
+    """
+    last = brokers[-1] if brokers else {}
+    low = {
+        name: fitting
+        for name, fitting in internal_topic_factors(len(brokers) + 1).items()
+        if int(last.get(name, fitting)) < int(fitting)
+    }
+    if not low:
+        return []
+    changes = ", ".join(f"{name} from {last[name]} to {value}" for name, value in low.items())
+    return [
+        f"{len(brokers) + 1} brokers can keep more replicas of internal topics: raise {changes} in "
+        "every broker's file and restart them; an internal topic that exists keeps its replicas "
+        "(kvorum partitions reassign)"
+    ]
+
+
+def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) -> None:
+    """Raise ConfigError for a property that not every one of these nodes can have."""
+    reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
+    for name in settings:
+        # The directories are prepared where init puts them; a controller would miss its own.
+        if name in (*GIVEN_BY_THE_PLAN, "log.dir", "metadata.log.dir"):
+            raise ConfigError(f"{name!r} is decided by kvorum init and cannot be set")
+    hosts = [place.host for place in places]
+    shared = next((host for host in hosts if hosts.count(host) > 1), None)
+    if "metrics.listener" in settings and shared is not None:
+        raise ConfigError(
+            f"metrics.listener={settings['metrics.listener']} cannot be that of every node on "
+            f"{shared}; leave it out here and set it in each node's file"
+        )
 
 
 def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:
@@ -177,7 +250,7 @@ def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:
         if _role(properties) != "controller" or _QUORUM[1] not in properties:
             raise ConfigError(f"node {node_id} is no controller with dynamic voters")
         host, port = _listener(properties)
-        node = _node(folder, "controller", node_id, host, port)
+        place = NodePlace(role="controller", node_id=node_id, host=host, port=port)
         directory = str(properties.get("metadata.log.dir") or properties["log.dirs"])
         if os.path.exists(directory) and os.listdir(directory):
             raise ConfigError(
@@ -190,14 +263,14 @@ def prepare_again(folder: str, *, node_id: int, rng: random.Random) -> NewNode:
             cluster_id=str(properties["cluster.id"]),
             rng=rng,
         )
-        return dataclasses.replace(node, directory=directory)
+        return dataclasses.replace(_node(folder, place), directory=directory)
     raise ConfigError(f"{folder} has no node {node_id}")
 
 
 async def _format_voters(nodes: list[NewNode], cluster_id: str, rng: random.Random) -> None:
-    directory_ids = {node.node_id: _claim(node, cluster_id, rng) for node in nodes}
     voters = VoterSet.of(
-        Voter(node.node_id, directory_ids[node.node_id], node.host, node.port) for node in nodes
+        Voter(node.place.node_id, _claim(node, cluster_id, rng), node.place.host, node.place.port)
+        for node in nodes
     )
     header = SnapshotHeader(
         end_offset=BOOTSTRAP_ID.end_offset,
@@ -213,54 +286,36 @@ async def _format_voters(nodes: list[NewNode], cluster_id: str, rng: random.Rand
 
 def _claim(node: NewNode, cluster_id: str, rng: random.Random) -> bytes:
     return claim_directory(
-        OsDisk(), node.directory, node_id=node.node_id, cluster_id=cluster_id, rng=rng
+        OsDisk(), node.directory, node_id=node.place.node_id, cluster_id=cluster_id, rng=rng
     )
 
 
-def _node(folder: str, role: str, node_id: int, host: str, port: int) -> NewNode:
-    name = f"{role}-{node_id}"
+def _node(folder: str, place: NodePlace) -> NewNode:
     return NewNode(
-        role=role,
-        node_id=node_id,
-        host=host,
-        port=port,
-        file=os.path.join(folder, name + ENDING),
-        directory=os.path.join(folder, DATA_FOLDER, name),
+        place=place,
+        file=os.path.join(folder, place.name + ENDING),
+        directory=os.path.join(folder, DATA_FOLDER, place.name),
     )
 
 
-def _properties(node: NewNode, common: Mapping[str, Any]) -> dict[str, Any]:
+def _properties(
+    node: NewNode, common: Mapping[str, Any], racks: Mapping[int, str]
+) -> dict[str, Any]:
     """The node's properties, checked as the node itself will check them."""
-    is_controller = node.role == "controller"
+    is_controller = node.place.role == "controller"
     listener = CONTROLLER if is_controller else "PLAINTEXT"
     names = property_names(*(CONTROLLER_CLASSES if is_controller else BROKER_CLASSES))
     properties = {
         **{name: value for name, value in common.items() if name in names},
-        "node.id": node.node_id,
-        "listeners": f"{listener}://{node.host}:{node.port}",
+        "node.id": node.place.node_id,
+        "listeners": f"{listener}://{node.place.address}",
         "log.dirs": node.directory,
     }
+    if node.place.node_id in racks:
+        properties["broker.rack"] = racks[node.place.node_id]
     check = controller_config if is_controller else broker_config
     check(properties)
     return properties
-
-
-def _check_host(host: str) -> None:
-    """It is what the others, and clients, connect to. Raises ConfigError."""
-    if not host or any(c.isspace() for c in host) or ":" in host:
-        raise ConfigError(f"--host={host!r} must be a name or an IPv4 address")
-    if host == "0.0.0.0":
-        raise ConfigError(f"--host={host} says where nobody can connect; give a name or address")
-
-
-def _check_ports(nodes: list[NewNode]) -> None:
-    users: dict[int, str] = {}
-    for node in nodes:
-        if not 0 < node.port <= PORT_MAX:
-            raise ConfigError(f"{node.name} would get port {node.port}, not in 1 to {PORT_MAX}")
-        other = users.setdefault(node.port, node.name)
-        if other != node.name:
-            raise ConfigError(f"{other} and {node.name} would both get port {node.port}")
 
 
 def _known(folder: str) -> list[dict[str, Any]]:
@@ -280,8 +335,7 @@ def _role(properties: Mapping[str, Any]) -> str:
 
 
 def _listener(properties: Mapping[str, Any]) -> tuple[str, int]:
-    host, _, port = str(properties["listeners"]).partition("://")[2].rpartition(":")
-    return host, int(port)
+    return parse_address("listeners", str(properties["listeners"]).partition("://")[2])
 
 
 def _write(path: str, properties: Mapping[str, Any]) -> None:

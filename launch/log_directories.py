@@ -10,7 +10,7 @@ import dataclasses
 import errno
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from broker.log_directories import Claim
@@ -103,6 +103,26 @@ class OwnDirectories:
                 path,
                 uuid_text(claim.directory_id),
                 ", ".join(known),
+            )
+
+    def warn_of_loss(self, metadata_directory: str, replicas: Callable[[], int]) -> None:
+        """After `warn_of_new` was silent, as nothing on disk tells of an earlier run: the cluster
+        does, if it has replicas of this broker. Then a disk was wiped, or is not mounted.
+
+        replicas: how many the cluster has; asked on a first start only.
+        """
+        new = {path for path in self.claims if path in self._new or path == metadata_directory}
+        count = replicas() if self._is_first_start and new else 0
+        for path in sorted(new) if count else ():
+            directory_id = self.claims[path].directory_id
+            _log.warning(
+                "%s was empty and begins as a new data directory, id %s; the cluster has %d "
+                "replicas of this broker, so it has run before. If a disk should be mounted there, "
+                "stop the broker and mount it: what lies on that disk is not in use, and replicas "
+                "that others hold are fetched anew",
+                path,
+                uuid_text(directory_id) if directory_id else "not readable",
+                count,
             )
 
     def release(self) -> None:

@@ -9,6 +9,7 @@ from launch.properties import NodeConfig
 from raft.metadata_log import FOLDER_NAME, MetadataLog, open_metadata_log
 from raft.model import RaftConfig
 from raft.snapshot_files import SnapshotFiles
+from raft.voters import VoterSet
 from runtime.async_disk import OsAsyncDisk
 from runtime.clock import wall_ms
 from runtime.disk import Disk
@@ -19,6 +20,7 @@ from runtime.errors import (
     NewerFormat,
     disk_failure,
 )
+from runtime.text import address_text
 from snapshots.store import SnapshotStore
 
 logger = logging.getLogger("kvorum.raft")
@@ -73,6 +75,45 @@ def _way_out(config: NodeConfig) -> str:
     return (
         "a static voter must not vote from an empty disk: restore the directory from a copy, or "
         "run without this voter (docs/protocol/voters.md)"
+    )
+
+
+def listener_complaint(
+    config: NodeConfig, directory_id: bytes, voters: VoterSet, log_end_offset: int
+) -> str | None:
+    """A sentence for a controller that listens elsewhere than the other voters look for it.
+
+    voters: in force by its log, or by the bootstrap checkpoint. Bad sequence: 1. kvorum init writes
+    the files and the checkpoints for 127.0.0.1, 2. each file is edited to its own host, 3. every
+    vote request goes to 127.0.0.1, and no leader is ever elected.
+    """
+    listens = f"node {config.node_id} listens on {address_text(*config.advertised)}"
+    if not config.raft.is_dynamic:
+        expected = config.voter_addresses[config.node_id]
+        # All interfaces: the address that others use is one of them.
+        if expected == config.advertised or config.advertised[0] in ("0.0.0.0", "::"):
+            return None
+        return (
+            f"{listens}, but controller.quorum.voters sends the other nodes to "
+            f"{address_text(*expected)}; give both the same address, on every node"
+        )
+    own = voters.get(config.node_id)
+    if own is None or not own.is_key(config.node_id, directory_id):
+        return None
+    if (own.host, own.port) == config.advertised:
+        return None
+    at = address_text(own.host, own.port)
+    if log_end_offset > 0:
+        return (
+            f"{listens}, but the voter set has it at {at}: the next leader is told; if none is "
+            f"elected, set peer.address.overrides={config.node_id}="
+            f"{address_text(*config.advertised)} on the other controllers"
+        )
+    return (
+        f"{listens}, but the bootstrap checkpoint in {metadata_directory(config.directory)} has it "
+        f"at {at}: the other controllers look for it there, and cannot elect it or hear its vote. "
+        "Listen there, or make the cluster anew with kvorum init FOLDER --controller "
+        "ID@HOST[:PORT] for each controller: that writes one address into all files and checkpoints"
     )
 
 

@@ -15,9 +15,11 @@ from launch.properties import Address
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from broker.controller_link import ControllerLink
     from broker.replicas import ReplicaManager
     from broker.server import KafkaServer
     from metadata.image import ClusterImage
+    from metadata.loop import ControllerLoop
     from raft.core import RaftCore
 
 Collect = Callable[[], "Iterable[Metric]"]
@@ -33,14 +35,18 @@ class _Collector:
 
 
 async def serve_controller_metrics(
-    listener: Address | None, core: RaftCore, image: Callable[[], ClusterImage]
+    listener: Address | None, core: RaftCore, loop: ControllerLoop
 ) -> MetricsServer | None:
     """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
     if listener is None:
         return None
     from metadata.metrics import image_metrics, quorum_metrics
 
-    return await _serve(listener, lambda: quorum_metrics(core), lambda: image_metrics(image()))
+    return await _serve(
+        listener,
+        lambda: quorum_metrics(core),
+        lambda: image_metrics(loop.controller.committed, loop.leaderless_ms),
+    )
 
 
 async def serve_broker_metrics(
@@ -49,6 +55,7 @@ async def serve_broker_metrics(
     image: Callable[[], ClusterImage],
     replicas: ReplicaManager,
     server: KafkaServer,
+    link: ControllerLink,
 ) -> MetricsServer | None:
     """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
     if listener is None:
@@ -59,7 +66,7 @@ async def serve_broker_metrics(
     return await _serve(
         listener,
         lambda: quorum_metrics(core),
-        lambda: image_metrics(image()),
+        lambda: image_metrics(image(), link.leader_age_ms),
         lambda: broker_metrics(replicas, server),
     )
 

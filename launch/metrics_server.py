@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from runtime.errors import ConfigError
+from runtime.text import address_text
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class MetricsServer:
             self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES_MAX)
         except OSError as error:
             raise ConfigError(
-                f"metrics.listener: cannot listen on {host}:{port}: {error.strerror}"
+                f"metrics.listener: cannot listen on {address_text(host, port)}: {error.strerror}"
             ) from error
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound

@@ -10,7 +10,7 @@ import json
 import os
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,10 @@ class ClusterPlan:
     def bootstrap(self) -> str:
         return ",".join(node.advertised for node in self.brokers)
 
+    @property
+    def bootstrap_controller(self) -> str:
+        return ",".join(n.advertised for n in self.nodes if n.role == "controller")
+
 
 def plan_cluster(
     *,
@@ -102,12 +106,15 @@ def plan_cluster(
     controller_port: int | None = None,
     settings: Mapping[str, str] | None = None,
     links: Links = NO_LINKS,
+    free_ports: Sequence[int] = (),
     rng: random.Random | None = None,
 ) -> ClusterPlan:
     """Plan a new cluster in data_dir, or the one that lives there.
 
-    settings: node properties for every node that knows them; one that no node knows, or that the
-    plan itself decides, is an error. Raises ConfigError for whatever cannot work.
+    port, controller_port: of the first broker and controller; with 0 their ports are taken from
+    free_ports, which must be enough. settings: node properties for every node that knows them; one
+    that no node knows, or that the plan itself decides, is an error. Raises ConfigError for
+    whatever cannot work.
     """
     settings = dict(settings or {})
     _check_counts(controllers, brokers)
@@ -119,17 +126,20 @@ def plan_cluster(
         cluster_id = known.cluster_id
     else:
         cluster_id = uuid_text(new_uuid(rng or random.SystemRandom()))
-    layout = _Layout(
-        data_dir=data_dir,
-        ports={"controller": controller_port or port + CONTROLLER_PORT_SHIFT, "broker": port},
-        links=links,
-        ids={
-            **{f"controller-{i}": i for i in range(1, controllers + 1)},
-            **{f"broker-{i}": i for i in range(BROKER_ID_BASE + 1, BROKER_ID_BASE + brokers + 1)},
-        },
-    )
+    first_ports = {"controller": _first_controller_port(port, controller_port), "broker": port}
+    free = iter(free_ports)
+    ids, ports = {}, {}
+    for role, count, id_base in (
+        ("controller", controllers, 0),
+        ("broker", brokers, BROKER_ID_BASE),
+    ):
+        for at in range(count):
+            name = f"{role}-{id_base + at + 1}"
+            ids[name] = id_base + at + 1
+            ports[name] = first_ports[role] + at if first_ports[role] else next(free)
+    layout = _Layout(data_dir=data_dir, ports=ports, links=links, ids=ids)
     voters = ",".join(
-        f"{node_id}@{HOST}:{layout.port_of(name)}"
+        f"{node_id}@{HOST}:{ports[name]}"
         for name, node_id in layout.ids.items()
         if name.startswith("controller-")
     )
@@ -137,11 +147,41 @@ def plan_cluster(
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,
         **internal_topic_factors(brokers),
+        # A topic that a client makes outlives a broker too, as a consumer's offsets do.
+        "default.replication.factor": str(min(brokers, 3)),
         **DEV_SETTINGS,
         **settings,
     }
     nodes = tuple(_plan_node(name, layout, common) for name in layout.ids)
     return ClusterPlan(cluster_id=cluster_id, data_dir=data_dir, nodes=nodes, is_new=known is None)
+
+
+def reserve_ports(
+    *, controllers: int, brokers: int, port: int, controller_port: int | None
+) -> list[socket.socket]:
+    """A bound socket for each node whose port is to be any free one, for `plan_cluster`.
+
+    Nobody else is given these ports until the sockets are closed; they do not listen, so the nodes
+    can. Raises ConfigError for counts that cannot be.
+    """
+    _check_counts(controllers, brokers)
+    count = brokers if port == 0 else 0
+    count += controllers if _first_controller_port(port, controller_port) == 0 else 0
+    reserved = []
+    for _ in range(count):
+        guard = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        guard.bind((HOST, 0))
+        # Only now: the kernel may give one port to two sockets that both allow it from the start.
+        guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.append(guard)
+    return reserved
+
+
+def _first_controller_port(port: int, controller_port: int | None) -> int:
+    """0: any free ports."""
+    if controller_port is not None:
+        return controller_port
+    return port + CONTROLLER_PORT_SHIFT if port else 0
 
 
 def internal_topic_factors(brokers: int) -> dict[str, str]:
@@ -271,22 +311,17 @@ def _check_shape(data_dir: str, known: ClusterFile, controllers: int, brokers: i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """ports: of the first node of each role; ids: node name to id."""
+    """ports, ids: by node name."""
 
     data_dir: str
     ports: Mapping[str, int]
     links: Links
     ids: Mapping[str, int]
 
-    def port_of(self, name: str) -> int:
-        role = name.partition("-")[0]
-        first_id = 1 if role == "controller" else BROKER_ID_BASE + 1
-        return self.ports[role] + self.ids[name] - first_id
-
 
 def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> NodePlan:
     role = name.partition("-")[0]
-    node_id, port = layout.ids[name], layout.port_of(name)
+    node_id, port = layout.ids[name], layout.ports[name]
     classes = CONTROLLER_CLASSES if role == "controller" else BROKER_CLASSES
     known = set(property_names(*classes))
     address = f"{HOST}:{port}"

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from launch.repeated_lines import RepeatedLines
 from runtime.errors import (
     ConfigError,
     CorruptData,
@@ -55,6 +56,7 @@ def set_up_logging(level: str = "INFO") -> None:
         datefmt="%Y-%m-%dT%H:%M:%S",
         force=True,
     )
+    logging.getLogger("kvorum.raft").filters[:] = [RepeatedLines()]
 
 
 def run_node(make: MakeNode, *, ready: Callable[[], None] = lambda: None) -> int:

@@ -21,15 +21,16 @@ from raft.snapshot_files import SnapshotPolicy
 from runtime.config import bind, reject_unknown
 from runtime.errors import ConfigError
 from runtime.ids import uuid_from_text
-from runtime.text import whole_number
+from runtime.text import split_address, whole_number
 from snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
 SEGMENT_BYTES_MIN = 8 << 20
 """As in Kafka; no batch of metadata may be larger than a segment."""
 
+BROKER = "PLAINTEXT"
 CONTROLLER = "CONTROLLER"
-"""Name of a controller's listener."""
+"""Names of the listeners of brokers and controllers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,7 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
     """Check a controller's properties. Raises ConfigError for anything that cannot work."""
+    _check_role(properties, "controller")
     reject_unknown(properties, *CONTROLLER_CLASSES)
     config = _node_config(properties, CONTROLLER)
     if len(config.data_directories) > 1 and not config.node.metadata_log_dir:
@@ -156,8 +158,9 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
 
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
     """Check a broker's properties. Raises ConfigError for anything that cannot work."""
+    _check_role(properties, "broker")
     reject_unknown(properties, *BROKER_CLASSES)
-    config = _node_config(properties, "PLAINTEXT")
+    config = _node_config(properties, BROKER)
     if config.node_id in config.controllers:
         raise ConfigError(
             f"node.id={config.node_id} is a controller in controller.quorum.voters; "
@@ -178,6 +181,17 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return config, broker
+
+
+def _check_role(properties: Mapping[str, Any], role: str) -> None:
+    """Raise ConfigError for the other role's file, before its properties are called unknown."""
+    other = "broker" if role == "controller" else "controller"
+    name = {"broker": BROKER, "controller": CONTROLLER}[other]
+    if str(properties.get("listeners", "")).startswith(f"{name}://"):
+        raise ConfigError(
+            f"this is a {other}'s file, and not a {role}'s: listeners={properties['listeners']}; "
+            f"run it with kvorum {other} --config"
+        )
 
 
 def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
@@ -357,11 +371,10 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
 
 def parse_address(what: str, text: str) -> Address:
     """`host:port`. Raises ConfigError naming `what` and the text."""
-    host, separator, digits = text.rpartition(":")
-    port = whole_number(digits)
-    if not separator or not host or port is None or not 0 < port < 65536:
+    address = split_address(text)
+    if address is None:
         raise ConfigError(f"{what}: {text!r} is not host:port")
-    host = host.strip("[]")
+    host, port = address
     if any(c.isspace() for c in host):
         raise ConfigError(f"{what}: {text!r} has a host with blanks")
     try:

@@ -27,6 +27,7 @@ from runtime.clock import wall_ms
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import UUID_ZERO
+from runtime.text import address_text
 from snapshots.store import SnapshotStore
 from storage.batch import iter_headers, iter_records
 from storage.log import Log
@@ -107,11 +108,10 @@ def recover(config: NodeConfig) -> Survivor:
 
 def _check_static_voters(config: NodeConfig) -> None:
     if not config.raft.is_dynamic and config.raft.voters != (config.node_id,):
-        host, port = config.advertised
         raise ConfigError(
             f"the voters are static: first set controller.quorum.voters={config.node_id}@"
-            f"{host}:{port} in the configuration of every node, controllers and brokers; it is "
-            f"{config.node.controller_quorum_voters}"
+            f"{address_text(*config.advertised)} in the configuration of every node, controllers "
+            f"and brokers; it is {config.node.controller_quorum_voters}"
         )
 
 

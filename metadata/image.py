@@ -166,6 +166,11 @@ class ClusterImage:
         """Ids of brokers that may lead, ascending."""
         return sorted(b.broker_id for b in self.brokers.values() if b.is_active)
 
+    def replica_count_of(self, broker_id: int) -> int:
+        """How many replicas the broker has. It looks at every partition."""
+        partitions = (p for topic in self.topics.values() for p in topic.partitions.values())
+        return sum(broker_id in partition.replicas for partition in partitions)
+
 
 _NO_CONFIGS: Map[str, str] = Map()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -27,8 +28,17 @@ def quorum_metrics(core: RaftCore) -> Iterator[Metric]:
     )
 
 
-def image_metrics(image: ClusterImage) -> Iterator[Metric]:
-    """Of the cluster, by the image of this node."""
+def image_metrics(image: ClusterImage, age_ms: int | None) -> Iterator[Metric]:
+    """Of the cluster, by the image of this node.
+
+    age_ms: for how long this node has not heard of a leader of the quorum; None: it never has.
+    Without the age, figures from before an outage would pass for those of now.
+    """
+    yield GaugeMetricFamily(
+        "kvorum_metadata_age_seconds",
+        "For how long no leader of the quorum was heard of; the figures are as old. +Inf: never.",
+        value=math.inf if age_ms is None else age_ms / 1000,
+    )
     partitions = [p for topic in image.topics.values() for p in topic.partitions.values()]
     brokers = image.brokers.values()
     for name, text, value in (

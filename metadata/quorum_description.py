@@ -8,6 +8,7 @@ from raft.progress import ReplicaProgress
 from raft.roles.states import Leader
 from raft.transport import Address
 from runtime.clock import monotonic_ms, wall_ms
+from runtime.text import address_text
 
 
 def fill(message: pb.DescribeQuorumReply, node: RaftNode, configured: dict[int, Address]) -> None:
@@ -69,7 +70,7 @@ def _replica(progress: ReplicaProgress, now_wall_ms: int) -> pb.QuorumReplica:
 
 
 def _text(address: Address | None) -> str:
-    return "" if address is None else f"{address[0]}:{address[1]}"
+    return "" if address is None else address_text(*address)
 
 
 def _wall(at_ms: int, shift_ms: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raft.quorum import majority
+from runtime.text import address_text
 
 LEADER_WAIT_MS = 600
 """Fail-over takes 100 to 400 ms; who asks in between should not notice. Longer than this is an
@@ -84,10 +85,14 @@ def say(answers: Sequence[Any], addresses: Mapping[int, str], known_epoch: int =
     newest = max(answers, key=lambda a: (bool(a.voters), a.leader_epoch), default=None)
     if newest is not None and not newest.voters:
         return _no_voters(answers)
+    if newest is None and any(node_id < 0 for node_id in addresses):
+        # Stand-ins for bootstrap servers: neither ids, nor how many voters there are, is known.
+        asked = ", ".join(address for _, address in sorted(addresses.items(), reverse=True))
+        return f"{_HEADS[0]}no controller answers at {asked}, the bootstrap servers"
     voters = sorted(v.node_id for v in newest.voters) if newest is not None else sorted(addresses)
     where = dict(addresses)
     for answer in answers:
-        where.update({node.node_id: f"{node.host}:{node.port}" for node in answer.nodes})
+        where.update({node.node_id: address_text(node.host, node.port) for node in answer.nodes})
     if newest is not None:
         where.update({v.node_id: v.address for v in newest.voters if v.address})
     strangers = _other_disks(newest, answers)

@@ -15,6 +15,7 @@ from metadata.requests import RegisterControllerRequest
 from runtime.clock import monotonic_ms
 from runtime.errors import ConfigError, ErrorCode
 from runtime.rpc import open_channel
+from runtime.text import address_text
 
 logger = logging.getLogger("kvorum.controller")
 
@@ -69,7 +70,7 @@ class Registrar:
             address = self._loop.node.address_of(leader_id) if leader_id >= 0 else None
             if address is None:
                 return True
-            answer = await self._call(f"{address[0]}:{address[1]}")
+            answer = await self._call(address_text(*address))
             if answer is None:
                 return True
             code, message = answer

@@ -19,7 +19,7 @@ from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage, TopicI
 from metadata.records import Endpoint
 from runtime.errors import KvorumError
 from runtime.ids import uuid_text
-from runtime.text import percent_escaped
+from runtime.text import address_text, percent_escaped
 
 #: Kafka's words for the types of config resources; others stand under their number.
 _RESOURCE_NAMES = {RESOURCE_TOPIC: "topic", RESOURCE_BROKER: "broker", 16: "client-metrics",
@@ -186,7 +186,7 @@ def node_of(value: Any) -> Node:
     if isinstance(value, bytes):
         return uuid_text(value) if len(value) == 16 else value.hex()
     if isinstance(value, Endpoint):
-        return f"{value.name}://{value.host}:{value.port}"
+        return f"{value.name}://{address_text(value.host, value.port)}"
     if isinstance(value, tuple) and value and isinstance(value[0], FeatureRange):
         return _folder(value, _range_entries)
     if isinstance(value, frozenset | set):

@@ -19,6 +19,7 @@ from raft.events import Event, RequestFailed, ResponseReceived
 from runtime.errors import WireError
 from runtime.rpc import open_channel
 from runtime.tasks import TaskGroup
+from runtime.text import address_text
 
 Address = tuple[str, int]
 PeerAddress = Callable[[int], Address | None]
@@ -212,7 +213,7 @@ class _Peer:
     def __init__(self, node_id: int, address: Address) -> None:
         self.node_id = node_id
         self.address = address
-        self.channel = open_channel(f"{address[0]}:{address[1]}")
+        self.channel = open_channel(address_text(*address))
         self.stub = pb_grpc.RaftStub(self.channel)
         self.fetches: _FetchStream | None = None
 

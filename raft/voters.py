@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from runtime.errors import invariant
 from runtime.ids import UUID_ZERO, uuid_text
+from runtime.text import address_text
 
 VOTERS_MAX = 126
 """So that a compact array's count stays in one byte of a VotersRecord."""
@@ -38,7 +39,7 @@ class Voter:
     def __str__(self) -> str:
         if self.directory_id == UUID_ZERO:
             return str(self.node_id)
-        return f"{self.node_id}@{self.host}:{self.port}:{uuid_text(self.directory_id)}"
+        return f"{self.node_id}@{address_text(self.host, self.port)}:{uuid_text(self.directory_id)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from chaos.live.nemesis import Nemesis
 from chaos.live.observe import NotObservable, Observer, TopicState, TopicWatch, view_of
 from chaos.live.probes import Measurement, Probes
 from chaos.live.processes import NotReached, free_ports, wait_until
-from chaos.live.toxiproxy_server import ToxiproxyServer
+from chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from chaos.report import RUN_FILE, write_report
 from chaos.scenario import Experiment, load_experiment
 from chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
@@ -40,6 +40,8 @@ from chaos.workloads.produce import ProduceLoad
 from runtime.clock import monotonic_ms, wall_ms
 from runtime.errors import ConfigError, KvorumError
 
+_CLUSTER = "cluster"
+_LOGS = "logs"
 _TOPIC_TIMEOUT_S = 20.0
 _EXPORT_TIMEOUT_S = 60.0
 _THREAD_TIMEOUT_MS = 15_000
@@ -50,9 +52,11 @@ _PATIENCE_MS = 15_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run came to. verdict: passed | failed | inconclusive; summary: one line."""
+    """What a run came to. verdict: passed | failed | inconclusive; reasons: for any but the first;
+    summary: one line."""
 
     verdict: str
+    reasons: tuple[str, ...]
     summary: str
     seed: int
     run_dir: str
@@ -77,9 +81,10 @@ def run(
     """
     experiment = load_experiment(experiment_path, seed=seed)
     run_dir = Path(output_dir)
-    if (run_dir / HISTORY_FILE).exists():
-        raise ConfigError(f"{output_dir} already holds a run; name another folder")
-    (run_dir / "logs").mkdir(parents=True, exist_ok=True)
+    # Before the folder is made: without a server the run cannot begin.
+    find_server()
+    _make_room(run_dir)
+    (run_dir / _LOGS).mkdir(parents=True, exist_ok=True)
     shutil.copyfile(experiment_path, run_dir / f"experiment{Path(experiment_path).suffix}")
     chosen = experiment.configuration.seed
     rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}"
@@ -87,6 +92,21 @@ def run(
     with _orderly_termination():
         session.execute()
     return finish(str(run_dir))
+
+
+def _make_room(run_dir: Path) -> None:
+    """Remove what an attempt left that ended before its first event.
+
+    Raises ConfigError for a folder that holds a run.
+    """
+    history = run_dir / HISTORY_FILE
+    if not history.exists():
+        return
+    if history.stat().st_size > 0:
+        raise ConfigError(f"{run_dir} already holds a run; name another folder")
+    for name in (_CLUSTER, _LOGS):
+        shutil.rmtree(run_dir / name, ignore_errors=True)
+    history.unlink()
 
 
 def finish(run_dir: str) -> RunResult:
@@ -97,6 +117,7 @@ def finish(run_dir: str) -> RunResult:
     report = write_report(run_dir)
     return RunResult(
         verdict=report.verdict,
+        reasons=report.reasons,
         summary=report.summary,
         seed=report.seed,
         run_dir=run_dir,
@@ -239,7 +260,7 @@ class _Session:
         )
         toxiproxy = ToxiproxyServer(
             port=first + brokers + controllers + links,
-            log_file=str(self._run_dir / "logs" / "toxiproxy.log"),
+            log_file=str(self._run_dir / _LOGS / "toxiproxy.log"),
         )
         stack.enter_context(toxiproxy)
         toxiproxy.api.populate(plan.links)
@@ -248,8 +269,8 @@ class _Session:
         cluster = LiveCluster(
             configuration=self._configuration,
             plan=plan,
-            data_dir=str(self._run_dir / "cluster"),
-            log_file=str(self._run_dir / "logs" / "cluster.log"),
+            data_dir=str(self._run_dir / _CLUSTER),
+            log_file=str(self._run_dir / _LOGS / "cluster.log"),
             client_port=first,
             controller_port=first + brokers,
         )

@@ -38,8 +38,15 @@ def find_server() -> str:
     if found is not None:
         return found
     raise ConfigError(
-        f"no {SERVER_NAME}: run deploy/setup.sh, put one on PATH, or name it in {SERVER_VARIABLE}"
+        f"no {SERVER_NAME}: {_way_to_get_one(checkout)}, or name it in {SERVER_VARIABLE}"
     )
+
+
+def _way_to_get_one(checkout: Path) -> str:
+    """The set-up of a checkout makes one. An installed wheel has no set-up."""
+    if (checkout / "deploy" / "setup.sh").exists():
+        return "run make setup, put one on PATH"
+    return "put one on PATH (github.com/Shopify/toxiproxy has releases)"
 
 
 class ToxiproxyServer:

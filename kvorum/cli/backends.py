@@ -5,6 +5,7 @@ Both give the commands the same plain values: dictionaries with the keys that `-
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -116,7 +117,11 @@ def check(code: int, message: str | None, what: str) -> None:
     exit_code = 1
     if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
         exit_code = EXIT_NO_QUORUM
-    raise CommandFailed(f"{what}: {name}{': ' + message if message else ''}", exit_code)
+    parts = [what, name, message or ""]
+    subject = re.escape(what.rpartition(" ")[2])
+    if message and re.search(rf"(?<![\w.-]){subject}(?![\w.-])", message):
+        del parts[0]  # the message says itself what it is about
+    raise CommandFailed(": ".join(filter(None, parts)), exit_code)
 
 
 class KafkaBackend:

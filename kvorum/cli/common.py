@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from runtime.text import split_address
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -99,10 +100,10 @@ def bootstrap_of(
 def _addresses(text: str) -> list[tuple[str, int]]:
     addresses = []
     for part in text.split(","):
-        host, separator, port = part.strip().rpartition(":")
-        if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        address = split_address(part.strip())
+        if address is None:
             raise click.UsageError(f"{part.strip()!r} is not host:port")
-        addresses.append((host.strip("[]"), int(port)))
+        addresses.append(address)
     return addresses
 
 
@@ -123,6 +124,22 @@ def show(output: str, data: Any, columns: Sequence[str] | None = None) -> None:
     ]
     for line in ([h.upper() for h in headings], *cells):
         click.echo("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+
+
+def show_outcomes(
+    output: str, rows: Sequence[dict[str, Any]], columns: Sequence[str], *, done: str
+) -> None:
+    """Print what became of each thing that was asked for.
+
+    columns: the first names the thing; the others come behind the result. A row's `error` is NONE
+    where it was done. JSON has it like that; a table says `done` there, as an ERROR of NONE reads
+    like a failure.
+    """
+    if output == "json":
+        show(output, list(rows))
+        return
+    shown = [{**row, "result": done if row["error"] == "NONE" else row["error"]} for row in rows]
+    show(output, shown, columns)
 
 
 def _cell(value: Any) -> str:

@@ -15,6 +15,7 @@ from kvorum.rpc import admin_pb2_grpc as pb_grpc
 from metadata import quorum_report
 from metadata.snapshot_view import MetadataCopy
 from runtime.errors import ErrorCode
+from runtime.text import address_text
 
 UNREACHABLE_AFTER_S = 0.6
 """Silence of every controller for so long; a refused connection needs no waiting."""
@@ -45,7 +46,7 @@ class ControllerClient:
     ) -> None:
         self._timeout_s = timeout_s
         self._no_quorum = no_quorum
-        self._addresses = [f"{host}:{port}" for host, port in addresses]
+        self._addresses = [address_text(*address) for address in addresses]
         self._address_by_id: dict[int, str] = {}
         self._channels: dict[str, grpc.Channel] = {}
         self._has_warned = False
@@ -234,7 +235,7 @@ class ControllerClient:
             if is_leader_enough and quorum_report.leader_of(list(replies.values())) is not None:
                 break
             for node in reply.nodes:
-                named = f"{node.host}:{node.port}"
+                named = address_text(node.host, node.port)
                 known = self._address_by_id.setdefault(node.node_id, named)
                 if known == named and named not in asked:
                     asked.append(named)

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, EXIT_VERDICT_FAILED, CommandFailed
+from kvorum.cli.common import EXIT_FAILED, CommandFailed
+from kvorum.cli.report import no_pass
 
 EXPERIMENT = Path(__file__).resolve().parents[2] / "chaos" / "experiments" / "first-light.yaml"
 RUNS_KEPT = 5
@@ -35,6 +36,11 @@ def demo(out: str, seed: int | None) -> None:
     def say(line: str) -> None:
         click.echo(f"[{time.monotonic() - begun:6.1f} s] {line}")
 
+    from importlib.util import find_spec
+
+    if find_spec("pyspark") is None:
+        # Now, and not after the run.
+        raise CommandFailed("the demo ends in a Spark job: pip install 'kvorum[chaos,spark]'")
     from chaos.live.runner import run
     from runtime.errors import KvorumError
 
@@ -50,7 +56,7 @@ def demo(out: str, seed: int | None) -> None:
     _summarise(result, run_dir, spark_dir)
     _forget_old_runs(Path(out))
     if result.verdict != "passed":
-        raise CommandFailed(f"the verdict is {result.verdict}", EXIT_VERDICT_FAILED)
+        raise no_pass(result)
 
 
 def _run_spark(run_dir: Path, spark_dir: Path) -> None:

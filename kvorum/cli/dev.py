@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed, refused, warn
+from kvorum.cli.common import (
+    EXIT_FAILED,
+    EXIT_UNREACHABLE,
+    CommandFailed,
+    output_option,
+    refused,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from launch.plan import ClusterPlan
 
 DEFAULT_DATA_DIR = "./kvorum-data"
 
@@ -24,16 +39,16 @@ DEFAULT_DATA_DIR = "./kvorum-data"
 )
 @click.option(
     "--port",
-    type=click.IntRange(1, 65535),
+    type=click.IntRange(0, 65535),
     default=9092,
     show_default=True,
-    help="Port of the first broker; the others follow.",
+    help="Port of the first broker; the others follow. 0: any free ports.",
 )
 @click.option(
     "--controller-port",
-    type=click.IntRange(1, 65535),
+    type=click.IntRange(0, 65535),
     default=None,
-    help="Port of the first controller.  [default: --port + 100]",
+    help="Port of the first controller, 0 for any free ones.  [default: --port + 100]",
 )
 @click.option(
     "--set",
@@ -47,64 +62,111 @@ DEFAULT_DATA_DIR = "./kvorum-data"
     type=click.Path(dir_okay=False, exists=True),
     help="JSON file of addresses to use in place of the plain ones (proxies).",
 )
+@click.option(
+    "--ready-file",
+    type=click.Path(dir_okay=False),
+    help="Holds the bootstrap address from when the cluster is usable until it stops.",
+)
+@output_option
 @click.pass_context
-def dev(
-    ctx: click.Context,
-    controllers: int,
-    brokers: int,
-    data_dir: str,
-    port: int,
-    controller_port: int | None,
-    settings: tuple[str, ...],
-    links: str | None,
-) -> None:
+def dev(ctx: click.Context, /, **options: Any) -> None:
     """Start controllers and brokers as processes of this machine.
 
     Prints a line per node and, as soon as an acks=all write to a topic with three replicas would
-    succeed, the bootstrap address. Ctrl-C or SIGTERM stops everything in good order. Started
-    again on the same directory, the cluster comes back with its data.
+    succeed, the bootstrap address; with -o json that is one line of JSON on stdout, and the other
+    lines go to stderr. Ctrl-C or SIGTERM stops everything in good order. Started again on the same
+    directory, the cluster comes back with its data.
     """
     if ctx.invoked_subcommand is not None:
         return
     begun = time.monotonic()
     from launch.identity import DirectoryLock
-    from launch.plan import NO_LINKS, check_nodes, check_ports, plan_cluster, read_links
     from launch.supervisor import StartupFailed, Supervisor
-    from runtime.config import parse_assignment
     from runtime.errors import ConfigError, CorruptData
 
-    try:
-        plan = plan_cluster(
-            controllers=controllers,
-            brokers=brokers,
-            data_dir=data_dir,
-            port=port,
-            controller_port=controller_port,
-            settings=dict(parse_assignment(text) for text in settings),
-            links=read_links(links) if links else NO_LINKS,
-        )
-        check_ports(plan)
-        check_nodes(plan)
-        lock = DirectoryLock(plan.data_dir)
-    except (ConfigError, CorruptData) as error:
-        raise refused(error) from error
-    supervisor = Supervisor(plan, say=_say)
+    is_json = options["output"] == "json"
+    say = partial(_say, err=is_json)
     failure: StartupFailed | None = None
-    try:
-        supervisor.start()
-        supervisor.wait_ready()
-        if not supervisor.is_stopping:
-            _say(f"cluster {plan.cluster_id} ready in {time.monotonic() - begun:.2f} s")
-            _say(f"bootstrap: {plan.bootstrap}")
-            supervisor.run()
-    except StartupFailed as error:
-        failure = error
-    finally:
-        supervisor.stop()
-        lock.release()
+    with ExitStack() as held:
+        try:
+            plan = _plan(options, held)
+            _forget(options["ready_file"])
+            lock = DirectoryLock(plan.data_dir)
+        except (ConfigError, CorruptData) as error:
+            raise refused(error) from error
+        held.callback(lock.release)
+        supervisor = Supervisor(plan, say=say)
+        try:
+            supervisor.start()
+            supervisor.wait_ready()
+            if not supervisor.is_stopping:
+                say(f"cluster {plan.cluster_id} ready in {time.monotonic() - begun:.2f} s")
+                _tell_ready(plan, options["ready_file"], is_json=is_json)
+                supervisor.run()
+        except StartupFailed as error:
+            failure = error
+        finally:
+            supervisor.stop()
+            _forget(options["ready_file"])
     if failure is not None:
         raise CommandFailed(str(failure), EXIT_FAILED)
-    _say("stopped")
+    say("stopped")
+
+
+def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
+    """The cluster, checked. held: is given the sockets that keep its free ports.
+
+    Raises ConfigError, CorruptData.
+    """
+    from launch.plan import (
+        NO_LINKS,
+        check_nodes,
+        check_ports,
+        plan_cluster,
+        read_links,
+        reserve_ports,
+    )
+    from runtime.config import parse_assignment
+
+    shape = {name: options[name] for name in ("controllers", "brokers", "port", "controller_port")}
+    guards = [held.enter_context(guard) for guard in reserve_ports(**shape)]
+    plan = plan_cluster(
+        **shape,
+        data_dir=options["data_dir"],
+        settings=dict(parse_assignment(text) for text in options["settings"]),
+        links=read_links(options["links"]) if options["links"] else NO_LINKS,
+        free_ports=[guard.getsockname()[1] for guard in guards],
+    )
+    check_ports(plan)
+    check_nodes(plan)
+    return plan
+
+
+def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> None:
+    if is_json:
+        fields = {
+            "cluster_id": plan.cluster_id,
+            "bootstrap": plan.bootstrap,
+            "bootstrap_controller": plan.bootstrap_controller,
+            "data_dir": plan.data_dir,
+        }
+        _say(json.dumps(fields))
+    else:
+        _say(f"bootstrap: {plan.bootstrap}")
+    if ready_file is not None:
+        # As a whole: somebody polls for it.
+        temporary = f"{ready_file}.tmp"
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(f"{plan.bootstrap}\n")
+        os.replace(temporary, ready_file)
+
+
+def _forget(ready_file: str | None) -> None:
+    """One of an earlier run would tell of a cluster that is not there."""
+    if ready_file is None:
+        return
+    with suppress(FileNotFoundError):
+        os.unlink(ready_file)
 
 
 @dev.command()
@@ -161,6 +223,6 @@ def restart(
         raise failures[-1]
 
 
-def _say(line: str) -> None:
-    click.echo(line)
+def _say(line: str, *, err: bool = False) -> None:
+    click.echo(line, err=err)
     sys.stdout.flush()

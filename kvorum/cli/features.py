@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import INT16_MAX, CommandFailed, cluster_options, show
+from kvorum.cli.common import INT16_MAX, CommandFailed, cluster_options, show, show_outcomes
 
 
 @click.group()
@@ -79,7 +79,8 @@ def _update(
     for row in rows:
         is_other = before.get(row["feature"]) != row["level"]
         row["changed"] = is_other and not dry_run and not has_failed
-    show(options["output"], rows, ["feature", "level", "error", "message", "changed"])
+    columns = ["feature", "level", "result", "message", "changed"]
+    show_outcomes(options["output"], rows, columns, done="accepted")
     if has_failed:
         raise CommandFailed("nothing was changed")
 

@@ -10,6 +10,7 @@ from kvorum.cli.backends import KafkaBackend, Row, check
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.kafka_client import KafkaConnection
 from runtime.errors import ErrorCode
+from runtime.text import address_text
 
 _GROUP_KEY = 0
 _LATEST = -1
@@ -79,7 +80,7 @@ class GroupClient:
             reply = self._connection(host, port).call("list_groups", 16, 5, values, flexible=True)
             if reply.error_code not in _MOVING or not self._has_time():
                 break
-        check(reply.error_code, None, f"groups of {host}:{port}")
+        check(reply.error_code, None, f"groups of {address_text(host, port)}")
         return [
             {
                 "group": row.group_id,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, show
+from kvorum.cli.common import CommandFailed, cluster_options, show, show_outcomes
 
 if TYPE_CHECKING:
     from kvorum.cli.group_client import GroupClient
@@ -70,7 +70,7 @@ def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
 def delete(names: tuple[str, ...], **options: Any) -> None:
     """Delete groups NAMES, with their offsets. They must have no members."""
     rows = _client(options).delete(list(names))
-    show(options["output"], rows, ["group", "error"])
+    show_outcomes(options["output"], rows, ["group", "result"], done="deleted")
     failed = [row["group"] for row in rows if row["error"] != "NONE"]
     if failed:
         raise CommandFailed(f"not deleted: {', '.join(failed)}")

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 from click.core import ParameterSource
 
-from kvorum.cli.common import CommandFailed, output_option, refused, show
+from kvorum.cli.common import CommandFailed, output_option, refused, show, warn
+
+if TYPE_CHECKING:
+    from launch.init import NewCluster, NewNode
 
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False))
 @click.option("--controllers", type=int, default=3, show_default=True, help="First voters.")
 @click.option("--brokers", type=int, default=3, show_default=True, help="Brokers.")
-@click.option("--host", default=None, help="Where all listen.  [default: 127.0.0.1]")
+@click.option("--host", default=None, help="Where all of them listen.  [default: 127.0.0.1]")
+@click.option(
+    "--controller",
+    "controller_places",
+    multiple=True,
+    metavar="ID@HOST[:PORT]",
+    help="A controller on its own host, in place of --controllers and --host. Repeatable.",
+)
+@click.option(
+    "--broker",
+    "broker_places",
+    multiple=True,
+    metavar="ID@HOST[:PORT]",
+    help="A broker on its own host, in place of --brokers and --host. Repeatable.",
+)
+@click.option(
+    "--rack", "racks", multiple=True, help="broker.rack, once for each broker in their order."
+)
 @click.option("--port", type=int, default=None, help="Of the first broker.  [default: 9092]")
 @click.option(
     "--controller-port",
@@ -37,65 +59,86 @@ from kvorum.cli.common import CommandFailed, output_option, refused, show
 )
 @output_option
 @click.pass_context
-def init(
-    context: click.Context,
-    folder: str,
-    controllers: int,
-    brokers: int,
-    host: str | None,
-    port: int | None,
-    controller_port: int | None,
-    is_static: bool,
-    settings: tuple[str, ...],
-    add: str | None,
-    again: int | None,
-    output: str,
-) -> None:
+def init(context: click.Context, /, folder: str, **options: Any) -> None:
     """Write one TOML file a node into FOLDER and prepare the controllers' directories.
 
-    Start each node with kvorum controller|broker --config FILE. An added controller follows the
-    quorum until kvorum quorum add-voter makes it a voter.
+    Start each node with kvorum controller|broker --config FILE. For several hosts name each node
+    with --controller and --broker, then copy to each host its file, and a controller's directory,
+    at the same path. An added controller follows the quorum until kvorum quorum add-voter makes
+    it a voter.
     """
-    import random
-
-    from launch.init import add_node, init_cluster, prepare_again
-    from runtime.config import parse_assignment
     from runtime.errors import ConfigError, CorruptData
 
     try:
-        if host == "":
-            raise ConfigError("--host must not be empty")
-        if port == 0:
-            raise ConfigError("--port=0: others must find the nodes; give ports from 1 to 65535")
-        if again is not None and add is not None:
-            raise ConfigError("give --add or --again, not both")
-        if again is not None or add is not None:
-            _refuse_what_is_settled(context, ("host", "port") if again is None else ())
-        if again is not None:
-            nodes = [prepare_again(folder, node_id=again, rng=random.SystemRandom())]
-        elif add is not None:
-            nodes = [add_node(folder, role=add, host=host, port=port, rng=random.SystemRandom())]
-        else:
-            nodes = init_cluster(
-                folder,
-                controllers=controllers,
-                brokers=brokers,
-                host=host or "127.0.0.1",
-                port=port or 9092,
-                controller_port=controller_port,
-                is_static=is_static,
-                settings=dict(parse_assignment(text) for text in settings),
-                rng=random.SystemRandom(),
-            )
+        nodes = _made(context, folder, options)
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error
     except OSError as error:
         raise CommandFailed(f"cannot write {error.filename or folder}: {error.strerror}") from error
     rows = [
-        {"node": n.name, "listener": f"{n.host}:{n.port}", "config": n.file, "data": n.directory}
+        {"node": n.name, "listener": n.place.address, "config": n.file, "data": n.directory}
         for n in nodes
     ]
-    show(output, rows)
+    show(options["output"], rows)
+    for node in nodes:
+        for text in node.warnings:
+            warn(text)
+
+
+def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[NewNode]:
+    """Do it. Raises ConfigError, CorruptData, OSError."""
+    import random
+
+    from launch.init import add_node, init_cluster, prepare_again
+    from runtime.errors import ConfigError
+
+    rng = random.SystemRandom()
+    add, again, host, port = (options[name] for name in ("add", "again", "host", "port"))
+    if host == "":
+        raise ConfigError("--host must not be empty")
+    if port == 0:
+        raise ConfigError("--port=0: others must find the nodes; give ports from 1 to 65535")
+    if again is not None and add is not None:
+        raise ConfigError("give --add or --again, not both")
+    if again is not None:
+        _refuse_what_is_settled(context, ())
+        return [prepare_again(folder, node_id=again, rng=rng)]
+    if add is None:
+        return init_cluster(folder, _wanted(context, options), rng)
+    _refuse_what_is_settled(context, ("host", "port", "racks"))
+    if len(options["racks"]) > 1:
+        raise ConfigError("--add makes one node: give --rack once")
+    rack = next(iter(options["racks"]), None)
+    return [add_node(folder, role=add, host=host, port=port, rack=rack, rng=rng)]
+
+
+def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
+    from launch.init import NewCluster
+    from launch.places import counted, parse_place
+    from runtime.config import parse_assignment
+    from runtime.errors import ConfigError
+
+    host = options["host"] or "127.0.0.1"
+    by_role = {role: options[f"{role}_places"] for role in ("controller", "broker")}
+    if any(by_role.values()):
+        for name in ("controllers", "brokers", "host"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise ConfigError(f"--{name} does not go with --controller and --broker")
+        controllers, brokers = (
+            [parse_place(role, text) for text in texts] for role, texts in by_role.items()
+        )
+    else:
+        controllers = counted("controller", options["controllers"], host, least=1)
+        brokers = counted("broker", options["brokers"], host, least=0)
+    return NewCluster(
+        controllers=controllers,
+        brokers=brokers,
+        port=options["port"] or 9092,
+        controller_port=options["controller_port"],
+        is_static=options["is_static"],
+        racks=options["racks"],
+        settings=dict(parse_assignment(text) for text in options["settings"]),
+    )
 
 
 def _refuse_what_is_settled(context: click.Context, free: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
 from runtime.errors import required
+from runtime.text import address_text
 
 CLIENT_ID = b"kvorum-cli"
 ANSWER_SLACK_S = 1.0
@@ -41,7 +42,7 @@ class KafkaConnection:
         for at, (host, port) in enumerate(addresses):
             try:
                 self._socket = socket.create_connection((host, port), timeout=timeout_s)
-                self._address = f"{host}:{port}"
+                self._address = address_text(host, port)
                 if at + 1 < len(addresses):
                     self._socket.settimeout(min(ALIVE_WITHIN_S, timeout_s))
                     self._send(_VERSIONS)
@@ -49,7 +50,7 @@ class KafkaConnection:
                 return
             except OSError as error:
                 self.close()
-                problems.append(f"{host}:{port} ({error.strerror or error})")
+                problems.append(f"{address_text(host, port)} ({error.strerror or error})")
         raise CommandFailed(f"no broker reachable at {', '.join(problems)}", EXIT_UNREACHABLE)
 
     def call(
@@ -98,7 +99,10 @@ class KafkaConnection:
         except TimeoutError as error:
             waited_s = self._timeout_s + ANSWER_SLACK_S
             raise CommandFailed(
-                f"broker {self._address} did not answer within {waited_s:g} s", EXIT_UNREACHABLE
+                f"broker {self._address} did not answer within {waited_s:g} s; its log says "
+                "whether it waits for a quorum; kvorum quorum status --bootstrap-controller "
+                "HOST:PORT asks the controllers",
+                EXIT_UNREACHABLE,
             ) from error
         except OSError as error:
             raise CommandFailed(

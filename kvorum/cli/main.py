@@ -38,6 +38,17 @@ _NOUNS = {
 }
 
 
+_EXTRAS = {
+    "confluent_kafka": "chaos",
+    "jinja2": "chaos",
+    "requests": "chaos",
+    "toxiproxy": "chaos",
+    "yaml": "chaos",
+    "pyarrow": "export",
+}
+"""Packages that only some commands need, and the extra of this package that brings each."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called; help needs none of them."""
 
@@ -50,6 +61,18 @@ class LazyGroup(click.Group):
         module_name, _, attribute = _NOUNS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module_name), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _NOUNS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, _NOUNS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -83,6 +106,13 @@ def main() -> None:
     except CommandFailed as error:
         click.echo(f"kvorum: {error}", err=True)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        extra = _EXTRAS[package]
+        click.echo(f"kvorum: this needs {package}: pip install 'kvorum[{extra}]'", err=True)
+        sys.exit(1)
     except BrokenPipeError:
         # Whoever reads has seen enough (`| head`). What is left in the buffer goes nowhere, lest
         # the flush at the exit fails once more.

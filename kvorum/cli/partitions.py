@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from kvorum.cli.common import INT32_MAX, INT64_MAX, CommandFailed, cluster_options, show, warn
+from kvorum.cli.common import (
+    INT32_MAX,
+    INT64_MAX,
+    CommandFailed,
+    cluster_options,
+    show,
+    show_outcomes,
+    warn,
+)
 from kvorum.cli.restore import restore
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ _ACTIONS = {
     "cancel": "Give up what FILE began.",
     "list": "What is under way; needs no FILE.",
 }
-_OUTCOME = ["topic", "partition", "error", "message"]
+_OUTCOME = ["topic", "partition", "result", "message"]
 _ONGOING = ["topic", "partition", "replicas", "adding_replicas", "removing_replicas"]
 _VERIFIED = ["topic", "partition", "state", "replicas", "target"]
 
@@ -81,7 +89,7 @@ def elect(targets: tuple[str, ...], is_all: bool, unclean: bool, **options: Any)
     backend, asked = _open(options)
     chosen = None if is_all else _targets(backend, targets)
     rows = asked.elect(chosen, UNCLEAN if unclean else PREFERRED)
-    show(options["output"], rows, _OUTCOME)
+    show_outcomes(options["output"], rows, _OUTCOME, done="elected")
     _fail_on_errors(rows, "not elected", besides=("ELECTION_NOT_NEEDED",))
 
 
@@ -231,7 +239,7 @@ def _execute(
     else:
         click.echo(f"Current partition replica assignment\n{before}\n")
         click.echo("Save this to use as the FILE of a move back.\n")
-        show(output, rows, _OUTCOME)
+        show_outcomes(output, rows, _OUTCOME, done="begun")
     _fail_on_errors(rows, "not begun")
 
 
@@ -306,7 +314,7 @@ def _cancel(output: str, asked: PartitionBackend, text: str) -> None:
     ongoing = {(row["topic"], row["partition"]) for row in asked.reassignments()}
     wanted = [key for key in read_assignment(text) if key in ongoing]
     rows = asked.reassign([(topic, partition, None) for topic, partition in wanted])
-    show(output, rows, _OUTCOME)
+    show_outcomes(output, rows, _OUTCOME, done="cancelled")
     if not rows:
         warn("nothing is cancelled: none of the file's partitions is being moved")
     _fail_on_errors(rows, "not cancelled", besides=("NO_REASSIGNMENT_IN_PROGRESS",))

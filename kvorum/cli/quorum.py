@@ -13,6 +13,7 @@ from kvorum.cli.common import cluster_options, show
 from kvorum.cli.recover import recover
 from kvorum.cli.voters import add_voter, remove_voter
 from runtime.ids import UUID_ZERO, uuid_text
+from runtime.text import address_text
 
 
 @click.group()
@@ -83,7 +84,7 @@ def _identity(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, A
         "node_id": node_id,
         "directory_id": None if directory_id == uuid_text(UUID_ZERO) else directory_id,
         "endpoints": [
-            f"CONTROLLER://{node['host']}:{node['port']}"
+            f"CONTROLLER://{address_text(node['host'], node['port'])}"
             for node in described["nodes"]
             if node["node_id"] == node_id
         ],

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from kvorum.cli.common import (
-    EXIT_USAGE,
     EXIT_VERDICT_FAILED,
     CommandFailed,
     output_option,
+    refused,
     show,
 )
 
@@ -22,12 +22,12 @@ from kvorum.cli.common import (
 def report(run_dir: str, output: str) -> None:
     """Check the history in RUN_DIR again and write report.html and report.json."""
     from chaos.live.runner import finish
-    from runtime.errors import ConfigError
+    from runtime.errors import ConfigError, CorruptData
 
     try:
         result = finish(run_dir)
-    except ConfigError as error:
-        raise CommandFailed(str(error), EXIT_USAGE) from error
+    except (ConfigError, CorruptData) as error:
+        raise refused(error) from error
     show_result(result, output)
 
 
@@ -40,4 +40,11 @@ def show_result(result: Any, output: str) -> None:
         click.echo(f"report: {result.report_html}")
         click.echo(f"rerun: {result.rerun}")
     if result.verdict != "passed":
-        raise CommandFailed(f"the verdict is {result.verdict}", EXIT_VERDICT_FAILED)
+        raise no_pass(result)
+
+
+def no_pass(result: Any) -> CommandFailed:
+    """For a run whose verdict is another than `passed`, with the reason."""
+    first, *more = result.reasons or ("no reason is known",)
+    rest = f" (and {len(more)} more; see the report)" if more else ""
+    return CommandFailed(f"the verdict is {result.verdict}: {first}{rest}", EXIT_VERDICT_FAILED)

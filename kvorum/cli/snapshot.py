@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kvorum.cli.common import CommandFailed, output_option
+from runtime.text import address_text
 
 
 @click.group()
@@ -96,7 +97,8 @@ def _show_summary(summary: dict[str, Any]) -> None:
     if summary["kraft_version"] or summary["voters"]:
         lines["kraft version"] = summary["kraft_version"]
         lines["voters"] = ", ".join(
-            f"{v['node_id']}@{v['host']}:{v['port']}:{v['directory_id']}" for v in summary["voters"]
+            f"{v['node_id']}@{address_text(v['host'], v['port'])}:{v['directory_id']}"
+            for v in summary["voters"]
         )
     lines |= {"frames": summary["frames"], "records": summary["records"]}
     lines |= {f"  {name}": count for name, count in summary["records_by_type"].items()}

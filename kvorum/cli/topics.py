@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import INT16_MAX, INT32_MAX, CommandFailed, cluster_options, show
+from kvorum.cli.common import (
+    INT16_MAX,
+    INT32_MAX,
+    CommandFailed,
+    cluster_options,
+    show,
+    show_outcomes,
+)
 
 
 @click.group()
@@ -100,7 +107,7 @@ def delete(names: tuple[str, ...], **options: Any) -> None:
     if "" in names:
         raise click.UsageError("a topic's name is empty")
     rows = _backend(options).delete_topics(list(names))
-    show(options["output"], rows, ["topic", "error", "message"])
+    show_outcomes(options["output"], rows, ["topic", "result", "message"], done="deleted")
     failed = [row["topic"] for row in rows if row["error"] != "NONE"]
     if failed:
         raise CommandFailed(f"not deleted: {', '.join(failed)}")

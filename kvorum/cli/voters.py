@@ -16,6 +16,7 @@ from kvorum.cli.common import (
     cluster_options,
     show,
 )
+from runtime.text import split_address
 
 ASK_AGAIN_S = 0.2
 NEW_LEADER_S = 0.6
@@ -162,8 +163,10 @@ def _add_request(leader: Any, node_id: int, dry_run: bool) -> Any:
         )
     if not newest.address:
         raise CommandFailed(f"node {node_id} is a broker; only a controller can vote")
-    host, _, port = newest.address.rpartition(":")
-    address = pb.Address(host=host, port=int(port))
+    known_at = split_address(newest.address)
+    if known_at is None:
+        raise CommandFailed(f"node {node_id} says that it listens on {newest.address!r}")
+    address = pb.Address(host=known_at[0], port=known_at[1])
     voter = pb.Voter(node_id=node_id, directory_id=newest.directory_id, address=address)
     return pb.AddVoterRequest(cluster_id=leader.cluster_id, voter=voter, is_dry_run=dry_run)
 

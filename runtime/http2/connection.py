@@ -14,6 +14,7 @@ from runtime.http2.headers import HEADER_BYTES_MAX, Decoder
 from runtime.http2.keepalive import KeepAlive
 from runtime.http2.status import status_of_reset
 from runtime.http2.stream import STREAM_WINDOW, Stream
+from runtime.text import address_text
 
 FRAME_BYTES_MAX = 1 << 20
 """The largest frame that is taken."""
@@ -87,8 +88,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peername = transport.get_extra_info("peername") or ("?",)
-        self.peer = ":".join(map(str, peername[:2]))
+        peername = transport.get_extra_info("peername")
+        self.peer = address_text(*peername[:2]) if peername else "?"
         # The window of the connection never binds: what bounds memory are those of the streams.
         growth = frames.WINDOW_MAX - frames.WINDOW_DEFAULT
         self.send(frames.settings(SETTINGS) + frames.window_update(0, growth))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.live.clients import Topics, read_all, settings
-from tests.live.cluster import Cluster, eventually, is_alive, run_kvorum
+from tests.live.cluster import Cluster, Command, eventually, is_alive, run_kvorum
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -163,3 +164,33 @@ def test_killed_launcher_leaves_no_node_behind(tmp_path: Path) -> None:
         eventually(lambda: not any(is_alive(pid) for pid in pids), "the nodes ended")
         # cluster.json still names the dead launcher; that keeps nobody out.
         small.start()
+
+
+def test_clusters_on_free_ports_run_side_by_side_and_say_where(tmp_path: Path) -> None:
+    arguments = ["--controllers", "1", "--brokers", "1", "--port", "0", "-o", "json"]
+    launchers: list[Command] = []
+    try:
+        for name in ("a", "b", "a"):
+            ready = tmp_path / f"{name}.ready"
+            if name == "a" and launchers:
+                # Once more on its directory, with other ports.
+                launchers[0].send(signal.SIGTERM)
+                assert launchers[0].wait() == 0
+                assert not ready.exists()
+            launcher = Command(
+                "dev", *arguments, "--data-dir", str(tmp_path / name), "--ready-file", str(ready),
+                error_file=tmp_path / f"{name}.err",
+            )  # fmt: skip
+            launchers.append(launcher)
+            said = json.loads(launcher.wait_line("bootstrap"))
+            assert len(launcher.lines) == 1
+            eventually(ready.exists, "the file is there")
+            assert ready.read_text() == f"{said['bootstrap']}\n"
+            assert said["data_dir"] == str(tmp_path / name)
+            options = {"-b": "bootstrap", "--bootstrap-controller": "bootstrap_controller"}
+            for option, key in options.items():
+                done = run_kvorum("brokers", "list", option, said[key])
+                assert "101" in done.stdout, done.stderr
+    finally:
+        for launcher in launchers:
+            launcher.close()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from analytics.schemas import find_inputs
 from chaos.export import faults_schema, history_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -381,14 +382,55 @@ def test_folder_without_any_known_file_is_refused(tmp_path):
     assert main(["--input", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
 
 
+def test_a_folder_that_is_missing_is_an_error_that_names_it(tmp_path, capsys):
+    from analytics.job import main
+
+    write_run(tmp_path / "run", 3)
+    gone = tmp_path / "gone"
+    inputs = [str(tmp_path / "run"), str(gone)]
+    assert main(["--input", *inputs, "--output", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == f"no such folder: {gone}\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_java_that_is_missing_is_named(tmp_path, capsys, monkeypatch):
+    from analytics.job import main
+
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["--input", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    assert "needs Java 17 or later" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_judged", [True, False])
+def test_a_run_that_was_interrupted_is_left_out_by_name(tmp_path, is_judged):
+    write_run(tmp_path / "whole", 3)
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    (cut / "history.jsonl").touch()
+    if is_judged:
+        (cut / "run.json").touch()
+    (tmp_path / "empty").mkdir()
+    found, left_out = find_inputs([str(tmp_path / name) for name in ("whole", "cut", "empty")])
+    assert list(found["history"]) == ["whole"]
+    assert set(left_out) == {"cut", "empty"}
+    assert "it was interrupted" in left_out["cut"]
+    assert (f"kvorum report {cut}" in left_out["cut"]) == is_judged
+    assert "holds none of the files" in left_out["empty"]
+
+
 def test_missing_inputs_leave_their_tables_out(tmp_path):
     from analytics.job import run_job
 
     write_run(tmp_path / "run", 3)
     for name in ("faults.parquet", "metadata/brokers.parquet"):
         (tmp_path / "run" / name).unlink()
-    summary = run_job([str(tmp_path / "run")], str(tmp_path / "out"))
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "history.jsonl").touch()
+    summary = run_job([str(tmp_path / "run"), str(tmp_path / "cut")], str(tmp_path / "out"))
+    assert summary["runs"] == ["run"]
     assert set(summary["skipped"]) == {
+        "cut",
         "failover_by_fault", "failover_by_run", "leader_skew", "rack_loss", "fencing_causes",
     }  # fmt: skip
     assert summary["tables"]["isr_churn"] == PARTITIONS

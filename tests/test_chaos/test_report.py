@@ -9,10 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from chaos.charts import draw
 from chaos.export import SCHEMA_VERSION, export_history
 from chaos.report import build_report, write_report
 from chaos.timeline import build_timeline
 from runtime.errors import ConfigError
+from tests.test_cli.test_offline import run
 
 from .histories import HistoryBuilder, good_history
 
@@ -123,6 +125,135 @@ def test_verdict_follows_the_run(changes, verdict, words):
     document = build_report(record(**changes), build_timeline(events), run_checks(events))
     assert document["verdict"] == verdict
     assert words in " ".join(document["reasons"])
+
+
+def unread_history() -> HistoryBuilder:
+    """Partition 1 has no final read."""
+    history = run_history()
+    history.events = [
+        event
+        for event in history.events
+        if not (event.partition == 1 and (event.process == "final-read" or event.f == "observe"))
+    ]
+    return history
+
+
+def test_what_was_never_read_is_not_known(tmp_path):
+    write_run(tmp_path, unread_history())
+    report = write_report(str(tmp_path))
+    assert report.verdict == "failed"
+    assert "lost not known, duplicated not known, reordered not known" in report.summary
+    assert "the final read is incomplete" in report.summary
+    document = json.loads(Path(report.json_file).read_text())
+    assert [document[name] for name in ("lost", "duplicated", "reordered")] == [None] * 3
+    page = Path(report.html_file).read_text()
+    assert page.count('<b class="doubt">not known</b>') == 3
+
+
+def test_what_was_found_in_a_part_is_a_least_number(tmp_path):
+    history = unread_history()
+    history.consumed(0, [(3, 10)], process="final-read")
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    assert "lost not known, at least 1 duplicated, reordered not known" in report.summary
+    assert '<b class="bad">at least 1</b>' in Path(report.html_file).read_text()
+
+
+def test_the_headline_gives_the_silence_of_the_cluster_and_of_the_worst_partition(tmp_path):
+    history = HistoryBuilder()
+    for value in range(8):
+        history.written(0, value, value, at_ms=1_000 + 100 * value)
+    history.written(1, 0, 0, at_ms=1_050)
+    history.written(1, 1, 1, at_ms=1_690)
+    for partition, count in ((0, 8), (1, 2)):
+        history.consumed(partition, [(value, value) for value in range(count)])
+        history.final(partition, [(value, value) for value in range(count)])
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    assert report.summary.endswith("longest silence 100 ms of the cluster, 640 ms of partition 1")
+    assert report.summary.startswith("0 faults: 10 records acknowledged, 0 lost, 0 duplicated")
+    page = Path(report.html_file).read_text()
+    assert "<b>640 ms</b><span>longest of one partition" in page
+
+
+def test_the_picture_and_the_table_of_faults_have_one_clock(tmp_path):
+    history = HistoryBuilder()
+    for value in range(200):
+        history.written(0, value, value, at_ms=1_280 + 20 * value)
+    history.fault(0, 3_000, 3_500, led=[0], held=[0])
+    timeline = build_timeline(history.events)
+    picture = ElementTree.fromstring(draw(timeline))
+    ticks = {
+        text.text: float(text.get("x"))
+        for text in picture.iter("text")
+        if text.get("class") == "label middle"
+    }
+    assert list(ticks) == ["2 s", "3 s", "4 s", "5 s"]
+    (bar,) = (rect for rect in picture.iter("rect") if rect.get("class") == "bar kill")
+    assert float(bar.get("x")) == ticks["3 s"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "no history event: Expecting"),
+        ('{"index":1}', "missing 5 required"),
+        ('{"index":1,"time_ms":1,"wall_ms":1,"process":"p","type":"ok","f":"x"}', "f 'x'"),
+        ('{"index":1,"time_ms":"1","wall_ms":1,"process":"p","type":"ok","f":"produce"}', "time"),
+        (
+            '{"index":1,"time_ms":1,"wall_ms":1,"process":"p","type":"ok","f":"consume",'
+            '"value":[1],"offset":[1,2]}',
+            "as many",
+        ),
+    ],
+)
+def test_a_damaged_line_of_a_history_is_one_sentence(monkeypatch, capsys, tmp_path, line, words):
+    write_run(tmp_path, run_history())
+    path = tmp_path / "history.jsonl"
+    lines = path.read_text().splitlines()
+    lines[4] = line
+    path.write_text("\n".join(lines) + "\n")
+    code, out, err = run(monkeypatch, capsys, "report", tmp_path)
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert f"{path} at byte " in err and "line 5 is no history event: " in err and words in err
+
+
+def test_a_fault_that_lacks_a_field_is_one_sentence(monkeypatch, capsys, tmp_path):
+    history = run_history()
+    del history.events[-2].value["led_partitions"]
+    write_run(tmp_path, history)
+    code, out, err = run(monkeypatch, capsys, "report", tmp_path)
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert "history.jsonl" in err and "lacks 'led_partitions'" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("{", "Expecting"), ("[]", "not the record"), ("{}", "it has no title")]
+)
+def test_a_damaged_record_of_a_run_is_one_sentence(monkeypatch, capsys, tmp_path, text, words):
+    write_run(tmp_path, run_history())
+    (tmp_path / "run.json").write_text(text)
+    code, out, err = run(monkeypatch, capsys, "report", tmp_path)
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert f"{tmp_path}/run.json at byte 0: not the record of a run" in err and words in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"is_converged": False}, "failed: the cluster did not come back to full ISRs after heal"),
+        ({"error": "KvorumError: x"}, "inconclusive: the run ended early: KvorumError: x"),
+        (
+            {"died_unasked": ["broker-101", "broker-102"]},
+            "failed: broker-101 died though no fault killed it (and 1 more; see the report)",
+        ),
+    ],
+)
+def test_the_line_with_the_verdict_gives_its_reason(monkeypatch, capsys, tmp_path, changes, words):
+    write_run(tmp_path, run_history(), **changes)
+    code, _, err = run(monkeypatch, capsys, "report", tmp_path)
+    assert code == 6
+    assert err.startswith(f"kvorum: the verdict is {words}")
 
 
 def test_run_without_any_acknowledgement_proves_nothing(tmp_path):

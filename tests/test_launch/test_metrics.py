@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import socket
 from collections.abc import Iterator
@@ -136,6 +137,7 @@ def test_a_cluster_is_scraped_and_tells_of_a_directory_that_fails(
     assert controller["kvorum_raft_is_leader"] == 1
     assert controller["kvorum_metadata_topics"] == 1
     assert controller["kvorum_metadata_brokers_active"] == 1
+    assert controller["kvorum_metadata_age_seconds"] == 0
     broker = scrape(ports[BROKER])
     assert broker["kvorum_broker_replicas_led"] == 4
     assert broker["kvorum_broker_log_directories_offline"] == 0
@@ -154,6 +156,32 @@ def test_a_cluster_is_scraped_and_tells_of_a_directory_that_fails(
     assert broker[f"kvorum_broker_log_directory_online{{directory={second}}}"] == 0
     assert broker[f"kvorum_broker_log_directory_online{{directory={first}}}"] == 1
     assert broker["kvorum_broker_replicas_offline"] >= 1
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_figures_of_a_broker_without_a_quorum_say_how_old_they_are(tmp_path: Path) -> None:
+    made = HandMade(tmp_path, controllers=1, brokers=1)
+    port = made.ports.broker + 15
+    made.change(BROKER, metrics_listener=f"HTTP://127.0.0.1:{port}")
+    try:
+        made.start(BROKER)
+        eventually(lambda: has_listener(port), "the broker is scraped before it has registered")
+        assert scrape(port)["kvorum_metadata_age_seconds"] == math.inf
+        made.start("controller-1")
+        eventually(lambda: is_served(port), "the broker is in service")
+        made.kill("controller-1")
+        eventually(lambda: scrape(port)["kvorum_metadata_age_seconds"] > 2, "the figures age")
+        assert scrape(port)["kvorum_metadata_brokers_fenced"] == 0
+    finally:
+        made.close()
+
+
+def has_listener(port: int) -> bool:
+    try:
+        return bool(scrape(port))
+    except OSError:
+        return False
 
 
 def _produce_anything(bootstrap: str, topic: str, partitions: int) -> None:

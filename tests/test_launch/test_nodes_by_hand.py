@@ -157,6 +157,14 @@ def test_key_of_the_other_role_is_unknown(hand: Hand) -> None:
     assert "unknown property 'log.segment.bytes'" in said
 
 
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_the_file_of_the_other_role_is_said_to_be_that(hand: Hand, role: str) -> None:
+    other = "controller" if role == "broker" else "broker"
+    said = refused(hand, role, hand.file(other))
+    assert f"this is a {other}'s file, and not a {role}'s: listeners=" in said
+    assert f"run it with kvorum {other} --config" in said
+
+
 def test_missing_key_is_named(hand: Hand) -> None:
     text = BROKER.replace('"cluster.id" = "{cluster_id}"\n', "")
     assert "property 'cluster.id' is required" in refused(hand, "broker", hand.file("broker", text))

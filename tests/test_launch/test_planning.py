@@ -13,7 +13,7 @@ from launch.broker_process import BrokerProcess
 from launch.cluster_file import read_cluster_file, write_cluster_file
 from launch.control import finish_restart, request_restart, take_restart_requests
 from launch.identity import check_owner, claim_directory, is_locked
-from launch.plan import Links, plan_cluster
+from launch.plan import Links, check_ports, plan_cluster, reserve_ports
 from launch.properties import broker_config, controller_config, parse_address
 from metadata.image import EMPTY_IMAGE
 from runtime.disk import OsDisk
@@ -47,6 +47,52 @@ def test_plan_gives_ids_ports_and_checked_properties(tmp_path):
     assert config.controllers == {i: ("127.0.0.1", 9191 + i) for i in (1, 2, 3)}
     assert config.directory == str(tmp_path / "broker-102")
     assert controller_config(plan.nodes[0].properties)[0].listen == ("127.0.0.1", 9192)
+
+
+def test_free_ports_go_to_the_nodes_without_one_and_are_nobody_elses(tmp_path):
+    shape = {"controllers": 2, "brokers": 1, "port": 0, "controller_port": None}
+    first, second = reserve_ports(**shape), reserve_ports(**shape)
+    try:
+        ports = [guard.getsockname()[1] for guard in (*first, *second)]
+        assert len(set(ports)) == 6
+        plan = plan_cluster(**shape, data_dir=str(tmp_path), free_ports=ports[:3])
+        assert [node.port for node in plan.nodes] == ports[:3]
+        assert plan.bootstrap == f"127.0.0.1:{ports[2]}"
+        assert plan.bootstrap_controller == f"127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
+        check_ports(plan)  # the nodes can listen there
+        config, _ = broker_config(plan.nodes[-1].properties)
+        assert [config.controllers[i][1] for i in (1, 2)] == ports[:2]
+    finally:
+        for guard in (*first, *second):
+            guard.close()
+
+
+@pytest.mark.parametrize(
+    ("port", "controller_port", "count"), [(0, None, 5), (0, 7, 3), (7, 0, 2), (7, None, 0)]
+)
+def test_ports_are_reserved_for_the_roles_that_are_given_none(port, controller_port, count):
+    guards = reserve_ports(controllers=2, brokers=3, port=port, controller_port=controller_port)
+    for guard in guards:
+        guard.close()
+    assert len(guards) == count
+
+
+@pytest.mark.parametrize(("brokers", "factor"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
+def test_a_topic_that_a_client_makes_has_as_many_replicas_as_offsets_have(
+    tmp_path, brokers, factor
+):
+    plan = plan_cluster(controllers=1, brokers=brokers, data_dir=str(tmp_path), port=9092)
+    for node in plan.nodes:
+        assert node.properties["default.replication.factor"] == factor
+        assert node.properties.get("offsets.topic.replication.factor", factor) == factor
+    plan = plan_cluster(
+        controllers=1,
+        brokers=brokers,
+        data_dir=str(tmp_path),
+        port=9092,
+        settings={"default.replication.factor": "1"},
+    )
+    assert plan.nodes[-1].properties["default.replication.factor"] == "1"
 
 
 def test_settings_reach_only_the_nodes_that_know_them(tmp_path):
@@ -85,7 +131,7 @@ def test_known_cluster_keeps_its_id_and_may_gain_brokers(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"listeners": "CONTROLLER://h:1"}, "must be one listener of the form PLAINTEXT://"),
+        ({"listeners": "SSL://h:1"}, "must be one listener of the form PLAINTEXT://"),
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "must be one listener"),
         ({"listeners": "PLAINTEXT://h:70000"}, "'h:70000' is not host:port"),
         ({"listeners": "PLAINTEXT://h..svc:1"}, "'h..svc:1' has a host that is no name"),

@@ -134,6 +134,19 @@ def test_init_again_refuses_a_directory_that_holds_data(dynamic: HandMade) -> No
     assert "still holds data" in done.stderr
 
 
+def test_a_listener_that_is_not_the_checkpoints_is_said_at_the_start(dynamic: HandMade) -> None:
+    port = dynamic.ports.controller
+    dynamic.change("controller-1", listeners=f"CONTROLLER://localhost:{port}")
+    dynamic.start("controller-1")
+    errors = dynamic.folder / "controller-1.err"
+    eventually(lambda: "role=" in errors.read_text(), "it runs")
+    said = [line for line in errors.read_text().splitlines() if " ERROR " in line]
+    assert len(said) == 1
+    log = dynamic.data("controller-1") / "__cluster_metadata-0"
+    assert f"node 1 listens on localhost:{port}, but the bootstrap checkpoint in {log}" in said[0]
+    assert f"has it at 127.0.0.1:{port}" in said[0] and "kvorum init FOLDER --contr" in said[0]
+
+
 def test_copied_directory_is_no_second_voter(dynamic: HandMade) -> None:
     lead_once(dynamic)
     copy = dynamic.folder / "copy"

@@ -56,6 +56,12 @@ def test_the_sentence_names_voters_epoch_and_what_is_needed():
     )
 
 
+def test_bootstrap_servers_that_do_not_answer_are_named_by_address_and_not_as_voters():
+    text = report.say([], {-2: "one:1", -3: "[::2]:2"})
+    assert text == "no quorum: no controller answers at one:1, [::2]:2, the bootstrap servers"
+    assert report.is_sentence(text)
+
+
 def test_with_enough_voters_in_reach_it_is_no_leader_and_not_no_quorum():
     text = report.say([described(3, epoch=8), described(2)], ADDRESSES)
     assert text.startswith(

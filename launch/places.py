@@ -1,0 +1,128 @@
+"""The places of a new cluster's nodes: `ID@host[:port]`, counts, and the ports they get.
+
+Pure: nothing is resolved and no port is tried, as the hosts may be other machines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from launch.plan import BROKER_ID_BASE, NODES_MAX
+from raft.voters import HOST_BYTES_MAX
+from runtime.errors import ConfigError
+from runtime.text import PORT_MAX, address_text, whole_number
+
+NODE_ID_MAX = (1 << 31) - 1
+SEVERAL_HOSTS = "for several hosts give each node with --controller ID@HOST and --broker ID@HOST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlace:
+    """One node. role: controller or broker; host: without brackets; port: 0 until it has one."""
+
+    role: str
+    node_id: int
+    host: str
+    port: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.node_id}"
+
+    @property
+    def address(self) -> str:
+        return address_text(self.host, self.port)
+
+
+def counted(role: str, count: int, host: str, *, least: int) -> list[NodePlace]:
+    """So many nodes on one host, with the usual ids. Raises ConfigError."""
+    if not least <= count <= NODES_MAX:
+        raise ConfigError(f"--{role}s={count} must lie between {least} and {NODES_MAX}")
+    first_id = 1 if role == "controller" else BROKER_ID_BASE + 1
+    host = parse_host("--host", host)
+    return [NodePlace(role=role, node_id=first_id + i, host=host) for i in range(count)]
+
+
+def parse_place(role: str, text: str) -> NodePlace:
+    """`ID@host[:port]`, an IPv6 address in brackets. Raises ConfigError naming the option."""
+    digits, separator, rest = text.partition("@")
+    node_id = whole_number(digits)
+    option = f"--{role}"
+    if not separator or node_id is None or node_id > NODE_ID_MAX:
+        raise ConfigError(f"{option}={text!r} must be of the form ID@HOST or ID@HOST:PORT")
+    host, port = rest, 0
+    if rest.count(":") > 1 and not rest.startswith("["):
+        raise ConfigError(f"{option}={text!r}: an IPv6 address goes in brackets, ID@[::1]:PORT")
+    if not rest.endswith("]") and ":" in rest:
+        host, _, port_text = rest.rpartition(":")
+        port = whole_number(port_text) or 0
+        if not 0 < port <= PORT_MAX:
+            raise ConfigError(f"{option}={text!r}: port {port_text!r} is not in 1 to {PORT_MAX}")
+    return NodePlace(role=role, node_id=node_id, host=parse_host(option, host), port=port)
+
+
+def parse_host(option: str, text: str) -> str:
+    """A host that others, and clients, can connect to; brackets are taken off.
+
+    Raises ConfigError for what is no name and no address, and for an address of all interfaces.
+    """
+    if "," in text:
+        raise ConfigError(f"{option}={text!r} must be one host; {SEVERAL_HOSTS}")
+    host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    is_name = bool(host) and not any(c.isspace() or c in ":/@[]" for c in host)
+    try:
+        is_unspecified = ipaddress.ip_address(host).is_unspecified
+        is_name = True
+    except ValueError:
+        is_unspecified = False
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        is_name = is_name and ":" in host
+    if not is_name:
+        raise ConfigError(f"{option}={text!r} must be a host name, an IPv4 or an IPv6 address")
+    if len(host.encode()) > HOST_BYTES_MAX:
+        raise ConfigError(f"{option}={text!r}: a host has at most {HOST_BYTES_MAX} bytes")
+    if is_unspecified:
+        raise ConfigError(f"{option}={text} says where nobody can connect; give a name or address")
+    return host
+
+
+def with_ports(
+    places: Sequence[NodePlace], first_port: int, taken: Collection[tuple[str, int]] = ()
+) -> list[NodePlace]:
+    """Each with a port: its own, or the first from `first_port` on that is free on its host.
+
+    taken: addresses of other nodes. Raises ConfigError for a port past the last one.
+    """
+    used = {*taken, *((place.host, place.port) for place in places if place.port)}
+    done = []
+    for place in places:
+        port = place.port
+        if not port:
+            port = first_port
+            while (place.host, port) in used:
+                port += 1
+            used.add((place.host, port))
+        if not 0 < port <= PORT_MAX:
+            raise ConfigError(f"{place.name} would get port {port}, not in 1 to {PORT_MAX}")
+        done.append(dataclasses.replace(place, port=port))
+    return done
+
+
+def check_places(places: Sequence[NodePlace]) -> None:
+    """Raise ConfigError for two nodes with one id, or at one address."""
+    ids: dict[int, str] = {}
+    addresses: dict[str, str] = {}
+    for place in places:
+        if place.node_id in ids:
+            raise ConfigError(
+                f"two nodes have the id {place.node_id}; controllers and brokers share the ids"
+            )
+        ids[place.node_id] = place.name
+        other = addresses.setdefault(place.address, place.name)
+        if other != place.name:
+            raise ConfigError(f"{other} and {place.name} would both listen on {place.address}")

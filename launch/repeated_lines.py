@@ -1,0 +1,56 @@
+"""Lines of a log that come again and again are written at growing intervals.
+
+A quorum that cannot elect a leader says the same few lines several times a second, for as long as
+that lasts. They would bury the line that says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+FIRST_PAUSE_S = 1.0
+PAUSE_S_MAX = 60.0
+LINES_KEPT_MAX = 64
+"""Different lines that are remembered; a quorum without a leader has fewer than ten."""
+
+
+@dataclass(slots=True)
+class _Line:
+    pause_s: float
+    due_s: float
+    left_out: int = 0
+
+
+class RepeatedLines(logging.Filter):
+    """For a logger. INFO only: a warning that repeats has its own reason."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: dict[str, _Line] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.INFO:
+            return True
+        text = record.getMessage()
+        line = self._lines.pop(text, None)
+        # Quiet for twice its pause: it is news again.
+        if line is None or record.created >= line.due_s + line.pause_s:
+            line = _Line(FIRST_PAUSE_S, record.created + FIRST_PAUSE_S)
+            self._remember(text, line)
+            return True
+        self._remember(text, line)
+        if record.created < line.due_s:
+            line.left_out += 1
+            return False
+        if line.left_out:
+            record.msg, record.args = f"{text} (and {line.left_out} times since)", None
+        line.pause_s = min(2 * line.pause_s, PAUSE_S_MAX)
+        line.due_s, line.left_out = record.created + line.pause_s, 0
+        return True
+
+    def _remember(self, text: str, line: _Line) -> None:
+        """As the newest; the oldest goes for it."""
+        while len(self._lines) >= LINES_KEPT_MAX:
+            del self._lines[next(iter(self._lines))]
+        self._lines[text] = line

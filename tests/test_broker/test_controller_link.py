@@ -1,0 +1,127 @@
+"""A broker's link to controllers that are gone, or that nobody leads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+
+import pytest
+
+from broker.controller_link import ControllerLink
+from broker.quorum_wait import FIRST_WORD_S, PAUSE_S_MAX, QuorumWait
+from metadata.client import ControllerClient
+from metadata.publisher import MetadataPublisher
+from metadata.records import Endpoint
+from metadata.requests import RegisterBrokerRequest
+from runtime.errors import ErrorCode, Rejected
+from tests.test_runtime.http2_peers import free_port
+
+
+def link_to(*ports: int) -> ControllerLink:
+    return ControllerLink(
+        {i + 1: f"127.0.0.1:{port}" for i, port in enumerate(ports)},
+        registration=RegisterBrokerRequest(
+            broker_id=101,
+            cluster_id="H8cXxonAvNgrLxjJFXJs9g",
+            incarnation_id=bytes(16),
+            endpoints=(Endpoint("PLAINTEXT", "h", 9092),),
+            rack=None,
+        ),
+        publisher=MetadataPublisher(lambda delta, image: None, on_failure=pytest.fail),
+        heartbeat_interval_ms=500,
+        on_unfenced=lambda: None,
+    )
+
+
+async def left(link: ControllerLink, timeout_ms: int) -> str | None:
+    """Why a broker whose controlled shutdown has begun has not handed over leadership."""
+    heartbeats = asyncio.ensure_future(link.run_heartbeats())
+    reason = await link.shut_down(timeout_ms)
+    heartbeats.cancel()
+    with suppress(asyncio.CancelledError):
+        await heartbeats
+    await link.close()
+    return reason
+
+
+def test_a_broker_whose_controllers_are_all_gone_leaves_at_once() -> None:
+    async def run() -> str | None:
+        return await left(link_to(free_port(), free_port(), free_port()), 3_000)
+
+    assert asyncio.run(run()) == "as all controllers are gone"
+
+
+def test_a_broker_waits_for_a_controller_that_hangs() -> None:
+    async def run() -> str | None:
+        # The kernel takes the connection and nothing answers on it.
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            return await left(link_to(silent.getsockname()[1], free_port()), 1_500)
+
+    assert asyncio.run(run()) == "within 1500 ms"
+
+
+class Leaderless(ControllerClient):
+    async def describe(self, leader_wait_ms: int) -> Rejected:  # type: ignore[override]
+        return Rejected(ErrorCode.REQUEST_TIMED_OUT, "no quorum: 0 of 1 voters reachable")
+
+
+def test_a_broker_without_a_quorum_says_what_it_waits_for_at_growing_intervals(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pauses: list[float] = []
+
+    async def run() -> None:
+        enough = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 9:
+                enough.set()
+                await asyncio.Event().wait()
+
+        wait = QuorumWait(Leaderless({1: "h:1"}), 101, sleep=sleep)
+        wait.begin()
+        wait.begin()
+        await enough.wait()
+        wait.end()
+        wait.end()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    assert pauses == [FIRST_WORD_S, 2, 4, 8, 16, 32, PAUSE_S_MAX, PAUSE_S_MAX, PAUSE_S_MAX]
+    *said, last = caplog.messages  # the second `end` has nothing to say
+    assert said == 8 * [
+        "broker=101 waits for the quorum: no quorum: 0 of 1 voters reachable. This broker has not "
+        "heard from a leader yet"
+    ]
+    assert last == "broker=101 waits for the quorum no more"
+
+
+def test_a_registration_and_heartbeats_without_a_leader_are_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("broker.quorum_wait.FIRST_WORD_S", 0.0)
+    monkeypatch.setattr("broker.quorum_wait.PAUSE_S_MAX", 0.0)
+
+    async def heard(link: ControllerLink, wait: object) -> None:
+        said = asyncio.Event()
+        monkeypatch.setattr("broker.quorum_wait.logger.warning", lambda *_: said.set())
+        task = asyncio.ensure_future(wait)  # type: ignore[arg-type]
+        await said.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await link.close()
+
+    async def run() -> None:
+        for name in ("register", "run_heartbeats"):
+            caplog.clear()
+            link = link_to(free_port())
+            await heard(link, getattr(link, name)())
+            failures = [m for m in caplog.messages if "heartbeat to controller" in m]
+            assert len(failures) == (name == "run_heartbeats")
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())

@@ -1,0 +1,59 @@
+"""The folder of a run: what is refused leaves none, and what never began refuses no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import chaos.live.runner
+from chaos.live.runner import run
+from runtime.errors import ConfigError, KvorumError
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> str:
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "title: x\nmethod:\n  - {type: action, name: k, provider: {type: kvorum, func: kill, "
+        'arguments: {target: "one:brokers"}}}\n'
+    )
+    return str(path)
+
+
+def test_a_run_without_a_toxiproxy_server_leaves_no_folder(tmp_path, experiment, monkeypatch):
+    monkeypatch.setenv("KVORUM_TOXIPROXY_SERVER", "/nowhere/toxiproxy-server")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="is no executable file"):
+            run(experiment, output_dir=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_ended_before_its_first_event_does_not_refuse_the_next(
+    tmp_path, experiment, monkeypatch
+):
+    found: list[list[str]] = []
+
+    def no_cluster(session: object, stack: object) -> None:
+        folder = tmp_path / "run"
+        found.append(sorted(path.name for path in folder.iterdir()))
+        (folder / "cluster").mkdir()
+        raise KvorumError("the cluster does not start")
+
+    monkeypatch.setattr(chaos.live.runner, "find_server", lambda: "")
+    monkeypatch.setattr(chaos.live.runner._Session, "_start_cluster", no_cluster)
+    for _ in range(2):
+        with pytest.raises(KvorumError, match="the cluster does not start"):
+            run(experiment, output_dir=str(tmp_path / "run"))
+    # The folder of the cluster that did not start is there to look at until the next attempt.
+    assert (tmp_path / "run" / "cluster").is_dir()
+    assert "cluster" not in found[1]
+
+
+def test_a_run_of_which_something_is_known_is_kept(tmp_path, experiment, monkeypatch):
+    monkeypatch.setattr(chaos.live.runner, "find_server", lambda: "")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "history.jsonl").write_text("{}\n")
+    with pytest.raises(ConfigError, match="already holds a run"):
+        run(experiment, output_dir=str(tmp_path / "run"))
+    assert (tmp_path / "run" / "history.jsonl").read_text() == "{}\n"

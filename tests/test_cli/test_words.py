@@ -1,0 +1,94 @@
+"""The words of commands for a result, a wrong name, or a package that is not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from chaos.live.toxiproxy_server import find_server
+from kvorum.cli.backends import check
+from kvorum.cli.common import CommandFailed, show_outcomes
+from runtime.errors import ConfigError, ErrorCode
+from tests.test_cli.test_offline import run
+
+ROWS = [
+    {"group": "g1", "error": "NONE"},
+    {"group": "g2", "error": "NON_EMPTY_GROUP"},
+]
+
+
+def test_a_table_says_what_was_done_where_json_has_an_error_of_none(capsys):
+    show_outcomes("table", ROWS, ["group", "result"], done="deleted")
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["GROUP", "RESULT"], ["g1", "deleted"], ["g2", "NON_EMPTY_GROUP"]]
+    show_outcomes("json", ROWS, ["group", "result"], done="deleted")
+    said = capsys.readouterr().out
+    assert '"error": "NONE"' in said and "result" not in said
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("topic 'a.b' already exists", "TOPIC_ALREADY_EXISTS: topic 'a.b' already exists"),
+        ("topic 'a.bc' already exists", "topic a.b: TOPIC_ALREADY_EXISTS: topic 'a.bc' already"),
+        (None, "topic a.b: TOPIC_ALREADY_EXISTS"),
+    ],
+)
+def test_an_error_names_its_topic_once(message, said):
+    with pytest.raises(CommandFailed) as failed:
+        check(ErrorCode.TOPIC_ALREADY_EXISTS, message, "topic a.b")
+    assert str(failed.value).startswith(said)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("topic", "topics"), ("group", "groups")])
+def test_a_noun_that_is_nearly_right_is_suggested(monkeypatch, capsys, wrong, right):
+    code, out, err = run(monkeypatch, capsys, wrong, "list")
+    assert (code, out) == (2, "")
+    assert f"No such command '{wrong}'. Did you mean '{right}'?" in err
+    _, _, err = run(monkeypatch, capsys, "zebra")
+    assert "No such command 'zebra'." in err and "mean" not in err
+
+
+def test_a_package_that_a_command_lacks_is_named_with_the_way_to_get_it(
+    monkeypatch, capsys, tmp_path
+):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    experiment = tmp_path / "x.yaml"
+    experiment.write_text("title: x\n")
+    code, out, err = run(monkeypatch, capsys, "chaos", "run", experiment, "--out", tmp_path / "run")
+    assert (code, out, err) == (1, "", "kvorum: this needs yaml: pip install 'kvorum[chaos]'\n")
+
+
+def test_the_spark_job_without_pyspark_says_what_it_needs():
+    script = (
+        "import runpy, sys; sys.modules['pyspark'] = None; "
+        "runpy.run_module('analytics.job', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "the Spark job needs pyspark: pip install 'kvorum[spark]'\n"
+
+
+@pytest.mark.parametrize(
+    ("is_checkout", "words"), [(True, "run make setup"), (False, "has releases")]
+)
+def test_the_way_to_a_toxiproxy_server_is_one_that_is_there(
+    monkeypatch, tmp_path, is_checkout, words
+):
+    root = tmp_path / "root"
+    (root / "chaos" / "live").mkdir(parents=True)
+    if is_checkout:
+        (root / "deploy").mkdir()
+        (root / "deploy" / "setup.sh").touch()
+    monkeypatch.delenv("KVORUM_TOXIPROXY_SERVER", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    module = str(root / "chaos" / "live" / "toxiproxy_server.py")
+    monkeypatch.setattr("chaos.live.toxiproxy_server.__file__", module)
+    with pytest.raises(ConfigError) as refused:
+        find_server()
+    assert words in str(refused.value)
+    assert ("setup" in str(refused.value)) == is_checkout
