@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from launch.carried_over import reject_unheard_of
 from launch.identity import claim_directory
 from launch.metadata_log import metadata_directory
 from launch.plan import (
@@ -26,21 +27,17 @@ from launch.plan import (
     internal_topic_factors,
 )
 from launch.properties import (
-    BROKER_CLASSES,
+    BROKER_NAMES,
     CONTROLLER,
-    CONTROLLER_CLASSES,
+    CONTROLLER_NAMES,
     broker_config,
     controller_config,
+    settings_for,
 )
 from raft.snapshot_files import header_voters
 from raft.voters import Voter, VoterSet
 from runtime.async_disk import OsAsyncDisk
-from runtime.config import (
-    dump_properties,
-    load_properties,
-    property_names,
-    reject_unknown,
-)
+from runtime.config import dump_properties, load_properties
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import new_uuid, uuid_text
@@ -109,7 +106,7 @@ def init_cluster(
     for name in settings:
         if name in GIVEN_BY_THE_PLAN:
             raise ConfigError(f"{name!r} is decided by kvorum init and cannot be set")
-    reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
+    reject_unheard_of(settings, CONTROLLER_NAMES | BROKER_NAMES)
     common = {
         "cluster.id": uuid_text(new_uuid(rng)),
         **quorum,
@@ -233,9 +230,8 @@ def _properties(node: NewNode, common: Mapping[str, Any]) -> dict[str, Any]:
     """The node's properties, checked as the node itself will check them."""
     is_controller = node.role == "controller"
     listener = CONTROLLER if is_controller else "PLAINTEXT"
-    names = property_names(*(CONTROLLER_CLASSES if is_controller else BROKER_CLASSES))
     properties = {
-        **{name: value for name, value in common.items() if name in names},
+        **settings_for(node.role, common),
         "node.id": node.node_id,
         "listeners": f"{listener}://{node.host}:{node.port}",
         "log.dirs": node.directory,

@@ -15,13 +15,15 @@ from metadata.config_keys import (
     broker_config_problem,
     topic_config_problem,
 )
+from metadata.configs.broker_keys import COARSE_TIMES
 from metadata.configs.model import ConfigKey, ConfigType, Update, parse
 from runtime.config import property_names
 from runtime.errors import ErrorCode
 
 
 def test_the_table_names_exactly_the_properties_that_a_broker_knows():
-    assert set(BROKER_CONFIGS) == set(property_names(*BROKER_CLASSES))
+    names = {*property_names(*BROKER_CLASSES), *(key.name for key in COARSE_TIMES)}
+    assert set(BROKER_CONFIGS) == names
 
 
 def test_defaults_and_types_of_the_table_are_those_that_brokers_start_with():
@@ -137,15 +139,17 @@ def test_values_that_topics_refuse(name, value, part):
 @pytest.mark.parametrize(
     ("name", "value", "resource", "part"),
     [
-        ("no.such.key", "1", "", "Unknown broker config name"),
-        ("retention.ms", "1", "", "Unknown broker config name"),
+        ("num.io.threads", "0", "", "must lie between 1"),
+        ("queued.max.requests", "1", "", "read-only"),
+        ("sasl.jaas.config", "x", "", "name a broker"),
+        ("no.such.key", "x" * (VALUE_LENGTH_MAX + 1), "", "32768 characters"),
         ("num.partitions", "3", "", "read-only"),
         ("listeners", "PLAINTEXT://x:1", "101", "read-only"),
         ("max.connections", "-1", "101", "must lie between 0"),
         ("producer.id.expiration.ms", "0", "", "must lie between 1"),
         ("log.segment.bytes", "1", "", "must lie between 1048576"),
         ("log.cleanup.policy", "shred", "", "must be a list of compact"),
-        ("log.cleaner.threads", "2", "", "read-only"),
+        ("log.cleaner.enable", "false", "", "read-only"),
         ("log.cleaner.dedupe.buffer.size", "1", "", "must lie between 1048576"),
         ("unclean.leader.election.enable", "true", "101", "controllers obey it"),
     ],
