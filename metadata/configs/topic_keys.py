@@ -153,8 +153,6 @@ _RECORDS: tuple[ConfigKey, ...] = (
         type=ConfigType.STRING,
         default="producer",
         values=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        served=("producer",),
-        unserved="as brokers keep batches as producers compressed them",
         broker_name="compression.type",
         documentation="How batches are compressed on disk; producer leaves them as they come.",
     ),
