@@ -95,6 +95,8 @@ def broker_settings(
     default = key.default if unit == 1 else BROKER_CONFIGS[name].default
     if default is not None:
         found.append(Setting(name, default, Source.DEFAULT, unit))
+    if key.default is None and not any(level.name == key.name for level in found):
+        return ()  # as in Kafka: minutes that nobody has set are not shown as the file's hours
     return tuple(found)
 
 

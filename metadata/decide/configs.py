@@ -207,8 +207,10 @@ def _present_value(
     value = current.get(key.name)
     if value is None:
         shared = broker_configs(image, CLUSTER_DEFAULT)
-        name = key.broker_name if resource.resource_type == RESOURCE_TOPIC else key.name
-        value = shared.get(name) if name in BROKER_CONFIGS else None
+        if resource.resource_type == RESOURCE_BROKER:
+            value = shared.get(key.name)
+        elif key.broker_name in BROKER_CONFIGS:
+            value = shared.get(key.broker_name)
     return (key.default or "") if value is None else value
 
 

@@ -194,6 +194,13 @@ def test_times_of_the_file_are_synonyms_nearest_first():
         return [(s.name, s.value, s.source) for s in settings]
 
     assert found() == [minutes, hours, default]
+    own_minutes = broker_settings(
+        BROKER_CONFIGS["log.retention.minutes"], own={}, shared={}, static=static
+    )
+    assert [(s.name, s.value, s.source) for s in own_minutes] == [minutes, hours, default]
+    only_hours = static_values({**BROKER, "log.retention.hours": 24})
+    key_of_minutes = BROKER_CONFIGS["log.retention.minutes"]
+    assert broker_settings(key_of_minutes, own={}, shared={}, static=only_hours) == ()
     own = ("log.retention.ms", "5", Source.DYNAMIC_BROKER)
     assert found(**{"log.retention.ms": "5"}) == [own, minutes, hours, default]
     held = broker_settings(key, own={}, shared={}, static=static)[0].value_held

@@ -340,3 +340,10 @@ def test_brokers_keep_names_that_nothing_here_knows_and_give_them_up():
     }
     alter(world, broker("", op("my.plugin", DELETE), op("log.cleaner.threads", DELETE)))
     assert (RESOURCE_BROKER, "") not in world.image.configs
+
+
+def test_lists_of_brokers_that_nothing_obeys_begin_with_that_of_all_brokers():
+    world = World()
+    alter(world, broker("", op("metric.reporters", SET, "a.B")))
+    alter(world, broker("101", op("metric.reporters", APPEND, "c.D")))
+    assert world.image.configs[RESOURCE_BROKER, "101"]["metric.reporters"] == "a.B,c.D"
