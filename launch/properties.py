@@ -12,8 +12,8 @@ from broker.config import BrokerConfig
 from broker.connection_limits import parse_overrides
 from broker.dynamic_config import text_of
 from broker.groups.migration.policy import parse_policy
-from launch.carried_over import BROKER_ID, in_own_words, unbound
-from metadata.configs.broker_keys import BROKER_CONFIGS, COARSE_TIMES
+from launch.carried_over import BROKER_ID, NODE_ID, in_own_words, unbound
+from metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from metadata.configs.effective import StaticValue
 from metadata.controller import ControllerConfig
 from metadata.features import RELEASES
@@ -85,9 +85,7 @@ class QuorumProperties:
 CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, ControllerConfig)
 BROKER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, BrokerConfig)
 CONTROLLER_NAMES = frozenset((*property_names(*CONTROLLER_CLASSES), BROKER_ID))
-BROKER_NAMES = frozenset(
-    (*property_names(*BROKER_CLASSES), BROKER_ID, *(key.name for key in COARSE_TIMES))
-)
+BROKER_NAMES = frozenset((*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)))
 """The names that a node of each role obeys."""
 
 
@@ -211,6 +209,8 @@ def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
     nothing here knows are among them.
     """
     values = {name: StaticValue(text_of(value), True) for name, value in given.items()}
+    if BROKER_ID in values:
+        values.setdefault(NODE_ID, values[BROKER_ID])
     for cls in BROKER_CLASSES:
         for field in dataclasses.fields(cls):
             name = field.name.replace("_", ".")

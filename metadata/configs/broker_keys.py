@@ -140,7 +140,14 @@ _COARSER: dict[str, tuple[tuple[str, int], ...]] = {
     "log.retention.minutes": (("log.retention.hours", 60),),
     "log.roll.ms": (("log.roll.hours", 3_600_000),),
 }
-COARSE_TIMES: tuple[ConfigKey, ...] = (
+OTHER_NAMES: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        name="broker.id",
+        type=_INT,
+        default="-1",
+        low=-1,
+        documentation="Another name of node.id.",
+    ),
     ConfigKey(
         name="log.retention.hours",
         type=_INT,
@@ -391,7 +398,7 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
         (
             *_topic_defaults(),
             *_CLEANER,
-            *COARSE_TIMES,
+            *OTHER_NAMES,
             *(
                 ConfigKey(
                     name=name,

@@ -1,4 +1,4 @@
-"""The configs of Apache Kafka 4.3's brokers that Kvorum takes and nothing here obeys.
+"""The configs of Apache Kafka 4.3's brokers that Kvorum takes and no broker obeys.
 
 `metadata.configs.kafka_keys` reads this text, and only when one of these names is met. A line is
 name, type, default (`-` for none, `""` for empty), then the least number that Kafka takes (`>=N`)
@@ -8,6 +8,15 @@ and where a running broker of Kafka takes it over (`dynamic`, or `per-broker` fo
 from __future__ import annotations
 
 IGNORED: tuple[tuple[str, str], ...] = (
+    (
+        "controllers obey it, each by its own file",
+        """
+        auto.leader.rebalance.enable BOOLEAN true
+        broker.session.timeout.ms INT 2000
+        broker.stream.grace.ms INT 100
+        leader.imbalance.check.interval.seconds LONG 300 >=1
+        """,
+    ),
     (
         "nothing here talks TLS or SASL: every listener is PLAINTEXT",
         """

@@ -315,7 +315,8 @@ def test_a_client_that_sends_faster_than_is_packed_is_not_read_from(
     server = harness.cluster.brokers[1].server
     limit = server.config.connection_output_bytes_max
     batch = batch_of(b"x" * (30 << 20))
-    (connection,) = [c for c in server._connections if not c.is_closed]
+    own = client.sock.getsockname()
+    (connection,) = [c for c in server._connections if c._sock.getpeername() == own]
     for _ in range(3):
         send(client, topic, batch)
     held.wait()

@@ -140,6 +140,8 @@ def test_broker_id_is_another_name_of_node_id():
     properties = {name: value for name, value in BROKER.items() if name != "node.id"}
     assert broker_config({**properties, "broker.id": "7"})[0].node_id == 7
     assert broker_config({**BROKER, "broker.id": "101"})[0].node_id == 101
+    values = static_values({**properties, "broker.id": "7"})
+    assert values["node.id"] == values["broker.id"] == StaticValue("7", True)
 
 
 def test_the_note_of_an_unknown_name_has_the_nearest_one_and_not_the_value():

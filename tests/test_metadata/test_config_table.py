@@ -15,14 +15,14 @@ from metadata.config_keys import (
     broker_config_problem,
     topic_config_problem,
 )
-from metadata.configs.broker_keys import COARSE_TIMES
+from metadata.configs.broker_keys import OTHER_NAMES
 from metadata.configs.model import ConfigKey, ConfigType, Update, parse
 from runtime.config import property_names
 from runtime.errors import ErrorCode
 
 
 def test_the_table_names_exactly_the_properties_that_a_broker_knows():
-    names = {*property_names(*BROKER_CLASSES), *(key.name for key in COARSE_TIMES)}
+    names = {*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)}
     assert set(BROKER_CONFIGS) == names
 
 
