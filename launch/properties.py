@@ -373,7 +373,8 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
     name, separator, address = text.partition("://")
     if not separator or name != listener_name or "," in text:
         raise ConfigError(
-            f"{property_name}={text!r} must be one listener of the form {listener_name}://host:port"
+            f"{property_name}={text!r} must be one listener of the form "
+            f"{listener_name}://host:port: a node has one, without TLS or SASL"
         )
     return parse_address(property_name, address)
 
