@@ -34,7 +34,7 @@ def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> B
 
 
 def ignored_configs(image: ClusterImage, broker_id: int) -> dict[str, str]:
-    """What is set for this broker, or for all, and changes nothing: name to a line for the log."""
+    """The configs of this broker, and of all, that change nothing: name to a line for the log."""
     values = {**broker_configs(image, CLUSTER_DEFAULT), **broker_configs(image, str(broker_id))}
     lines = ((name, ignored_config(name, value)) for name, value in sorted(values.items()))
     return {name: line for name, line in lines if line is not None}

@@ -85,11 +85,11 @@ class Packer:
         self._is_running = False
 
     def holds(self, batch: Buffer) -> bool:
-        """Whether the batch has to go through the line: to be packed anew, or behind others."""
+        """True for a batch that has to go through the line: to be packed anew, or behind others."""
         if self._line:
             return True
         packing = self._replica.config.packing
-        # Who does not lead refuses the batch anyway.
+        # A follower refuses the batch anyway.
         return packing is not None and self._replica.core.is_leader and not packing.fits(batch)
 
     def add(self, item: Unpacked, services: Services) -> None:

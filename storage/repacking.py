@@ -12,13 +12,13 @@ _ATTRIBUTES_END = CRC_START + 2
 
 
 class Packing(NamedTuple):
-    """What a topic's compression.type comes to. level: None for the codec's own."""
+    """The codec that a topic's compression.type names. level: None for the codec's own."""
 
     codec: Codec
     level: int | None = None
 
     def fits(self, batch: Buffer) -> bool:
-        """Whether the batch has the codec, or is too short to say. Its level does not matter."""
+        """True for a batch that has the codec, at any level, and for one too short to have any."""
         if len(batch) < _ATTRIBUTES_END:
             return True
         return batch[_ATTRIBUTES_END - 1] & CODEC_MASK == self.codec

@@ -250,7 +250,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     # Topics.
     ("num.partitions", _INT, "1", "Partitions of a topic made without a count."),
     ("default.replication.factor", _INT, "1", "Replicas of a topic made without a factor."),
-    ("delete.topic.enable", ConfigType.BOOLEAN, "true", "Whether topics can be deleted here."),
+    ("delete.topic.enable", ConfigType.BOOLEAN, "true", "False: DeleteTopics is refused."),
     ("auto.create.topics.enable", ConfigType.BOOLEAN, "true", "Whether Metadata makes topics."),
     ("log.retention.check.interval.ms", _LONG, "300000", "Time between two looks at retention."),
     (

@@ -1,8 +1,8 @@
-"""What Kvorum makes of the broker configs of Apache Kafka 4.3 that it does not obey.
+"""The broker configs of Apache Kafka 4.3 that Kvorum does not obey.
 
 Most are taken and change nothing, so that a file, and the tools that set configs, can be carried
-over; the log names each with the reason. Those that would be a lie can only be left as they are:
-a broker that has an authorizer in its file must not serve everybody. A test goes through all of
+over; the log names each with the reason. Some would be a lie and can only be left as they are: a
+broker that has an authorizer in its file must not serve everybody. A test goes through all of
 Kafka's names. This module is imported when a name is met that BROKER_CONFIGS does not have.
 """
 

@@ -1,4 +1,4 @@
-"""What a broker's file says, seen over the wire: described, and obeyed."""
+"""The properties of a broker's file, seen over the wire: described, and obeyed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def client(harness: Harness) -> Iterator[RawClient]:
     client.close()
 
 
-def test_all_that_the_file_sets_is_described_as_the_files(client: RawClient) -> None:
+def test_properties_of_the_file_are_described_as_static(client: RawClient) -> None:
     for name in FILE:
         found = entry(client, BROKER, "1", name)
         assert (found.config_source, found.read_only) == (
@@ -85,7 +85,7 @@ def test_hours_of_the_file_are_the_value_of_the_finer_names(client: RawClient) -
         assert synonyms_of(found) == synonyms
 
 
-def test_what_nothing_obeys_can_be_set_while_the_broker_runs(client: RawClient) -> None:
+def test_ignored_configs_can_be_set_while_the_broker_runs(client: RawClient) -> None:
     values = {"num_io_threads": "7", "my_plugin": "x"}
     assert alter(client, BROKER, "1", **values).error_code is KioError.none
     found = entry(client, BROKER, "1", "num.io.threads")

@@ -59,11 +59,19 @@ def client(harness: Harness) -> Iterator[RawClient]:
 _names = iter(range(1000))
 
 
-def make(harness: Harness, partitions: int = 1, **configs: str) -> str:
+def make(
+    harness: Harness, partitions: int = 1, replicas: tuple[int, ...] = (1,), **configs: str
+) -> str:
     name = f"packed-{next(_names)}"
     named = {key.replace("_", "."): value for key, value in configs.items()}
-    harness.call(lambda: harness.cluster.controller.create(name, [(1,)] * partitions, named))
+    harness.call(lambda: harness.cluster.controller.create(name, [replicas] * partitions, named))
     return name
+
+
+def lead_with_absent(harness: Harness, topic: str, *, leader: int) -> None:
+    """Broker 2, which does not run, is in the ISR."""
+    topic_id = replica(harness, topic).core.topic_id
+    harness.call(lambda: harness.cluster.controller.lead(topic_id, 0, leader, (1, 2)))
 
 
 def batch_of(*values: bytes, codec: Codec = Codec.NONE, **fields: Any) -> bytearray:
@@ -186,7 +194,7 @@ def test_batches_of_a_partition_stay_in_order_and_others_go_on(
     other.close()
 
 
-def test_what_is_in_line_is_stored_before_what_comes_once_the_topic_asks_for_nothing(
+def test_batches_in_line_stay_first_once_the_topic_asks_for_no_codec(
     harness: Harness, client: RawClient, held: HeldThreads
 ) -> None:
     topic = make(harness, compression_type="lz4")
@@ -216,7 +224,9 @@ def test_an_open_partition_takes_a_codec_over(harness: Harness, client: RawClien
     assert [codec for codec, _ in stored(harness, topic)] == [Codec.NONE, Codec.GZIP]
 
 
-def test_what_grows_above_the_limit_is_too_large(harness: Harness, client: RawClient) -> None:
+def test_a_batch_that_grows_above_the_limit_is_too_large(
+    harness: Harness, client: RawClient
+) -> None:
     topic = make(harness, compression_type="uncompressed", max_message_bytes="1000")
     send(client, topic, batch_of(b"x" * 5_000, codec=Codec.ZSTD))
     found = answer(client)
@@ -224,7 +234,7 @@ def test_what_grows_above_the_limit_is_too_large(harness: Harness, client: RawCl
     assert replica(harness, topic).log.end_offset == 0
 
 
-def test_what_is_damaged_is_refused_and_what_is_behind_it_goes_on(
+def test_a_damaged_batch_is_refused_and_the_one_behind_it_goes_on(
     harness: Harness, client: RawClient, held: HeldThreads
 ) -> None:
     topic = make(harness, compression_type="lz4")
@@ -263,6 +273,23 @@ def test_a_request_that_is_over_its_time_is_answered_once_and_appended(
     # The next answer is that of the next request.
     send(client, topic, batch_of(b"y", codec=Codec.LZ4))
     assert answer(client).base_offset == 1
+
+
+def test_acks_of_all_wait_for_the_replicas_behind_the_packing(
+    harness: Harness, client: RawClient
+) -> None:
+    topic = make(harness, replicas=(1, 2), compression_type="lz4")
+    lead_with_absent(harness, topic, leader=1)
+    send(client, topic, batch_of(b"x"), timeout_ms=200)
+    assert answer(client).error_code is KioError.request_timed_out
+    assert replica(harness, topic).log.end_offset == 1
+
+
+def test_a_follower_packs_nothing(harness: Harness, client: RawClient, held: HeldThreads) -> None:
+    topic = make(harness, replicas=(1, 2), compression_type="lz4")
+    lead_with_absent(harness, topic, leader=2)
+    send(client, topic, batch_of(b"x"))
+    assert answer(client).error_code is KioError.not_leader_or_follower
 
 
 @pytest.mark.parametrize("acks", [0, 1])

@@ -131,7 +131,9 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({"remote.log.storage.system.enable": "true"}, "as logs have no remote tier"),
     ],
 )
-def test_what_cannot_be_taken_over_is_refused_with_its_reason(change: dict[str, Any], words: str):
+def test_properties_that_cannot_be_taken_are_refused_with_the_reason(
+    change: dict[str, Any], words: str
+):
     with pytest.raises(ConfigError) as error:
         broker_config({**BROKER, **change})
     assert words in str(error.value)
@@ -177,7 +179,7 @@ def test_the_launcher_gives_each_role_its_own_settings(tmp_path):
     assert broker == {"log.retention.hours", "delete.topic.enable", "num.io.threads"}
 
 
-def test_all_that_the_file_says_is_a_value_of_the_file():
+def test_every_property_of_the_file_is_a_static_value():
     values = static_values({**BROKER, **SERVER_PROPERTIES})
     for name in (*BROKER, *SERVER_PROPERTIES):
         assert values[name].is_given, name
@@ -217,7 +219,7 @@ def image_with(*records: Config) -> ClusterImage:
     return delta.apply(end_offset=len(records), epoch=1)
 
 
-def test_what_is_set_at_run_time_and_changes_nothing_has_a_line_for_the_log():
+def test_dynamic_configs_that_change_nothing_have_a_line_for_the_log():
     image = image_with(
         Config(RESOURCE_BROKER, "", "num.io.threads", "4"),
         Config(RESOURCE_BROKER, "101", "num.io.threads", "5"),

@@ -147,7 +147,7 @@ def refused(hand: Hand, role: str, path: str) -> str:
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
-def test_what_would_be_a_lie_ends_the_start(hand: Hand, role: str) -> None:
+def test_a_property_that_would_be_a_lie_ends_the_start(hand: Hand, role: str) -> None:
     more = '"process.roles" = "broker,controller"\n'
     assert "a node has one role" in refused(hand, role, hand.file(role, more=more))
     assert not (hand.folder / role).exists()

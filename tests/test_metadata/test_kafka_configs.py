@@ -72,7 +72,7 @@ def test_no_name_has_two_places():
 
 
 @pytest.mark.parametrize("name", sorted((CONTROLLER_NAMES | BROKER_NAMES) - DYNAMIC))
-def test_what_a_node_reads_at_its_start_cannot_be_set_while_it_runs(name: str):
+def test_properties_read_at_the_start_cannot_be_set_at_run_time(name: str):
     """Taken as a name that nobody knows, it would be kept and never read."""
     problem = broker_config_problem(name, "1", "101")
     assert problem is not None
@@ -213,7 +213,7 @@ def test_a_plug_ins_config_is_taken_whatever_it_says_and_not_shown():
     assert "my.plugin.secret" in line and "hunter2" not in line
 
 
-def test_what_is_obeyed_has_no_line_for_the_log():
+def test_configs_that_are_obeyed_have_no_line_for_the_log():
     assert ignored_config("log.retention.ms", "5") is None
     assert ignored_config("authorizer.class.name", "") is None
 

@@ -90,9 +90,12 @@ def test_levels_are_obeyed_at_both_ends(codec: Codec, low: int, high: int):
     assert len(compress(codec, data, high)) < len(compress(codec, data, low))
     batch = batch_in(Codec.NONE)
     header = read_header(batch, 0)
+    sizes = []
     for level in (low, high):
         anew = packed_anew(batch, header, Packing(codec, level))
         assert len(list(iter_records(anew, 0, read_header(anew, 0)))) == 300
+        sizes.append(len(anew))
+    assert sizes[1] < sizes[0]
 
 
 def test_a_batch_fits_by_its_codec_alone():
