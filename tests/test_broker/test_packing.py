@@ -224,9 +224,7 @@ def test_an_open_partition_takes_a_codec_over(harness: Harness, client: RawClien
     assert [codec for codec, _ in stored(harness, topic)] == [Codec.NONE, Codec.GZIP]
 
 
-def test_a_batch_that_grows_above_the_limit_is_too_large(
-    harness: Harness, client: RawClient
-) -> None:
+def test_a_batch_that_grows_above_the_limit_is_refused(harness: Harness, client: RawClient) -> None:
     topic = make(harness, compression_type="uncompressed", max_message_bytes="1000")
     send(client, topic, batch_of(b"x" * 5_000, codec=Codec.ZSTD))
     found = answer(client)

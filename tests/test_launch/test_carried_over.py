@@ -131,9 +131,7 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({"remote.log.storage.system.enable": "true"}, "as logs have no remote tier"),
     ],
 )
-def test_properties_that_cannot_be_taken_are_refused_with_the_reason(
-    change: dict[str, Any], words: str
-):
+def test_properties_that_would_be_a_lie_are_refused(change: dict[str, Any], words: str):
     with pytest.raises(ConfigError) as error:
         broker_config({**BROKER, **change})
     assert words in str(error.value)
