@@ -239,7 +239,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "logs are opened by as many threads as suit the machine",
+        "logs are opened one after the other",
         """
         num.recovery.threads.per.data.dir INT 2 >=1 dynamic
         """,
@@ -273,7 +273,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "the coordinator assigns at once, within no bounds, and looks at patterns as topics change",
+        "the coordinator assigns at once and has no such bounds",
         """
         group.consumer.assignment.interval.ms INT 1000 >=0 dynamic
         group.consumer.max.assignment.interval.ms INT 15000 >=0
@@ -345,7 +345,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "logs are looked at by intervals of Kvorum's own",
+        "these checks have intervals of Kvorum's own",
         """
         log.flush.scheduler.interval.ms LONG 9223372036854775807
         log.flush.start.offset.checkpoint.interval.ms INT 60000 >=0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import pathlib
+import re
 from typing import NamedTuple
 
 import pytest
@@ -94,6 +96,18 @@ def test_names_that_change_nothing_are_taken_with_a_line_for_the_log(row: Row):
     line = ignored_config(row.name, value)
     assert line is not None and row.name in line and key.ignored in line
     assert key.type is not ConfigType.PASSWORD or "hidden" in line
+
+
+def test_the_documentation_names_each_config_that_changes_nothing():
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "configs.md").read_text()
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    shown = [(re.findall("`([^`]+)`", row[0]), row[1]) for row in rows]
+    for key in kafka_keys().values():
+        if key.ignored and key.name != "listener.security.protocol.map":
+            assert any(
+                key.ignored in reason and any(fnmatch.fnmatch(key.name, name) for name in names)
+                for names, reason in shown
+            ), key.name
 
 
 @pytest.mark.parametrize("row", of("broker", "fixed"), ids=lambda row: row.name)
