@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from broker.topic_config import TopicConfig
 from runtime.errors import ErrorCode
-from storage.batch import CODEC_MASK, BatchError, BatchHeader
+from storage.batch import CODEC_MASK, BatchError, BatchHeader, read_header
 from storage.client_batch import Unpacking, validate_client_batch, validate_client_records
 from storage.compression import Codec
+from storage.repacking import packed_anew
+from wire.produce_codec import ProducedPartition
 
 _log = logging.getLogger(__name__)
 
 ZSTD_VERSION = 7
 """The first version of Produce whose clients may send zstd."""
+
+
+class ProduceTerms(NamedTuple):
+    """What holds for every batch of one Produce request. now_ms: monotonic; wall_ms: records."""
+
+    acks: int
+    version: int
+    now_ms: int
+    wall_ms: int
+    unpacking: Unpacking | None = None
 
 
 def checked_header(
@@ -54,3 +67,48 @@ def checked_header(
         _log.exception("%s: a batch of %d bytes could not be checked", name, len(batch))
         reason = f"the batch could not be checked: {error!r}"
         raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
+
+
+def packed(
+    batch: memoryview,
+    config: TopicConfig,
+    *,
+    name: str,
+    version: int,
+    wall_ms: int,
+    unpacking: Unpacking,
+) -> tuple[memoryview, BatchHeader]:
+    """The batch in the codec of its topic, checked, with its header; arguments as of
+    `checked_header`. The batch itself if it has the codec already.
+
+    Raises BatchError, and nothing else.
+    """
+    header = checked_header(
+        batch, config, name=name, version=version, wall_ms=wall_ms, unpacking=unpacking
+    )
+    if config.packing is None or config.packing.fits(batch):
+        return batch, header
+    try:
+        anew = packed_anew(batch, header, config.packing)
+    except Exception as error:
+        # A bug of ours, or of a codec: as above.
+        _log.exception("%s: a batch of %d bytes could not be packed anew", name, len(batch))
+        reason = f"the batch could not be packed anew: {error!r}"
+        raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
+    if len(anew) > config.log.max_message_bytes:
+        raise BatchError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {len(anew)} bytes in the codec of its topic, limit "
+            f"{config.log.max_message_bytes}",
+        )
+    return memoryview(anew), read_header(anew, 0)
+
+
+def refusal(partition_id: int, refused: BatchError) -> ProducedPartition:
+    """The answer to a batch that is not let in."""
+    return ProducedPartition(
+        partition_id,
+        refused.code.value,
+        error_message=refused.reason,
+        record_errors=refused.record_errors,
+    )

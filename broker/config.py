@@ -44,6 +44,7 @@ class BrokerConfig:
     num_partitions: int = 1
     default_replication_factor: int = 1
     auto_create_topics_enable: bool = True
+    delete_topic_enable: bool = True
     message_max_bytes: int = 1_048_588
     log_segment_bytes: int = 1_073_741_824
     log_roll_ms: int = 604_800_000
@@ -59,7 +60,6 @@ class BrokerConfig:
     log_dir_failure_timeout_ms: int = 30_000
     log_cleanup_policy: str = "delete"
     log_cleaner_enable: bool = True
-    log_cleaner_threads: int = 1
     log_cleaner_dedupe_buffer_size: int = 134_217_728
     log_cleaner_io_buffer_size: int = 524_288
     log_cleaner_io_buffer_load_factor: float = 0.9
@@ -73,6 +73,9 @@ class BrokerConfig:
     log_message_timestamp_before_max_ms: int = INT64_MAX
     log_message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     producer_id_expiration_ms: int = 86_400_000
     leader_replication_throttled_rate: int = (1 << 63) - 1
     follower_replication_throttled_rate: int = (1 << 63) - 1
@@ -107,6 +110,10 @@ class BrokerConfig:
     # Sockets and requests.
     socket_request_max_bytes: int = 104_857_600
     socket_listen_backlog_size: int = 50
+    # Kafka: 102 400 each. The kernel sizes the buffers of a connection by what it carries, unless
+    # it is told a size; -1 leaves it to the kernel, as in Kafka.
+    socket_receive_buffer_bytes: int = -1
+    socket_send_buffer_bytes: int = -1
     connections_max_idle_ms: int = 600_000
     max_connections: int = 10_000
     max_connections_per_ip: int = INT32_MAX

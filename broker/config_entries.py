@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broker.context import Services
-from metadata.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS
+from metadata.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS, broker_key
 from metadata.configs.effective import (
     CLUSTER_DEFAULT,
     Setting,
@@ -45,7 +45,7 @@ def broker_entries(services: Services, *, with_documentation: bool) -> list[Entr
     shared = broker_configs(image, CLUSTER_DEFAULT)
     entries = []
     for name in sorted({*BROKER_CONFIGS, *services.properties, *own, *shared}):
-        key = BROKER_CONFIGS.get(name)
+        key = broker_key(name)
         settings = _broker_level(services, name, key)
         entries.append(_entry(name, key, settings, with_documentation=with_documentation))
     return entries
@@ -57,7 +57,7 @@ def cluster_default_entries(services: Services, *, with_documentation: bool) -> 
     return [
         _entry(
             name,
-            BROKER_CONFIGS.get(name),
+            broker_key(name),
             (Setting(name, shared[name], Source.DYNAMIC_DEFAULT_BROKER),),
             with_documentation=with_documentation,
         )
@@ -89,7 +89,9 @@ def _topic_defaults(services: Services, with_documentation: bool) -> Mapping[str
 
 
 def _settings_behind(services: Services, key: ConfigKey) -> tuple[Setting, ...]:
-    """The broker's settings that a topic's config falls back to."""
+    """The broker's settings that a topic's config falls back to, none if there is no such one."""
+    if not key.broker_name:
+        return ()
     found = _broker_level(services, key.broker_name, BROKER_CONFIGS.get(key.broker_name))
     if not found and key.default is not None:
         return (Setting(key.broker_name, key.default, Source.DEFAULT),)
@@ -122,13 +124,16 @@ def _entry(
     """settings: nearest first. A key that the table does not know may hold anything, so it is
     treated as sensitive, as in Kafka."""
     levels = tuple(settings)
+    value = None if key is None else key.default
+    if levels:
+        value = levels[0].value_held
     is_sensitive = key is None or key.is_sensitive
     is_read_only = key is None or key.is_fixed
     if key is not None and not key.broker_name and key.update is Update.READ_ONLY:
         is_read_only = True
     return {
         "name": name,
-        "value": levels[0].value if levels and not is_sensitive else None,
+        "value": None if is_sensitive else value,
         "read_only": is_read_only,
         "config_source": levels[0].source if levels else Source.DEFAULT,
         "is_sensitive": is_sensitive,

@@ -322,6 +322,13 @@ class Connection:
         """Answers that wait for an earlier one to leave take room as well."""
         self._output_bytes += sum(map(_size, parts))
 
+    def count_held(self, size: int) -> None:
+        """So many more bytes of its requests are kept (fewer if negative). They count as output: as
+        much is not read as would be for answers that the client leaves unread."""
+        self._output_bytes += size
+        if size < 0:
+            self._go_on_soon()
+
     def flush(self) -> None:
         """Move the answers that are due into the output and send what the socket takes."""
         slots, output = self.slots, self._output

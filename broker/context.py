@@ -16,6 +16,7 @@ from broker.dynamic_config import static_values
 from broker.failures import report_failure
 from broker.group_shards import group_shard_maker
 from broker.mutation_quota import MutationBuckets
+from broker.packing import PackThreads
 from broker.producer_ids import ProducerIdSource
 from broker.replicas import ReplicaManager
 from broker.topic_metadata import TopicMetadata
@@ -84,6 +85,7 @@ class Services:
         self.topic_metadata = TopicMetadata()
         self.caches: dict[str, Any] = {}
         """What API files keep between requests, by API name."""
+        self.pack_threads = PackThreads()
         self._background = TaskGroup(report_failure)
 
     def image(self) -> ClusterImage:
@@ -99,6 +101,7 @@ class Services:
         await self.transactions.stop()
         await self.transaction_driver.stop()
         await self._background.stop()
+        self.pack_threads.stop()
 
     def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:
         """Where clients that came in on `listener` reach that broker."""

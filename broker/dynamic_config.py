@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from broker.config import BrokerConfig
-from metadata.config_keys import BROKER_CONFIGS
+from metadata.config_keys import BROKER_CONFIGS, ignored_config
 from metadata.configs.effective import CLUSTER_DEFAULT, StaticValue, broker_configs
 from metadata.configs.model import Update, parse
 from metadata.image import ClusterImage
@@ -31,6 +31,13 @@ def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> B
                 if parsed is not None:
                     changes[name.replace(".", "_")] = parsed
     return dataclasses.replace(static, **changes) if changes else static  # type: ignore[arg-type]
+
+
+def ignored_configs(image: ClusterImage, broker_id: int) -> dict[str, str]:
+    """The configs of this broker, and of all, that change nothing: name to a line for the log."""
+    values = {**broker_configs(image, CLUSTER_DEFAULT), **broker_configs(image, str(broker_id))}
+    lines = ((name, ignored_config(name, value)) for name, value in sorted(values.items()))
+    return {name: line for name, line in lines if line is not None}
 
 
 def static_values(config: BrokerConfig) -> dict[str, StaticValue]:

@@ -10,9 +10,10 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from broker.batch_checks import checked_header
+from broker.batch_checks import ProduceTerms, checked_header, refusal
+from broker.packing import Packer
 from broker.partition import Partition
 from broker.refused_sequences import RefusedSequences, check_sequence
 from broker.topic_config import TopicConfig
@@ -21,9 +22,8 @@ from broker.waiters import PendingAck, TurnEnd
 from metadata.image import PartitionImage
 from runtime.disk import Disk
 from runtime.errors import CorruptData, ErrorCode
-from storage.batch import TRANSACTIONAL_BIT, BatchError, stamp_log_append_time
+from storage.batch import TRANSACTIONAL_BIT, BatchError, BatchHeader, stamp_log_append_time
 from storage.checkpoints import put_partition_metadata, sync_partition_metadata
-from storage.client_batch import Unpacking
 from storage.log import Log
 from wire.produce_codec import ProducedPartition
 
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from broker.low_watermarks import PendingDeletion
 
 _log = logging.getLogger(__name__)
-
-
-class ProduceTerms(NamedTuple):
-    """What holds for every batch of one Produce request. now_ms: monotonic; wall_ms: records."""
-
-    acks: int
-    version: int
-    now_ms: int
-    wall_ms: int
-    unpacking: Unpacking | None = None
 
 
 class ReplicaObserver(Protocol):
@@ -75,6 +65,7 @@ class Replica:
         "observer",
         "on_failed",
         "on_first_file",
+        "packer",
         "pending_acks",
         "pending_deletions",
         "refused",
@@ -114,8 +105,21 @@ class Replica:
         self.pending_acks: deque[PendingAck] = deque()
         self.pending_deletions: list[PendingDeletion] = []
         self.refused = RefusedSequences()
+        #: Of a topic that has asked for a codec since this replica was made.
+        self.packer = None if config.packing is None else Packer(self)
 
     # --- roles -------------------------------------------------------------------------------
+
+    def reconfigure(self, config: TopicConfig, now_ms: int) -> None:
+        """The topic's configs are these from now on."""
+        self.config = config
+        if config.packing is not None and self.packer is None:
+            # It stays when the topic asks for no codec any more: batches may be in its line.
+            self.packer = Packer(self)
+        self.log.reconfigure(config.log)
+        self.core.min_insync_replicas = config.min_insync_replicas
+        if self.core.raise_high_watermark(now_ms):
+            self.on_high_watermark()
 
     def become_leader(self, image: PartitionImage, now_ms: int) -> bool:
         """Returns False when the image is older than the log itself: nothing is done then.
@@ -162,12 +166,14 @@ class Replica:
     # --- leader ------------------------------------------------------------------------------
 
     def append(
-        self, batch: memoryview, terms: ProduceTerms, *, is_verified: bool = False
-    ) -> tuple[ProducedPartition, int]:
+        self, batch: memoryview, terms: ProduceTerms, *, is_verified: bool = False,
+        checked: BatchHeader | None = None,
+    ) -> tuple[ProducedPartition, int]:  # fmt: skip
         """Append a client's batch (writable; stamped in place).
 
-        is_verified: see `verification.admit`. Returns the partition's answer and, for acks=-1, the
-        offset that the high watermark must reach before the answer may leave (0: at once).
+        is_verified: see `verification.admit`; checked: its header, if it has been checked. Returns
+        the partition's answer and, for acks=-1, the offset that the high watermark must reach
+        before the answer may leave (0: at once).
         """
         core = self.core
         partition_id = core.partition_id
@@ -181,7 +187,7 @@ class Replica:
             return ProducedPartition(partition_id, error.value, current_leader=leader), 0
         log = self.log
         try:
-            header = checked_header(
+            header = checked or checked_header(
                 batch,
                 self.config,
                 name=f"{core.topic}-{partition_id}",
@@ -208,23 +214,11 @@ class Replica:
             if not self.has_identity:
                 self.write_identity()
         except BatchError as refused:
-            return (
-                ProducedPartition(
-                    partition_id,
-                    refused.code.value,
-                    error_message=refused.reason,
-                    record_errors=refused.record_errors,
-                ),
-                0,
-            )
+            return refusal(partition_id, refused), 0
         except (OSError, CorruptData) as failure:
             self.fail(failure, "append")
-            return (
-                ProducedPartition(
-                    partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value, error_message=str(failure)
-                ),
-                0,
-            )
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+            return ProducedPartition(partition_id, error.value, error_message=str(failure)), 0
         self._on_appended(appended.last_offset + 1, terms.now_ms)
         answer = self._produced(appended.base_offset, append_time_ms)
         return answer, self._wait_until(appended.last_offset + 1, terms)

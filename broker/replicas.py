@@ -457,13 +457,8 @@ class ReplicaManager:
 
     def _reconfigure(self, replica: Replica) -> None:
         config = self._config_of(replica.core.topic)
-        if config is replica.config or replica.is_closed:
-            return
-        replica.config = config
-        replica.log.reconfigure(config.log)
-        replica.core.min_insync_replicas = config.min_insync_replicas
-        if replica.core.raise_high_watermark(self.now_ms()):
-            replica.on_high_watermark()
+        if config is not replica.config and not replica.is_closed:
+            replica.reconfigure(config, self.now_ms())
 
     def _on_brokers_changed(self, replica: Replica, *, is_settled: bool) -> None:
         """A follower may be eligible now, or not any more: both move ISR and watermark.

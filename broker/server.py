@@ -114,6 +114,13 @@ class KafkaServer:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setblocking(False)
+            # Accepted connections have these from their listener.
+            for option, size in (
+                (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
+                (socket.SO_SNDBUF, self.config.socket_send_buffer_bytes),
+            ):
+                if size > 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
             sock.bind(address)
             sock.listen(self.config.socket_listen_backlog_size)
         except BaseException:

@@ -14,8 +14,10 @@ from broker.config import BrokerConfig
 from broker.throttle import NOBODY, ThrottledReplicas, parse_throttled
 from metadata.config_keys import TOPIC_CONFIGS
 from metadata.configs.model import list_items, parse
+from storage.compression import Codec
 from storage.log import LogConfig
 from storage.model import INDEX_BYTES_MIN, CompactionConfig
+from storage.repacking import Packing
 
 SEGMENT_BYTES_LIMIT = (1 << 31) - 1
 LEADER_THROTTLED = "leader.replication.throttled.replicas"
@@ -24,6 +26,16 @@ DISTINCT_MAX = 1_000
 """Different settings remembered."""
 FOREVER = 1 << 62
 """From here on a number of records or milliseconds means never."""
+CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""By compression.type; "producer" is none of them."""
+_WITH_LEVEL = (Codec.GZIP, Codec.LZ4, Codec.ZSTD)
+GZIP_DEFAULT_LEVEL = -1
 COMPACT = "compact"
 DELETE = "delete"
 
@@ -32,7 +44,7 @@ DELETE = "delete"
 class TopicConfig:
     """What the configs of one topic come to. compaction: holds if `log` has it.
 
-    timestamp_before_max_ms: None for any.
+    timestamp_before_max_ms: None for any. packing: None to keep batches as producers packed them.
     """
 
     cleanup_policies: tuple[str, ...]
@@ -44,6 +56,7 @@ class TopicConfig:
     timestamp_after_max_ms: int
     leader_throttled: ThrottledReplicas = NOBODY
     follower_throttled: ThrottledReplicas = NOBODY
+    packing: Packing | None = None
 
 
 def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -98,7 +111,20 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         leader_throttled=parse_throttled(overrides.get(LEADER_THROTTLED, "")),
         follower_throttled=parse_throttled(overrides.get(FOLLOWER_THROTTLED, "")),
+        packing=_packing(config, overrides),
     )
+
+
+def _packing(config: BrokerConfig, overrides: Mapping[str, str]) -> Packing | None:
+    name = str(_value(config, overrides, "compression.type"))
+    codec = CODECS.get(name)
+    if codec is None:
+        return None
+    level = None
+    if codec in _WITH_LEVEL:
+        level = int(_value(config, overrides, f"compression.{name}.level"))
+    is_default = codec is Codec.GZIP and level == GZIP_DEFAULT_LEVEL
+    return Packing(codec, None if is_default else level)
 
 
 def _unless_forever(number: int) -> int | None:

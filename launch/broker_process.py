@@ -11,6 +11,7 @@ from contextlib import suppress
 from broker.api import usual_schemas
 from broker.config import BrokerConfig
 from broker.controller_link import ControllerLink, RegistrationFailed
+from broker.dynamic_config import ignored_configs
 from broker.log_directories import DirectoriesLost, LogDirectory
 from broker.replicas import ReplicaManager
 from broker.server import KafkaServer
@@ -22,7 +23,7 @@ from launch.process import ended
 from launch.properties import Address, NodeConfig, static_values
 from metadata.delta import Delta
 from metadata.features import limited
-from metadata.image import ClusterImage
+from metadata.image import RESOURCE_BROKER, ClusterImage
 from metadata.publisher import MetadataPublisher
 from metadata.records import Endpoint
 from metadata.requests import RegisterBrokerRequest
@@ -110,6 +111,7 @@ class BrokerProcess:
         self._raft: RaftNode | None = None
         self._own: OwnDirectories | None = None
         self._failure_timeout_ms = broker_config.log_dir_failure_timeout_ms
+        self._ignored: dict[str, str] = {}
         self._is_serving = False
         self._is_publishing = False
 
@@ -161,6 +163,7 @@ class BrokerProcess:
         own.warn_of_loss(config.directory, lambda: image.replica_count_of(config.node_id))
         self._is_serving = self._is_publishing = True
         self._replicas.publish(Delta.of_whole(image), image)
+        self._tell_ignored(None, image)
         self._replicas.start()
         self._tasks.spawn(self._link.run_heartbeats(), "heartbeats")
         # What this broker tells clients comes from its image. Clients that have waited for a
@@ -305,9 +308,18 @@ class BrokerProcess:
     def _publish(self, delta: Delta | None, image: ClusterImage) -> None:
         if self._is_publishing:
             self._replicas.publish(delta, image)
+            self._tell_ignored(delta, image)
             self._note_own_state(image)
             if self._link.is_fenced:
                 self._link.wake()
+
+    def _tell_ignored(self, delta: Delta | None, image: ClusterImage) -> None:
+        """Log what has been set for brokers and changes nothing, once."""
+        if delta is None or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            lines = ignored_configs(image, self._config.node_id)
+            for name in lines.keys() - self._ignored.keys():
+                logger.warning("broker=%d %s", self._config.node_id, lines[name])
+            self._ignored = lines
 
     def _note_own_state(self, image: ClusterImage) -> None:
         own = image.brokers.get(self._config.node_id)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from launch.carried_over import reject_unheard_of
 from launch.identity import claim_directory
 from launch.metadata_log import metadata_directory
 from launch.places import NodePlace, check_places, parse_host, with_ports
@@ -25,22 +26,18 @@ from launch.plan import (
     internal_topic_factors,
 )
 from launch.properties import (
-    BROKER_CLASSES,
+    BROKER_NAMES,
     CONTROLLER,
-    CONTROLLER_CLASSES,
+    CONTROLLER_NAMES,
     broker_config,
     controller_config,
     parse_address,
+    settings_for,
 )
 from raft.snapshot_files import header_voters
 from raft.voters import Voter, VoterSet
 from runtime.async_disk import OsAsyncDisk
-from runtime.config import (
-    dump_properties,
-    load_properties,
-    property_names,
-    reject_unknown,
-)
+from runtime.config import dump_properties, load_properties
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import new_uuid, uuid_text
@@ -223,7 +220,7 @@ def _factors_to_raise(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _check_settings(settings: Mapping[str, str], places: Sequence[NodePlace]) -> None:
     """Raise ConfigError for a property that not every one of these nodes can have."""
-    reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
+    reject_unheard_of(settings, CONTROLLER_NAMES | BROKER_NAMES)
     for name in settings:
         # The directories are prepared where init puts them; a controller would miss its own.
         if name in (*GIVEN_BY_THE_PLAN, "log.dir", "metadata.log.dir"):
@@ -304,9 +301,8 @@ def _properties(
     """The node's properties, checked as the node itself will check them."""
     is_controller = node.place.role == "controller"
     listener = CONTROLLER if is_controller else "PLAINTEXT"
-    names = property_names(*(CONTROLLER_CLASSES if is_controller else BROKER_CLASSES))
     properties = {
-        **{name: value for name, value in common.items() if name in names},
+        **settings_for(node.place.role, common),
         "node.id": node.place.node_id,
         "listeners": f"{listener}://{node.place.address}",
         "log.dirs": node.directory,

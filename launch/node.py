@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from launch.process import run_node, set_up_logging
-from launch.properties import broker_config, controller_config
+from launch.properties import NodeConfig, broker_config, controller_config
 from runtime.errors import ConfigError
+
+logger = logging.getLogger("kvorum.node")
 
 
 def run_planned_node(
@@ -22,6 +25,7 @@ def run_planned_node(
         from launch.controller_process import ControllerProcess
 
         config, controller = controller_config(properties)
+        _log_notes(config)
         return run_node(
             lambda failed: ControllerProcess(config, controller, on_failure=failed), ready=ready
         )
@@ -29,7 +33,13 @@ def run_planned_node(
         from launch.broker_process import BrokerProcess
 
         broker_node, broker = broker_config(properties)
+        _log_notes(broker_node)
         return run_node(
             lambda failed: BrokerProcess(broker_node, broker, on_failure=failed), ready=ready
         )
     raise ConfigError(f"a node is a controller or a broker, not {role!r}")
+
+
+def _log_notes(config: NodeConfig) -> None:
+    for note in config.notes:
+        logger.warning("%s", note)

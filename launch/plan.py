@@ -14,15 +14,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from launch.carried_over import in_own_words, reject_unheard_of
 from launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
 from launch.identity import LOCK_NAME, check_owner, is_locked
 from launch.properties import (
     BROKER_CLASSES,
+    BROKER_NAMES,
     CONTROLLER_CLASSES,
+    CONTROLLER_NAMES,
     broker_config,
     controller_config,
+    settings_for,
 )
-from runtime.config import bind, property_names, reject_unknown
+from runtime.config import bind
 from runtime.disk import OsDisk
 from runtime.errors import ConfigError
 from runtime.ids import new_uuid, uuid_text
@@ -288,11 +292,11 @@ def _check_settings(settings: Mapping[str, str]) -> None:
     for name in settings:
         if name in GIVEN_BY_THE_PLAN:
             raise ConfigError(f"{name!r} is decided by the launcher and cannot be set")
-    reject_unknown(settings, *CONTROLLER_CLASSES, *BROKER_CLASSES)
+    reject_unheard_of(settings, CONTROLLER_NAMES | BROKER_NAMES)
     needed = {"node.id": 0, "cluster.id": "", "listeners": "", "log.dirs": ""}
     needed["controller.quorum.voters"] = ""
     for cls in {*CONTROLLER_CLASSES, *BROKER_CLASSES}:
-        bind(cls, {**needed, **settings})
+        bind(cls, {**needed, **in_own_words(settings)})
 
 
 def _check_shape(data_dir: str, known: ClusterFile, controllers: int, brokers: int) -> None:
@@ -322,13 +326,10 @@ class _Layout:
 def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> NodePlan:
     role = name.partition("-")[0]
     node_id, port = layout.ids[name], layout.ports[name]
-    classes = CONTROLLER_CLASSES if role == "controller" else BROKER_CLASSES
-    known = set(property_names(*classes))
     address = f"{HOST}:{port}"
     listener = "CONTROLLER" if role == "controller" else "PLAINTEXT"
     directory = os.path.join(layout.data_dir, name)
-    own: dict[str, Any] = {key: value for key, value in properties.items() if key in known}
-    own |= {
+    own = settings_for(role, properties) | {
         "node.id": node_id,
         "listeners": f"{listener}://{address}",
         "log.dirs": directory,

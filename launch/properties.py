@@ -12,13 +12,14 @@ from broker.config import BrokerConfig
 from broker.connection_limits import parse_overrides
 from broker.dynamic_config import text_of
 from broker.groups.migration.policy import parse_policy
-from metadata.configs.broker_keys import BROKER_CONFIGS
+from launch.carried_over import BROKER_ID, NODE_ID, in_own_words, unbound
+from metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from metadata.configs.effective import StaticValue
 from metadata.controller import ControllerConfig
 from metadata.features import RELEASES
 from raft.model import RaftConfig
 from raft.snapshot_files import SnapshotPolicy
-from runtime.config import bind, reject_unknown
+from runtime.config import bind, property_names
 from runtime.errors import ConfigError
 from runtime.ids import uuid_from_text
 from runtime.text import split_address, whole_number
@@ -84,6 +85,17 @@ class QuorumProperties:
 
 CONTROLLER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, ControllerConfig)
 BROKER_CLASSES = (NodeProperties, QuorumProperties, SnapshotPolicy, BrokerConfig)
+CONTROLLER_NAMES = frozenset((*property_names(*CONTROLLER_CLASSES), BROKER_ID))
+BROKER_NAMES = frozenset((*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)))
+"""The names that a node of each role obeys."""
+
+
+def settings_for(role: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of settings for a whole cluster, those for its controllers, or for its brokers."""
+    own, other = CONTROLLER_NAMES, BROKER_NAMES
+    if role == "broker":
+        own, other = other, own
+    return {name: value for name, value in settings.items() if name in own or name not in other}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +104,8 @@ class NodeConfig:
 
     controllers: where this node finds each controller, overrides applied; voter_addresses: where
     the configuration says they are, for others to use. Both are empty if the voters are dynamic.
-    bootstrap_servers: then, where to ask first. given: the properties as they came.
+    bootstrap_servers: then, where to ask first. given: the properties as they came; notes: a line
+    for the log for each that changes nothing.
     directory: that of the metadata log. data_directories: those of partitions; of a controller
     the same one. metrics: where to serve metrics, None for nowhere.
     """
@@ -113,6 +126,7 @@ class NodeConfig:
     node: NodeProperties
     metrics: Address | None
     given: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
     def address_of(self, node_id: int) -> Address | None:
         """Where the configuration says that a controller, or a bootstrap server, is.
@@ -133,8 +147,12 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, ControllerConfig]:
     """Check a controller's properties. Raises ConfigError for anything that cannot work."""
     _check_role(properties, "controller")
-    reject_unknown(properties, *CONTROLLER_CLASSES)
-    config = _node_config(properties, CONTROLLER)
+    given, properties = properties, in_own_words(properties)
+    config = dataclasses.replace(
+        _node_config(properties, CONTROLLER),
+        given=dict(given),
+        notes=unbound(given, CONTROLLER_NAMES, BROKER_NAMES, "controller"),
+    )
     if len(config.data_directories) > 1 and not config.node.metadata_log_dir:
         raise ConfigError(
             f"log.dirs={config.node.log_dirs}: a controller keeps the metadata log alone, in one "
@@ -159,8 +177,12 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
 def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConfig]:
     """Check a broker's properties. Raises ConfigError for anything that cannot work."""
     _check_role(properties, "broker")
-    reject_unknown(properties, *BROKER_CLASSES)
-    config = _node_config(properties, BROKER)
+    given, properties = properties, in_own_words(properties)
+    config = dataclasses.replace(
+        _node_config(properties, BROKER),
+        given=dict(given),
+        notes=unbound(given, BROKER_NAMES, CONTROLLER_NAMES, "broker"),
+    )
     if config.node_id in config.controllers:
         raise ConfigError(
             f"node.id={config.node_id} is a controller in controller.quorum.voters; "
@@ -197,15 +219,16 @@ def _check_role(properties: Mapping[str, Any], role: str) -> None:
 def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
     """All properties of a broker as its start finds them, by name, as text.
 
-    given: those of its file, checked; the others have their defaults.
+    given: those of its file, checked; the others have their defaults. As in Kafka, names that
+    nothing here knows are among them.
     """
-    values = {}
+    values = {name: StaticValue(text_of(value), True) for name, value in given.items()}
+    if BROKER_ID in values:
+        values.setdefault(NODE_ID, values[BROKER_ID])
     for cls in BROKER_CLASSES:
         for field in dataclasses.fields(cls):
             name = field.name.replace("_", ".")
-            if name in given:
-                values[name] = StaticValue(text_of(given[name]), True)
-            elif field.default is not dataclasses.MISSING:
+            if name not in given and field.default is not dataclasses.MISSING:
                 values[name] = StaticValue(text_of(field.default), False)
     return values
 
@@ -364,7 +387,8 @@ def _listener(property_name: str, text: str, listener_name: str) -> Address:
     name, separator, address = text.partition("://")
     if not separator or name != listener_name or "," in text:
         raise ConfigError(
-            f"{property_name}={text!r} must be one listener of the form {listener_name}://host:port"
+            f"{property_name}={text!r} must be one listener of the form "
+            f"{listener_name}://host:port: a node has one, without TLS or SASL"
         )
     return parse_address(property_name, address)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from metadata.configs.broker_keys import BROKER_CONFIGS
 from metadata.configs.effective import CLUSTER_DEFAULT
-from metadata.configs.model import Update, parse
+from metadata.configs.model import ConfigKey, Update, parse
 from metadata.configs.topic_keys import TOPIC_CONFIGS
 from runtime.errors import ErrorCode, Rejected
 
@@ -17,6 +17,9 @@ __all__ = [
     "BROKER_CONFIGS",
     "TOPIC_CONFIGS",
     "broker_config_problem",
+    "broker_key",
+    "broker_value_problem",
+    "ignored_config",
     "topic_config_problem",
     "topic_configs_conflict",
 ]
@@ -49,28 +52,59 @@ def topic_configs_conflict(configs: Mapping[str, str]) -> Rejected | None:
     )
 
 
+def broker_key(name: str) -> ConfigKey | None:
+    """A broker's key, of those that are obeyed and of Kafka's others; None for a name that Kafka
+    does not know either: a plug-in's, a mistake, or of another version."""
+    key = BROKER_CONFIGS.get(name)
+    if key is not None:
+        return key
+    # Most brokers never meet such a name, and these are many.
+    from metadata.configs.kafka_keys import kafka_keys
+
+    return kafka_keys().get(name)
+
+
+def ignored_config(name: str, value: str) -> str | None:
+    """A line for the log: why this config of a broker changes nothing. None if it is obeyed."""
+    key = broker_key(name)
+    if key is None:
+        return f"{name} is kept and changes nothing: no config of Kafka or Kvorum has this name"
+    if not key.ignored:
+        return None
+    shown = "<hidden>" if key.is_sensitive else value
+    return f"{name}={shown} is kept and changes nothing: {key.ignored}"
+
+
+def broker_value_problem(name: str, value: str) -> str | None:
+    """Why a broker's config cannot have this value, in its file or later, or None. Under a name
+    that nobody knows anything goes, as in Kafka."""
+    key = broker_key(name)
+    return _too_long(name, value) or (None if key is None else key.problem(value))
+
+
 def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected | None:
     """Why this config cannot be set for a broker, or for all (resource name ""), or None.
 
     The code is Kafka's for brokers, INVALID_REQUEST, where it is INVALID_CONFIG for topics
     (KAFKA-13609).
     """
-    key = BROKER_CONFIGS.get(name)
-    if key is None:
-        return Rejected(ErrorCode.INVALID_REQUEST, f"Unknown broker config name: {name}")
-    if key.update is Update.READ_ONLY:
-        return Rejected(
-            ErrorCode.INVALID_REQUEST,
+    key = broker_key(name)
+    update = Update.DYNAMIC if key is None else key.update
+    problem: str | None
+    if update is Update.READ_ONLY:
+        problem = (
             f"{name} is read-only: a broker reads it at its start; set it in the broker's file "
-            "and restart the broker",
+            "and restart the broker"
         )
-    if key.update is Update.CLUSTER and resource_name != CLUSTER_DEFAULT:
-        return Rejected(
-            ErrorCode.INVALID_REQUEST,
+    elif update is Update.CLUSTER and resource_name != CLUSTER_DEFAULT:
+        problem = (
             f"{name} cannot be set for broker {resource_name} alone, as the controllers obey it; "
-            "set it as the default of all brokers or on a topic",
+            "set it as the default of all brokers or on a topic"
         )
-    problem = _too_long(name, value) or key.problem(value)
+    elif update is Update.PER_BROKER and resource_name == CLUSTER_DEFAULT:
+        problem = f"{name} cannot be set as the default of all brokers; name a broker"
+    else:
+        problem = broker_value_problem(name, value)
     return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
 
 

@@ -130,6 +130,7 @@ class ControllerConfig:
         fenced, long before its session times out (Kvorum's own).
     unclean_leader_election_enable: for topics where neither they nor the cluster's dynamic
         default say otherwise.
+    delete_topic_enable: whether topics may be deleted.
     auto_leader_rebalance_enable: give leadership back to preferred leaders every
         leader_imbalance_check_interval_seconds.
     """
@@ -139,6 +140,7 @@ class ControllerConfig:
     num_partitions: int = 1
     default_replication_factor: int = 1
     unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
 
@@ -333,7 +335,7 @@ class Controller:
             case CreateTopics():
                 return create_topics(image, request, self._context())
             case DeleteTopics():
-                return delete_topics(image, request)
+                return delete_topics(image, request, is_enabled=self._config.delete_topic_enable)
             case AlterPartition():
                 leaving = None if self._departure is None else self._departure.broker_id
                 return alter_partition(image, request, self._electorate(image), leaving=leaving)

@@ -1,13 +1,12 @@
 """Node properties: Kafka's dotted names in TOML files, bound to typed dataclasses.
 
-A dataclass field `log_segment_bytes` is the property `log.segment.bytes`. Unknown names are an
-error that names the nearest match; values are checked against the field's type.
+A dataclass field `log_segment_bytes` is the property `log.segment.bytes`. Values are checked
+against the field's type.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -62,18 +61,6 @@ def dump_properties(properties: Mapping[str, Any]) -> str:
 def property_names(*classes: type[Any]) -> list[str]:
     """All property names that these dataclasses understand."""
     return [_name(field) for cls in classes for field in dataclasses.fields(cls)]
-
-
-def reject_unknown(properties: Mapping[str, Any], *classes: type[Any]) -> None:
-    """Raise ConfigError naming every property that none of the dataclasses understands."""
-    known = property_names(*classes)
-    problems = []
-    for name in sorted(set(properties) - set(known)):
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        problems.append(f"unknown property {name!r}{hint}")
-    if problems:
-        raise ConfigError(", ".join(problems))
 
 
 def bind(cls: type[DataclassT], properties: Mapping[str, Any]) -> DataclassT:

@@ -1,8 +1,8 @@
 """The codecs of record batches, in the framing that Java clients and librdkafka accept.
 
-Brokers keep batches as they came; these functions serve builders, the check of what clients send,
-look-ups inside a batch and the dump. `decompress` is bounded: a small payload that unpacks to
-gigabytes is refused, not unpacked.
+Brokers keep batches as they came unless compression.type says otherwise; these functions serve
+that, builders, the check of what clients send, look-ups inside a batch and the dump. `decompress`
+is bounded: a small payload that unpacks to gigabytes is refused, not unpacked.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class UnpacksToMore(CompressionError):
     """A payload that unpacks to more than the caller allows."""
 
 
-def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes:
-    """The records region of a batch, packed.
+def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
+    """The records region of a batch, packed. level: on the codec's own scale, None for Kafka's
+    default.
 
     lz4 is written with independent blocks and without content checksum: Java refuses linked
     blocks. snappy is written as a xerial stream, which is what Java reads.
@@ -68,12 +69,14 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level=level))
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL))
+            return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
         case Codec.LZ4:
             packer = cramjam.lz4.Compressor(
-                level=LZ4_LEVEL, content_checksum=False, block_linked=False
+                level=LZ4_LEVEL if level is None else level,
+                content_checksum=False,
+                block_linked=False,
             )
             packer.compress(bytes(data))
             return bytes(packer.finish())

@@ -1,6 +1,8 @@
 """DeleteTopics (20). Served: v1-6 (by id in v6). Any broker takes it and forwards it.
 
-The answer waits until this broker's own metadata has lost the topics.
+The answer waits until this broker's own metadata has lost the topics. With
+delete.topic.enable=false, of this broker or of the active controller, the error is 73 (42 before
+v3).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ API = Api(
 )
 
 QUOTA_STRICT_VERSION = 5
+DELETION_DISABLED_VERSION = 3
 IMAGE_WAIT_MAX_MS = 5_000
 
 
@@ -34,6 +37,17 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if unclear:
         # The id may be there to keep another topic of that name from being deleted: nothing is.
         return {"responses": [_not_understood(item, unclear) for item in request.topics]}
+    if not context.services.config.delete_topic_enable:
+        disabled = Rejected(
+            ErrorCode.TOPIC_DELETION_DISABLED,
+            f"broker {context.services.broker_id} has delete.topic.enable=false",
+        )
+        return {
+            "responses": [
+                _answer(_refused(item, disabled), context.api_version)
+                for item in _references(request)
+            ]
+        }
     charge = MutationCharge(context, QUOTA_STRICT_VERSION)
     accepted: list[TopicReference] = []
     outcome: list[DeletedTopic] = []
@@ -60,7 +74,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         await context.services.replicas.wait_for_image(
             is_gone, min(max(timeout_ms, 1), IMAGE_WAIT_MAX_MS)
         )
-    return {"responses": [_answer(item) for item in outcome]}
+    return {"responses": [_answer(item, context.api_version) for item in outcome]}
 
 
 async def _delete(
@@ -116,10 +130,13 @@ def _references(request: Any) -> list[TopicReference]:
     ]
 
 
-def _answer(item: DeletedTopic) -> dict[str, Any]:
+def _answer(item: DeletedTopic, version: int) -> dict[str, Any]:
+    error = item.error
+    if error == ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_VERSION:
+        error = ErrorCode.INVALID_REQUEST
     return {
         "name": item.name or None,
         "topic_id": item.topic_id,
-        "error_code": item.error,
+        "error_code": error,
         "error_message": item.message or None,
     }

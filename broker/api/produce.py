@@ -1,8 +1,9 @@
 """Produce (0). Served: v3-13, advertised from 0 (librdkafka drops compression otherwise); v0-2
 requests close the connection.
 
-Batches stay opaque: header and CRC are checked, records only for their keys, and only if the topic
-is compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1.
+Batches stay as they come, unless the topic's compression.type names another codec: then a thread
+packs them anew (broker/packing). Header, CRC and records are checked; keys only if the topic is
+compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1.
 Errors per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current
 leader (v10+), 17 for internal topics, 45/47 for idempotent producers.
 Transactional batches: the first one of a transaction in a partition waits until the transaction's
@@ -16,9 +17,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.batch_checks import ProduceTerms
 from broker.client_quotas import QuotaKind
 from broker.context import RequestContext
-from broker.replica import ProduceTerms, Replica
+from broker.packing import Packer, Unpacked
+from broker.replica import Replica
 from broker.topic_names import INTERNAL_TOPICS
 from broker.transactions.produce_gate import ProduceGate
 from broker.waiters import PendingAck, PendingProduce
@@ -50,10 +53,13 @@ API = Api(
 
 
 class _Waiting(NamedTuple):
+    """to_pack: for this packer, first of all."""
+
     replica: Replica
     required_offset: int
     topic_index: int
     partition_index: int
+    to_pack: tuple[Packer, bytearray] | None = None
 
 
 class _Progress(NamedTuple):
@@ -90,7 +96,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     # still to be.
     context.pause(QuotaKind.PRODUCE, end - position)
     if waiting or (gate is not None and gate.held):
-        _park(context, request, topics, waiting, gate)
+        _park(context, request, topics, progress)
     elif request.acks == 0:
         _finish_unanswered(context, topics)
     else:
@@ -133,6 +139,12 @@ def _append_topic(
             continue
         named.add(replica)
         batch = view[position : position + max(length, 0)]
+        packer = replica.packer
+        if packer is not None and packer.holds(batch):
+            to_pack = (packer, bytearray(batch))
+            waiting.append(_Waiting(replica, 0, topic_index, len(partitions), to_pack))
+            partitions.append(ProducedPartition(partition_id))
+            continue
         if gate is not None and gate.holds(replica, batch, topic_index, len(partitions)):
             partitions.append(ProducedPartition(partition_id))
             continue
@@ -147,9 +159,10 @@ def _park(
     context: RequestContext,
     request: ProduceRequest,
     topics: list[ProducedTopic],
-    waiting: list[_Waiting],
-    gate: ProduceGate | None,
+    progress: _Progress,
 ) -> None:
+    terms, gate, waiting, _ = progress
+    connection = context.slot.connection
     replicas = context.services.replicas
     deadlines = replicas.deadlines
     finish = _finish_unanswered if request.acks == 0 else _respond
@@ -157,8 +170,17 @@ def _park(
     for wait in waiting:
         pending.wait_for(wait.topic_index, wait.partition_index)
     if gate is not None:
+        for held in gate.held:
+            pending.wait_for(held.topic_index, held.partition_index)
         gate.start(pending)
     for wait in waiting:
+        if wait.to_pack is not None:
+            packer, batch = wait.to_pack
+            at = (wait.topic_index, wait.partition_index)
+            own_gate = _own_gate(context, request, terms)
+            item = Unpacked(batch, terms, own_gate, pending, *at, connection)
+            packer.add(item, context.services)
+            continue
         wait.replica.wait_for_replication(
             PendingAck(wait.required_offset, pending, wait.topic_index, wait.partition_index)
         )
@@ -166,6 +188,15 @@ def _park(
         return
     context.slot.parked = pending
     deadlines.add(pending, replicas.clock.monotonic_ms() + max(request.timeout_ms, 0))
+
+
+def _own_gate(
+    context: RequestContext, request: ProduceRequest, terms: ProduceTerms
+) -> ProduceGate | None:
+    """For a batch that comes to the gate when its request has been handled."""
+    if request.transactional_id is None:
+        return None
+    return ProduceGate(context.services, request.transactional_id, terms)
 
 
 def _finish_unanswered(context: RequestContext, topics: list[ProducedTopic]) -> None:

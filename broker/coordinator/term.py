@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, NamedTuple
 
+from broker.batch_checks import ProduceTerms
 from broker.coordinator.loading import read_back
 from broker.coordinator.model import (
     Answer,
@@ -37,7 +38,7 @@ from broker.coordinator.model import (
     TransactionEnded,
 )
 from broker.log_directories import is_disk_fault
-from broker.replica import ProduceTerms, Replica
+from broker.replica import Replica
 from broker.waiters import Deadlines
 from runtime.clock import Clock
 from runtime.errors import CorruptData, ErrorCode

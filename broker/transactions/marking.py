@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.batch_checks import ProduceTerms
 from broker.coordinator.model import TransactionEnd
-from broker.replica import ProduceTerms, Replica
+from broker.replica import Replica
 from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.transactions.model import TopicPartition
 from broker.transactions.requests import EPOCH_BUMP_VERSION

@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replica import ProduceTerms, Replica
+from broker.batch_checks import ProduceTerms
+from broker.replica import Replica
 from broker.transactions.coordinators import as_told_to_producer
 from broker.transactions.model import TopicPartition
 from broker.transactions.verification import FIRST_ADDING_VERSION, needs_verification
@@ -70,10 +71,10 @@ class ProduceGate:
         return True
 
     def start(self, pending: PendingProduce) -> None:
-        """Ask; `pending` answers the client once all its partitions are settled."""
+        """Ask; `pending`, which waits for each that is held, answers the client once all its
+        partitions are settled."""
         to_ask: dict[tuple[int, int], list[Replica]] = {}
         for held in self.held:
-            pending.wait_for(held.topic_index, held.partition_index)
             header = held.header
             is_first = held.replica.verifications.wait(
                 header.producer_id,

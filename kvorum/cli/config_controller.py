@@ -18,7 +18,7 @@ from kvorum.cli.config_backends import (
 )
 from kvorum.rpc import configs_pb2_grpc as pb_grpc
 from metadata import configs_codec
-from metadata.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS
+from metadata.config_keys import TOPIC_CONFIGS, broker_key
 from metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_configs
 from metadata.image import ClusterImage
 from metadata.quotas import entity_text, filter_problem, matching
@@ -98,10 +98,10 @@ def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
         if name:
             levels.append((broker_configs(image, name), Source.DYNAMIC_BROKER))
         levels.append((broker_configs(image, CLUSTER_DEFAULT), Source.DYNAMIC_DEFAULT_BROKER))
-    table = TOPIC_CONFIGS if kind == "topic" else BROKER_CONFIGS
+    key_of = TOPIC_CONFIGS.get if kind == "topic" else broker_key
     rows = []
     for key in sorted({key for level, _ in levels for key in level}):
-        known = table.get(key)
+        known = key_of(key)
         is_sensitive = known is None or known.is_sensitive
         synonyms = [
             (key, None if is_sensitive else level[key], source)

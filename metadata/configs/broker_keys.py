@@ -19,7 +19,10 @@ _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 
 #: Broker properties that are the default of a topic's config, and that a broker knows.
 _TOPIC_DEFAULTS = (
+    "compression.gzip.level",
+    "compression.lz4.level",
     "compression.type",
+    "compression.zstd.level",
     "log.cleaner.delete.retention.ms",
     "log.cleaner.max.compaction.lag.ms",
     "log.cleaner.min.cleanable.ratio",
@@ -65,15 +68,6 @@ _CLEANER: tuple[ConfigKey, ...] = (
         type=ConfigType.BOOLEAN,
         default="true",
         documentation="Whether logs with cleanup.policy=compact are compacted.",
-    ),
-    ConfigKey(
-        name="log.cleaner.threads",
-        type=_INT,
-        default="1",
-        low=1,
-        served=("1",),
-        unserved="as a broker compacts one log at a time",
-        documentation="Logs compacted at the same time.",
     ),
     ConfigKey(
         name="log.cleaner.dedupe.buffer.size",
@@ -136,6 +130,48 @@ _MAY_BE_NONE = (
     "connections.max.idle.ms",
     "metadata.max.retention.bytes",
     "metadata.max.retention.ms",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+)
+
+#: Times in larger units, for which Kafka's finer names stand in where they are given.
+_COARSER: dict[str, tuple[tuple[str, int], ...]] = {
+    "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    "log.retention.minutes": (("log.retention.hours", 60),),
+    "log.roll.ms": (("log.roll.hours", 3_600_000),),
+}
+OTHER_NAMES: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        name="broker.id",
+        type=_INT,
+        default="-1",
+        low=-1,
+        documentation="Another name of node.id.",
+    ),
+    ConfigKey(
+        name="log.retention.hours",
+        type=_INT,
+        default="168",
+        low=1,
+        also=(-1,),
+        documentation="log.retention.ms in hours; log.retention.minutes and it go before.",
+    ),
+    ConfigKey(
+        name="log.retention.minutes",
+        type=_INT,
+        default=None,
+        low=1,
+        also=(-1,),
+        documentation="log.retention.ms in minutes; that goes before.",
+        coarser=_COARSER["log.retention.minutes"],
+    ),
+    ConfigKey(
+        name="log.roll.hours",
+        type=_INT,
+        default="168",
+        low=1,
+        documentation="log.roll.ms in hours; that goes before.",
+    ),
 )
 
 #: Name, type, default, documentation of what a broker reads at its start.
@@ -221,6 +257,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     # Topics.
     ("num.partitions", _INT, "1", "Partitions of a topic made without a count."),
     ("default.replication.factor", _INT, "1", "Replicas of a topic made without a factor."),
+    ("delete.topic.enable", ConfigType.BOOLEAN, "true", "False: DeleteTopics is refused."),
     ("auto.create.topics.enable", ConfigType.BOOLEAN, "true", "Whether Metadata makes topics."),
     ("log.retention.check.interval.ms", _LONG, "300000", "Time between two looks at retention."),
     (
@@ -312,6 +349,8 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ),
     # Sockets and requests.
     ("socket.request.max.bytes", _INT, "104857600", "The largest request that is read."),
+    ("socket.receive.buffer.bytes", _INT, "-1", "SO_RCVBUF of clients; -1 leaves it to the OS."),
+    ("socket.send.buffer.bytes", _INT, "-1", "SO_SNDBUF of clients; -1 leaves it to the OS."),
     ("socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted."),
     (
         "max.connections.per.ip.overrides",
@@ -354,6 +393,7 @@ def _topic_defaults() -> list[ConfigKey]:
                 documentation=f"Default of the topic config {topic_key.name}. "
                 f"{topic_key.documentation}",
                 update=Update.CLUSTER if is_controllers else Update.DYNAMIC,
+                coarser=_COARSER.get(name, ()),
             )
         )
     return keys
@@ -365,6 +405,7 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
         (
             *_topic_defaults(),
             *_CLEANER,
+            *OTHER_NAMES,
             *(
                 ConfigKey(
                     name=name,

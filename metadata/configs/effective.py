@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from metadata.configs.broker_keys import BROKER_CONFIGS
-from metadata.configs.model import ConfigKey
+from metadata.configs.model import ConfigKey, ConfigType, parse
 from metadata.configs.topic_keys import TOPIC_CONFIGS
 from metadata.image import RESOURCE_BROKER, ClusterImage
 
@@ -19,6 +19,7 @@ CLUSTER_DEFAULT = ""
 """Resource name of the default of all brokers."""
 
 _NOTHING: Mapping[str, str] = {}
+_NUMBER = ConfigKey(name="", type=ConfigType.LONG, default=None, documentation="")
 
 
 class Source(enum.IntEnum):
@@ -34,11 +35,19 @@ class Source(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One level at which a key has a value."""
+    """One level at which a key has a value. unit: of the value, in units of the key that is asked
+    for: log.retention.hours says what log.retention.ms is, in units of 3,600,000."""
 
     name: str
     value: str | None
     source: Source
+    unit: int = 1
+
+    @property
+    def value_held(self) -> str | None:
+        """The value in the units of the key that is asked for."""
+        number = None if self.value is None or self.unit == 1 else parse(_NUMBER, self.value)
+        return in_finer_units(number, self.unit) if isinstance(number, int) else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,11 @@ class StaticValue:
 
     value: str
     is_given: bool
+
+
+def in_finer_units(number: int, unit: int) -> str:
+    """A number of units as text; -1 stays what it is, no limit."""
+    return str(number * unit) if number >= 0 else "-1"
 
 
 def broker_configs(image: ClusterImage, name: str) -> Mapping[str, str]:
@@ -63,18 +77,26 @@ def broker_settings(
 ) -> tuple[Setting, ...]:
     """All levels at which a broker's key has a value, nearest first.
 
-    own: set for this broker; shared: for all; static: its file and defaults.
+    own: set for this broker; shared: for all; static: its file and defaults. At each level the
+    finest unit goes first.
     """
     found = []
     if key.name in own:
         found.append(Setting(key.name, own[key.name], Source.DYNAMIC_BROKER))
     if key.name in shared:
         found.append(Setting(key.name, shared[key.name], Source.DYNAMIC_DEFAULT_BROKER))
-    start = static.get(key.name)
-    if start is not None and start.is_given:
-        found.append(Setting(key.name, start.value, Source.STATIC_BROKER))
-    if key.default is not None:
-        found.append(Setting(key.name, key.default, Source.DEFAULT))
+    names = ((key.name, 1), *key.coarser)
+    for name, unit in names:
+        start = static.get(name)
+        if start is not None and start.is_given:
+            found.append(Setting(name, start.value, Source.STATIC_BROKER, unit))
+    # As in Kafka, where the finer ones have no default of their own.
+    name, unit = names[-1]
+    default = key.default if unit == 1 else BROKER_CONFIGS[name].default
+    if default is not None:
+        found.append(Setting(name, default, Source.DEFAULT, unit))
+    if key.default is None and not any(level.name == key.name for level in found):
+        return ()  # as in Kafka: minutes that nobody has set are not shown as the file's hours
     return tuple(found)
 
 

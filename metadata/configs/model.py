@@ -37,11 +37,13 @@ class Update(enum.Enum):
     """Where a broker's key may be set while brokers run.
 
     DYNAMIC: for one broker and as the default of all. CLUSTER: only as the default of all, since
-    it is the controllers who obey it. READ_ONLY: in the broker's file, at its start.
+    it is the controllers who obey it. PER_BROKER: only for one broker. READ_ONLY: in the broker's
+    file, at its start.
     """
 
     DYNAMIC = "dynamic"
     CLUSTER = "cluster"
+    PER_BROKER = "per-broker"
     READ_ONLY = "read-only"
 
 
@@ -51,9 +53,12 @@ class ConfigKey:
 
     default: as Kafka prints it, None for none. low, high: bounds of a number, both inclusive.
     values: the only sound values (of a LIST: of its items), () for any. pattern: what each item of
-    a LIST must match. served: the values that this build obeys, None for every sound one; then
-    `unserved` says what is missing. broker_name: of a topic's key, the broker property that is its
-    default. update: of a broker's key.
+    a LIST must match, or the whole of a STRING; pattern_says: what that comes to. also: numbers
+    that the bounds leave out. served: the values that this build obeys, None for every
+    sound one; then `unserved` says what is missing. ignored: why every sound value is accepted and
+    changes nothing, "" for a key that is obeyed. broker_name: of a topic's key, the broker property
+    that is its default. update: of a broker's key. coarser: of a broker's number, the properties
+    that stand in for it in larger units, nearest first, each with the size of its unit.
     """
 
     name: str
@@ -64,10 +69,14 @@ class ConfigKey:
     high: float | None = None
     values: tuple[str, ...] = ()
     pattern: str = ""
+    pattern_says: str = "* or a list of partition:broker pairs such as 0:101,1:102"
+    also: tuple[int, ...] = ()
     served: tuple[str, ...] | None = None
     unserved: str = ""
+    ignored: str = ""
     broker_name: str = ""
     update: Update = Update.READ_ONLY
+    coarser: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_sensitive(self) -> bool:
@@ -112,6 +121,8 @@ class ConfigKey:
             case _:
                 if self.values and text not in self.values:
                     return f"must be one of {', '.join(self.values)}"
+                if self.pattern and not re.fullmatch(self.pattern, text):
+                    return f"must be {self.pattern_says}"
                 return None
 
     def _unsound_list(self, text: str) -> str | None:
@@ -122,7 +133,7 @@ class ConfigKey:
         if self.pattern:
             named = [item for item in items if item]
             if named != ["*"] and any(not re.fullmatch(self.pattern, item) for item in named):
-                return "must be * or a list of partition:broker pairs such as 0:101,1:102"
+                return f"must be {self.pattern_says}"
         return None
 
     def _out_of_bounds(self, number: float) -> str | None:
@@ -131,7 +142,10 @@ class ConfigKey:
             high = INT32_MAX if self.type is ConfigType.INT else INT64_MAX
         if low is None:
             low = -high - 1
-        return None if low <= number <= high else f"must lie between {low} and {high}"
+        if low <= number <= high or number in self.also:
+            return None
+        also = "".join(f" or be {other}" for other in self.also)
+        return f"must lie between {low} and {high}{also}"
 
     def _canonical(self, value: str) -> str:
         text = value.strip()

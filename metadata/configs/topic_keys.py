@@ -1,4 +1,4 @@
-"""The configs of topics, under Apache Kafka's names, types, defaults and bounds (4.1).
+"""The configs of topics, under Apache Kafka's names, types, defaults and bounds (4.3).
 
 `served` marks what this build does not obey yet: such a key can only be left at its default.
 """
@@ -153,10 +153,36 @@ _RECORDS: tuple[ConfigKey, ...] = (
         type=ConfigType.STRING,
         default="producer",
         values=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        served=("producer",),
-        unserved="as brokers keep batches as producers compressed them",
         broker_name="compression.type",
         documentation="How batches are compressed on disk; producer leaves them as they come.",
+    ),
+    ConfigKey(
+        name="compression.gzip.level",
+        type=ConfigType.INT,
+        default="-1",
+        low=1,
+        high=9,
+        also=(-1,),
+        broker_name="compression.gzip.level",
+        documentation="Level of gzip where compression.type is gzip; -1 for zlib's own.",
+    ),
+    ConfigKey(
+        name="compression.lz4.level",
+        type=ConfigType.INT,
+        default="9",
+        low=1,
+        high=17,
+        broker_name="compression.lz4.level",
+        documentation="Level of lz4 where compression.type is lz4; above 12 counts as 12.",
+    ),
+    ConfigKey(
+        name="compression.zstd.level",
+        type=ConfigType.INT,
+        default="3",
+        low=-131072,
+        high=22,
+        broker_name="compression.zstd.level",
+        documentation="Level of zstd where compression.type is zstd.",
     ),
     ConfigKey(
         name="max.message.bytes",
@@ -192,6 +218,57 @@ _RECORDS: tuple[ConfigKey, ...] = (
     ),
 )
 
+_TIERS: tuple[ConfigKey, ...] = tuple(
+    ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        low=None if kind is ConfigType.BOOLEAN else -2,
+        served=(default,),
+        unserved="as logs have no remote tier",
+        broker_name=broker_name,
+        documentation=text,
+    )
+    for name, kind, default, broker_name, text in (
+        (
+            "remote.storage.enable",
+            ConfigType.BOOLEAN,
+            "false",
+            "",
+            "True: segments are copied to a remote tier.",
+        ),
+        (
+            "remote.log.copy.disable",
+            ConfigType.BOOLEAN,
+            "false",
+            "",
+            "True: the remote tier takes no more segments.",
+        ),
+        (
+            "remote.log.delete.on.disable",
+            ConfigType.BOOLEAN,
+            "false",
+            "",
+            "True: the remote tier is emptied when it is switched off.",
+        ),
+        (
+            "local.retention.ms",
+            ConfigType.LONG,
+            "-2",
+            "log.local.retention.ms",
+            "Age at which segments in the remote tier leave the disk; -2 for retention.ms.",
+        ),
+        (
+            "local.retention.bytes",
+            ConfigType.LONG,
+            "-2",
+            "log.local.retention.bytes",
+            "Size above which segments in the remote tier leave the disk; -2 for retention.bytes.",
+        ),
+    )
+)
+"""Tools carry them from cluster to cluster: the values that change nothing are taken."""
+
 _REPLICATION: tuple[ConfigKey, ...] = (
     ConfigKey(
         name="min.insync.replicas",
@@ -225,6 +302,7 @@ _REPLICATION: tuple[ConfigKey, ...] = (
 TOPIC_CONFIGS: dict[str, ConfigKey] = {
     key.name: key
     for key in sorted(
-        (*_CLEANING, *_RETENTION_AND_SEGMENTS, *_RECORDS, *_REPLICATION), key=lambda k: k.name
+        (*_CLEANING, *_RETENTION_AND_SEGMENTS, *_RECORDS, *_REPLICATION, *_TIERS),
+        key=lambda k: k.name,
     )
 }

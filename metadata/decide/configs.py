@@ -1,7 +1,7 @@
 """Dynamic configs are set, changed and removed (KIP-339, KIP-226).
 
 Each resource stands for itself: one that is refused changes nothing and spoils no other. Codes are
-Apache Kafka's; where it lets brokers keep values that nobody reads, we refuse them.
+Apache Kafka's. As there, a broker's config may have a name that nothing here knows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from metadata.config_keys import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     broker_config_problem,
+    broker_key,
     topic_config_problem,
     topic_configs_conflict,
 )
@@ -179,14 +180,13 @@ def _new_value(
         return None
     if kind is Operation.SET:
         return value
-    table = TOPIC_CONFIGS if resource.resource_type == RESOURCE_TOPIC else BROKER_CONFIGS
-    key = table.get(operation.name)
-    if key is None:
-        return _value_problem(resource, operation.name, value)
-    if not key.is_list:
-        return Rejected(
+    is_topic = resource.resource_type == RESOURCE_TOPIC
+    key = TOPIC_CONFIGS.get(operation.name) if is_topic else broker_key(operation.name)
+    if key is None or not key.is_list:
+        unknown = _value_problem(resource, operation.name, value) if key is None else None
+        return unknown or Rejected(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {kind.name} to key {key.name} because its type is not LIST.",
+            f"Can't {kind.name} to key {operation.name} because its type is not LIST.",
         )
     items = list_items(_present_value(image, resource, key, current))
     if kind is Operation.APPEND:
@@ -207,8 +207,10 @@ def _present_value(
     value = current.get(key.name)
     if value is None:
         shared = broker_configs(image, CLUSTER_DEFAULT)
-        name = key.broker_name if resource.resource_type == RESOURCE_TOPIC else key.name
-        value = shared.get(name) if name in BROKER_CONFIGS else None
+        if resource.resource_type == RESOURCE_BROKER:
+            value = shared.get(key.name)
+        elif key.broker_name in BROKER_CONFIGS:
+            value = shared.get(key.broker_name)
     return (key.default or "") if value is None else value
 
 

@@ -69,8 +69,24 @@ def create_topics(
     return Decision(tuple(records), tuple(results))
 
 
-def delete_topics(image: ClusterImage, request: DeleteTopics) -> Decision[tuple[DeletedTopic, ...]]:
-    """Remove each topic that exists, by name or by id."""
+def delete_topics(
+    image: ClusterImage, request: DeleteTopics, *, is_enabled: bool = True
+) -> Decision[tuple[DeletedTopic, ...]]:
+    """Remove each topic that exists, by name or by id. is_enabled: delete.topic.enable of this
+    controller; without it every topic stays."""
+    if not is_enabled:
+        return Decision(
+            (),
+            tuple(
+                DeletedTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    error=ErrorCode.TOPIC_DELETION_DISABLED,
+                    message="the active controller has delete.topic.enable=false",
+                )
+                for topic in request.topics
+            ),
+        )
     records: list[Record] = []
     results: list[DeletedTopic] = []
     gone: set[bytes] = set()

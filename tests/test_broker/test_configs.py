@@ -83,7 +83,7 @@ def test_every_version_describes_all_keys_of_a_topic(
 
 def test_synonyms_name_every_level_nearest_first(client: RawClient, topic: str) -> None:
     file = ("log.retention.ms", "77", Source.STATIC_BROKER)
-    default = ("log.retention.ms", "604800000", Source.DEFAULT)
+    default = ("log.retention.hours", "168", Source.DEFAULT)
     found = entry(client, TOPIC, topic, "retention.ms")
     assert (found.value, found.config_source) == ("77", Source.STATIC_BROKER)
     assert synonyms_of(found) == [file, default]
@@ -132,10 +132,10 @@ def test_a_key_of_a_newer_version_is_sensitive_and_its_value_hidden(
 ) -> None:
     commit = harness.cluster.controller.commit
     harness.call(lambda: commit(Config(TOPIC, topic, "secret.of.tomorrow", "hunter2")))
-    harness.call(lambda: commit(Config(BROKER, "1", "ssl.keystore.password", "hunter2")))
+    harness.call(lambda: commit(Config(BROKER, "1", "password.of.tomorrow", "hunter2")))
     for kind, name, key in (
         (TOPIC, topic, "secret.of.tomorrow"),
-        (BROKER, "1", "ssl.keystore.password"),
+        (BROKER, "1", "password.of.tomorrow"),
     ):
         found = entry(client, kind, name, key)
         assert (found.value, found.is_sensitive, found.read_only) == (None, True, True)

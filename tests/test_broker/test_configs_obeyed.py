@@ -15,7 +15,9 @@ from broker.throttle import ThrottledReplicas
 from metadata.config_keys import TOPIC_CONFIGS
 from metadata.records import Config
 from runtime.clock import wall_ms
+from storage.compression import Codec
 from storage.model import INDEX_BYTES_MIN, CompactionConfig
+from storage.repacking import Packing
 from tests.test_broker.config_calls import (
     BROKER,
     DELETE,
@@ -62,6 +64,7 @@ def topic(harness: Harness) -> str:
 #: Key, value, and where an open replica must show it.
 _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
     ("cleanup.policy", "compact", "log.config.compaction", CompactionConfig()),
+    ("compression.type", "zstd", "config.packing", Packing(Codec.ZSTD, 3)),
     ("delete.retention.ms", "5", "config.compaction.delete_retention_ms", 5),
     ("file.delete.delay.ms", "5", "log.config.file_delete_delay_ms", 5),
     ("flush.messages", "5", "log.config.flush_messages", 5),
@@ -98,7 +101,10 @@ _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
 def test_every_served_topic_config_is_among_those_tested() -> None:
     served = {key.name for key in TOPIC_CONFIGS.values() if not key.is_fixed}
     # Controllers obey this one.
-    assert served - {"unclean.leader.election.enable"} == {row[0] for row in _TAKEN_OVER}
+    # A level is nothing without its codec: test_packing.
+    levels = {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}
+    elsewhere = {"unclean.leader.election.enable", *levels}
+    assert served - elsewhere == {row[0] for row in _TAKEN_OVER}
 
 
 #: These name the partitions of one topic, so no broker has a default for them.

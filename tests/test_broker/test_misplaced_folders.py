@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.replica import ProduceTerms
+from broker.batch_checks import ProduceTerms
 from broker.replica_store import ReplicaStore
 from chaos.sim.disk import MemoryDisk
 from metadata.records import RemoveTopic

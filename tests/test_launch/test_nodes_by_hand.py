@@ -146,15 +146,22 @@ def refused(hand: Hand, role: str, path: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_unknown_key_names_the_nearest(hand: Hand) -> None:
-    said = refused(hand, "broker", hand.file("broker", more='"log.segment.byte" = 5\n'))
-    assert "unknown property 'log.segment.byte' (did you mean 'log.segment.bytes'?)" in said
-    assert not (hand.folder / "broker").exists()
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_property_that_would_be_a_lie_ends_the_start(hand: Hand, role: str) -> None:
+    more = '"process.roles" = "broker,controller"\n'
+    assert "a node has one role" in refused(hand, role, hand.file(role, more=more))
+    assert not (hand.folder / role).exists()
 
 
-def test_key_of_the_other_role_is_unknown(hand: Hand) -> None:
-    said = refused(hand, "controller", hand.file("controller", more='"log.segment.bytes" = 5\n'))
-    assert "unknown property 'log.segment.bytes'" in said
+@pytest.mark.live
+def test_names_that_nothing_obeys_are_in_the_log_of_the_start(hand: Hand) -> None:
+    more = '"num.io.threads" = 8\n"log.segment.byte" = 5\n'
+    path = hand.file("controller", more=more)
+    node = Command("controller", "--config", path, error_file=hand.folder / "controller.err")
+    hand.commands.append(node)
+    eventually(lambda: "claims epoch" in node.errors(), "the controller leads")
+    assert "WARNING kvorum.node num.io.threads=8 is kept and changes nothing" in node.errors()
+    assert "did you mean 'log.segment.bytes'?" in node.errors()
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])

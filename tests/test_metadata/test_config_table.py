@@ -15,13 +15,15 @@ from metadata.config_keys import (
     broker_config_problem,
     topic_config_problem,
 )
+from metadata.configs.broker_keys import OTHER_NAMES
 from metadata.configs.model import ConfigKey, ConfigType, Update, parse
 from runtime.config import property_names
 from runtime.errors import ErrorCode
 
 
 def test_the_table_names_exactly_the_properties_that_a_broker_knows():
-    assert set(BROKER_CONFIGS) == set(property_names(*BROKER_CLASSES))
+    names = {*property_names(*BROKER_CLASSES), *(key.name for key in OTHER_NAMES)}
+    assert set(BROKER_CONFIGS) == names
 
 
 def test_defaults_and_types_of_the_table_are_those_that_brokers_start_with():
@@ -81,6 +83,7 @@ def test_every_served_topic_config_falls_back_to_a_property_of_the_broker():
         ("message.timestamp.type", "LogAppendTime"),
         ("cleanup.policy", " delete , delete"),
         ("cleanup.policy", "compact"),
+        ("compression.type", "lz4"),
         ("cleanup.policy", "delete,compact"),
         ("delete.retention.ms", "0"),
         ("flush.ms", "1000"),
@@ -116,7 +119,7 @@ def test_sound_values_of_topics(name, value):
         ("cleanup.policy", "", "must be a list of compact, delete"),
         ("cleanup.policy", "shred", "must be a list of compact, delete"),
         ("cleanup.policy", ",delete", "must be a list of compact, delete"),
-        ("compression.type", "gzip", "not served"),
+        ("compression.type", "LZ4", "must be one of"),
         ("compression.type", "brotli", "must be one of"),
         ("min.cleanable.dirty.ratio", "1.5", "must lie between 0 and 1"),
         ("min.cleanable.dirty.ratio", "nan", "must be a number"),
@@ -137,15 +140,17 @@ def test_values_that_topics_refuse(name, value, part):
 @pytest.mark.parametrize(
     ("name", "value", "resource", "part"),
     [
-        ("no.such.key", "1", "", "Unknown broker config name"),
-        ("retention.ms", "1", "", "Unknown broker config name"),
+        ("num.io.threads", "0", "", "must lie between 1"),
+        ("queued.max.requests", "1", "", "read-only"),
+        ("sasl.jaas.config", "x", "", "name a broker"),
+        ("no.such.key", "x" * (VALUE_LENGTH_MAX + 1), "", "32768 characters"),
         ("num.partitions", "3", "", "read-only"),
         ("listeners", "PLAINTEXT://x:1", "101", "read-only"),
         ("max.connections", "-1", "101", "must lie between 0"),
         ("producer.id.expiration.ms", "0", "", "must lie between 1"),
         ("log.segment.bytes", "1", "", "must lie between 1048576"),
         ("log.cleanup.policy", "shred", "", "must be a list of compact"),
-        ("log.cleaner.threads", "2", "", "read-only"),
+        ("log.cleaner.enable", "false", "", "read-only"),
         ("log.cleaner.dedupe.buffer.size", "1", "", "must lie between 1048576"),
         ("unclean.leader.election.enable", "true", "101", "controllers obey it"),
     ],

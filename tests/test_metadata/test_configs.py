@@ -144,7 +144,8 @@ def test_brokers_and_their_common_default_are_resources_of_their_own():
         (change(op("cleanup.policy", APPEND, "shred")), ErrorCode.INVALID_CONFIG, "a list of"),
         (change(op("cleanup.policy", SUBTRACT, "delete")), ErrorCode.INVALID_CONFIG, "a list of"),
         (broker("101", op("node.id", SET, "1")), ErrorCode.INVALID_REQUEST, "read-only"),
-        (broker("", op("no.such", SUBTRACT, "1")), ErrorCode.INVALID_REQUEST, "Unknown broker"),
+        (broker("", op("no.such", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
+        (broker("", op("queued.max.requests", SET, "1")), ErrorCode.INVALID_REQUEST, "read-only"),
     ],
 )
 def test_what_is_refused_gets_kafkas_code_a_sentence_and_leaves_no_trace(resource, error, part):
@@ -322,3 +323,27 @@ def test_what_another_version_let_in_contradicts_nothing():
     world.commit(Config(RESOURCE_TOPIC, "t", "min.compaction.lag.ms", "soon"))
     (result,) = alter(world, change(op("max.compaction.lag.ms", SET, "5")))
     assert result.error is ErrorCode.NONE
+
+
+def test_brokers_keep_names_that_nothing_here_knows_and_give_them_up():
+    world = World()
+    alter(world, broker("", op("my.plugin", SET, "x"), op("log.cleaner.threads", SET, "4")))
+    assert dict(world.image.configs[RESOURCE_BROKER, ""]) == {
+        "log.cleaner.threads": "4",
+        "my.plugin": "x",
+    }
+    alter(world, broker("101", op("sasl.kerberos.min.time.before.relogin", SET, "60000")))
+    alter(world, broker("101", op("metric.reporters", APPEND, "a.B")))
+    assert dict(world.image.configs[RESOURCE_BROKER, "101"]) == {
+        "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter,a.B",
+        "sasl.kerberos.min.time.before.relogin": "60000",
+    }
+    alter(world, broker("", op("my.plugin", DELETE), op("log.cleaner.threads", DELETE)))
+    assert (RESOURCE_BROKER, "") not in world.image.configs
+
+
+def test_lists_of_brokers_that_nothing_obeys_begin_with_that_of_all_brokers():
+    world = World()
+    alter(world, broker("", op("metric.reporters", SET, "a.B")))
+    alter(world, broker("101", op("metric.reporters", APPEND, "c.D")))
+    assert world.image.configs[RESOURCE_BROKER, "101"]["metric.reporters"] == "a.B,c.D"

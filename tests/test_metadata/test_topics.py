@@ -1,5 +1,6 @@
 import pytest
 
+from metadata.controller import ControllerConfig
 from metadata.requests import CreateTopics, DeleteTopics, NewTopic, TopicReference
 from runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
@@ -122,3 +123,15 @@ def test_a_fenced_replica_is_not_in_the_first_isr():
     world.create("t", partitions=-1, factor=-1, assignments=((102, 101, 103),))
     assert world.partition().isr == (101, 103)
     assert world.partition().leader == 101
+
+
+def test_a_controller_that_has_deletion_disabled_removes_nothing():
+    world = World(config=ControllerConfig(delete_topic_enable=False))
+    world.create("t")
+    before = world.image
+    (named, unknown) = world.ask(
+        DeleteTopics(topics=(TopicReference(name="t"), TopicReference(name="u")))
+    )
+    assert named.error is unknown.error is ErrorCode.TOPIC_DELETION_DISABLED
+    assert "delete.topic.enable=false" in named.message
+    assert world.image is before

@@ -12,7 +12,6 @@ from runtime.config import (
     load_properties,
     parse_assignment,
     property_names,
-    reject_unknown,
 )
 from runtime.errors import ConfigError
 
@@ -61,15 +60,6 @@ def test_wrong_type_names_property_value_and_kind(name, value, kind):
     with pytest.raises(ConfigError) as error:
         bind(Example, {"node.id": 1, name: value})
     assert str(error.value) == f"property {name!r} must be a {kind}, not {value!r}"
-
-
-def test_unknown_properties_are_all_named_with_the_nearest():
-    reject_unknown({"node.id": 1}, Example)
-    with pytest.raises(ConfigError) as error:
-        reject_unknown({"node.ids": 1, "zebra": 2}, Example)
-    assert str(error.value) == (
-        "unknown property 'node.ids' (did you mean 'node.id'?), unknown property 'zebra'"
-    )
 
 
 def test_toml_tables_are_joined_and_dumped_text_loads_again(tmp_path):

@@ -10,6 +10,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from broker.config import BrokerConfig
 from broker.coordinator.keys import partition_of
+from metadata.image import RESOURCE_TOPIC
+from metadata.records import Config
+from storage.batch import CODEC_MASK, iter_headers
+from storage.compression import Codec
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 
 CONFIG = BrokerConfig(
@@ -81,6 +85,33 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(harness: Harness) 
     assert read(harness, 7) == ["a", "b", "c", "d", "e", "f", "g"]
     everything = read(harness, 10, "read_uncommitted")
     assert everything == ["a", "b", "c", "d", "e", "f", "g", "no-1", "no-2", "no-3"]
+
+
+def codecs(harness: Harness, partition: int) -> list[tuple[bool, Codec]]:
+    """Of each batch of the partition on its leader: whether it is a marker, and its codec."""
+    folder = Path(harness.cluster.directory) / f"broker-{partition + 1}" / f"t-{partition}"
+    (path,) = folder.glob("*.log")
+    headers = [header for _, header in iter_headers(path.read_bytes())]
+    return [(h.is_control, Codec(h.attributes & CODEC_MASK)) for h in headers]
+
+
+def test_transactions_go_through_the_packing_and_their_markers_do_not(harness: Harness) -> None:
+    commit = harness.cluster.controller.commit
+    harness.call(lambda: commit(Config(RESOURCE_TOPIC, "t", "compression.type", "lz4")))
+    made = producer(harness, **{"compression.type": "gzip"})
+    for number in range(10):
+        made.begin_transaction()
+        write(made, *(f"{number}-{at}" for at in range(6)))
+        if number % 3 == 2:
+            made.abort_transaction(DEADLINE_S)
+        else:
+            made.commit_transaction(DEADLINE_S)
+    kept = sorted(f"{n}-{at}" for n in range(10) if n % 3 != 2 for at in range(6))
+    assert read(harness, len(kept)) == kept
+    for partition in range(3):
+        found = codecs(harness, partition)
+        assert set(found) == {(False, Codec.LZ4), (True, Codec.NONE)}
+        assert sum(is_control for is_control, _ in found) == 10
 
 
 def test_many_transactions_in_a_row(harness: Harness) -> None:

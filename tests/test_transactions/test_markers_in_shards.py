@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from broker.batch_checks import ProduceTerms
 from broker.coordinator import term
 from broker.coordinator.model import TransactionEnd
-from broker.replica import ProduceTerms
 from storage.markers import build_marker
 from tests.test_broker.harness import wait_until
 from tests.test_broker.test_coordinator_host import TOPIC, Get, Kept, Put

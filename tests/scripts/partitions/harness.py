@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from types import SimpleNamespace
 
+from broker.batch_checks import ProduceTerms
 from broker.broker_facts import BrokerFacts
 from broker.config import BrokerConfig
 from broker.fetch_sessions import FINAL_EPOCH
 from broker.fetching import start_fetch
 from broker.partition import Partition
-from broker.replica import ProduceTerms, Replica
+from broker.replica import Replica
 from broker.replica_session import ReplicaSession
 from broker.throttle import UNLIMITED, ReplicationQuota
 from broker.topic_config import resolve

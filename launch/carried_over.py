@@ -1,0 +1,88 @@
+"""The properties of a node's file that no class of `launch.properties` binds.
+
+They come with files carried over from Apache Kafka: older names of what is bound, configs that
+nothing here obeys, configs of the other role, names of plug-ins. Pure: the node logs the lines.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from broker.dynamic_config import text_of
+from metadata.config_keys import broker_key, broker_value_problem, ignored_config
+from metadata.configs.broker_keys import BROKER_CONFIGS
+from metadata.configs.effective import in_finer_units
+from runtime.config import Properties
+from runtime.errors import ConfigError
+
+NODE_ID, BROKER_ID = "node.id", "broker.id"
+
+
+def in_own_words(properties: Mapping[str, Any]) -> Properties:
+    """The properties with what the classes bind in place of Kafka's other names for it: node.id
+    for broker.id, times in ms for those in minutes and hours. Raises ConfigError."""
+    own = dict(properties)
+    if BROKER_ID in own:
+        broker_id = own.pop(BROKER_ID)
+        if str(own.setdefault(NODE_ID, broker_id)) != str(broker_id):
+            raise ConfigError(
+                f"{BROKER_ID}={broker_id} and {NODE_ID}={own[NODE_ID]} are names of one thing; "
+                f"leave {BROKER_ID} out"
+            )
+    for key in BROKER_CONFIGS.values():
+        for name, unit in key.coarser:
+            if name not in properties or key.name in properties:
+                continue
+            problem = broker_value_problem(name, text_of(properties[name]))
+            if problem is not None:
+                raise ConfigError(problem)
+            number = int(text_of(properties[name]))
+            own[key.name] = int(in_finer_units(number, unit))
+            break
+    return own
+
+
+def unbound(
+    properties: Mapping[str, Any], bound: Collection[str], other: Collection[str], role: str
+) -> tuple[str, ...]:
+    """A line for the log for each property that this node does not bind, by name.
+
+    bound: the names that it binds; other: those of the other role, which a shared file may have.
+    Raises ConfigError for what cannot be taken: bad values, and what would be a lie.
+    """
+    lines = []
+    problems = []
+    for name in sorted(set(properties) - set(bound)):
+        text = text_of(properties[name])
+        problem = broker_value_problem(name, text)
+        if problem is not None:
+            problems.append(problem)
+        elif name == "process.roles" and text.strip() != role:
+            problems.append(f"process.roles={text!r} in the file of a {role}; make it {role!r}")
+        elif name in other:
+            lines.append(f"{name} is kept and changes nothing: a {role} does not read it")
+        elif (line := ignored_config(name, text)) is not None:
+            lines.append(line + (_hint(name, {*bound, *other}) if broker_key(name) is None else ""))
+    if problems:
+        raise ConfigError("; ".join(problems))
+    return tuple(lines)
+
+
+def reject_unheard_of(settings: Mapping[str, Any], bound: Collection[str]) -> None:
+    """Raise ConfigError for settings of a command line whose name neither Kafka nor Kvorum has.
+
+    In a file such a name may be a plug-in's; typed by hand it is a mistake."""
+    unheard_of = [
+        f"unknown property {name!r}{_hint(name, bound)}"
+        for name in sorted(set(settings) - set(bound))
+        if broker_key(name) is None and name != BROKER_ID
+    ]
+    if unheard_of:
+        raise ConfigError(", ".join(unheard_of))
+
+
+def _hint(name: str, bound: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, bound, n=1, cutoff=0.6)
+    return f" (did you mean {near[0]!r}?)" if near else ""

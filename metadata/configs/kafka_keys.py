@@ -1,0 +1,208 @@
+"""The broker configs of Apache Kafka 4.3 that Kvorum does not obey.
+
+Most are taken and change nothing, so that a file, and the tools that set configs, can be carried
+over; the log names each with the reason. Some would be a lie and can only be left as they are: a
+broker that has an authorizer in its file must not serve everybody. A test goes through all of
+Kafka's names. This module is imported when a name is met that BROKER_CONFIGS does not have.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from metadata.configs.ignored_keys import IGNORED
+from metadata.configs.model import ConfigKey, ConfigType, Update
+
+_PRINCIPALS = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+_UPDATES = {"dynamic": Update.DYNAMIC, "per-broker": Update.PER_BROKER}
+
+_OWN_LISTENERS = "PLAINTEXT|CONTROLLER"
+
+#: Name, type, default, values that change nothing, why there are no others, where it may be set.
+_FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], ...] = (
+    (
+        "authorizer.class.name",
+        ConfigType.STRING,
+        "",
+        ("",),
+        "as requests are not authorized",
+        Update.READ_ONLY,
+    ),
+    (
+        "alter.config.policy.class.name",
+        ConfigType.CLASS,
+        None,
+        ("",),
+        "as no policy would be asked",
+        Update.READ_ONLY,
+    ),
+    (
+        "create.topic.policy.class.name",
+        ConfigType.CLASS,
+        None,
+        ("",),
+        "as no policy would be asked",
+        Update.READ_ONLY,
+    ),
+    (
+        "client.quota.callback.class",
+        ConfigType.CLASS,
+        None,
+        ("",),
+        "as quotas are those of the metadata log",
+        Update.READ_ONLY,
+    ),
+    (
+        "principal.builder.class",
+        ConfigType.CLASS,
+        _PRINCIPALS,
+        (_PRINCIPALS, ""),
+        "as every client is ANONYMOUS",
+        Update.PER_BROKER,
+    ),
+    (
+        "config.providers",
+        ConfigType.LIST,
+        "",
+        ("",),
+        "as values are taken as they stand",
+        Update.DYNAMIC,
+    ),
+    (
+        "cordoned.log.dirs",
+        ConfigType.LIST,
+        "",
+        ("",),
+        "as new replicas may go to every directory",
+        Update.PER_BROKER,
+    ),
+    (
+        "controller.quorum.auto.join.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        ("false",),
+        "as a controller becomes a voter when an operator adds it",
+        Update.READ_ONLY,
+    ),
+    (
+        "controller.listener.names",
+        ConfigType.LIST,
+        None,
+        ("CONTROLLER",),
+        "as a controller listens under this name",
+        Update.READ_ONLY,
+    ),
+    (
+        "process.roles",
+        ConfigType.LIST,
+        None,
+        ("broker", "controller"),
+        "as a node has one role: run a broker and a controller, each with a file of its own",
+        Update.READ_ONLY,
+    ),
+    (
+        "inter.broker.listener.name",
+        ConfigType.STRING,
+        None,
+        ("PLAINTEXT", ""),
+        "as brokers talk to each other under this name",
+        Update.READ_ONLY,
+    ),
+    (
+        "security.inter.broker.protocol",
+        ConfigType.STRING,
+        "PLAINTEXT",
+        ("PLAINTEXT",),
+        "as nothing here talks TLS or SASL",
+        Update.READ_ONLY,
+    ),
+    (
+        "remote.log.storage.system.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        ("false",),
+        "as logs have no remote tier",
+        Update.READ_ONLY,
+    ),
+    (
+        "transaction.two.phase.commit.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        ("false",),
+        "as transactions end with their time-out",
+        Update.READ_ONLY,
+    ),
+    (
+        "log.preallocate",
+        ConfigType.BOOLEAN,
+        "false",
+        ("false",),
+        "as segment files grow as they are written",
+        Update.DYNAMIC,
+    ),
+    (
+        "log.roll.jitter.ms",
+        ConfigType.LONG,
+        None,
+        ("0",),
+        "as segments are begun at log.roll.ms exactly",
+        Update.DYNAMIC,
+    ),
+    (
+        "log.roll.jitter.hours",
+        ConfigType.INT,
+        "0",
+        ("0",),
+        "as segments are begun at log.roll.ms exactly",
+        Update.READ_ONLY,
+    ),
+)
+
+_PROTOCOLS = ConfigKey(
+    name="listener.security.protocol.map",
+    type=ConfigType.STRING,
+    default="SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+    pattern=rf"\s*(({_OWN_LISTENERS}):PLAINTEXT|(?!({_OWN_LISTENERS}):)\w+:\w+)\s*"
+    rf"(,\s*(({_OWN_LISTENERS}):PLAINTEXT|(?!({_OWN_LISTENERS}):)\w+:\w+)\s*)*",
+    pattern_says="a list of name:protocol pairs that leaves the listeners PLAINTEXT and CONTROLLER "
+    "at the protocol PLAINTEXT, as nothing here talks TLS or SASL",
+    ignored="the listeners PLAINTEXT and CONTROLLER are the only ones",
+    documentation="Taken as long as it changes nothing.",
+)
+
+
+@functools.cache
+def kafka_keys() -> dict[str, ConfigKey]:
+    """By name, all that BROKER_CONFIGS and the controllers' properties leave of Kafka's."""
+    keys = {
+        name: ConfigKey(
+            name=name,
+            type=kind,
+            default=default,
+            served=served,
+            unserved=unserved,
+            update=update,
+            documentation="Taken at the value that changes nothing.",
+        )
+        for name, kind, default, served, unserved, update in _FIXED
+    }
+    keys[_PROTOCOLS.name] = _PROTOCOLS
+    for reason, lines in IGNORED:
+        for line in filter(None, map(str.strip, lines.splitlines())):
+            key = _ignored(line.split(), reason)
+            keys[key.name] = key
+    return keys
+
+
+def _ignored(words: list[str], reason: str) -> ConfigKey:
+    name, kind, default, *marks = words
+    low = next((int(mark[2:]) for mark in marks if mark.startswith(">=")), None)
+    return ConfigKey(
+        name=name,
+        type=ConfigType[kind],
+        default={"-": None, '""': ""}.get(default, default),
+        low=low,
+        update=next((_UPDATES[mark] for mark in marks if mark in _UPDATES), Update.READ_ONLY),
+        ignored=reason,
+        documentation=f"Changes nothing: {reason}.",
+    )

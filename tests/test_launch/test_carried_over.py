@@ -1,0 +1,235 @@
+"""Files carried over from Apache Kafka: what is obeyed, what the log names, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.dynamic_config import ignored_configs
+from launch.carried_over import reject_unheard_of
+from launch.plan import plan_cluster
+from launch.properties import (
+    BROKER_NAMES,
+    CONTROLLER_NAMES,
+    broker_config,
+    controller_config,
+    static_values,
+)
+from metadata.configs.broker_keys import BROKER_CONFIGS
+from metadata.configs.effective import Source, StaticValue, broker_settings
+from metadata.delta import Delta
+from metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, ClusterImage
+from metadata.records import Config
+from runtime.errors import ConfigError
+
+CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
+BROKER: dict[str, Any] = {
+    "node.id": 101,
+    "cluster.id": CLUSTER_ID,
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "controller.quorum.voters": "1@h:1,2@h:2,3@h:3",
+    "log.dirs": "/nowhere",
+}
+CONTROLLER = {**BROKER, "node.id": 1, "listeners": "CONTROLLER://127.0.0.1:9093"}
+
+SERVER_PROPERTIES = {
+    "process.roles": "broker",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+    "num.network.threads": "3",
+    "num.io.threads": 8,
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "num.recovery.threads.per.data.dir": "1",
+    "log.retention.hours": "168",
+    "log.roll.hours": "24",
+    "background.threads": "10",
+    "queued.max.requests": "500",
+    "metric.reporters": "",
+    "delete.topic.enable": "false",
+    "compression.type": "producer",
+    "log.cleaner.threads": "2",
+    "sasl.kerberos.min.time.before.relogin": "60000",
+    "confluent.balancer.enable": "true",
+}
+"""The lines of a real one, and a plug-in's."""
+
+
+def noted(notes: tuple[str, ...]) -> set[str]:
+    return {note.split("=")[0].split(" ")[0] for note in notes}
+
+
+def test_a_real_file_starts_a_broker_and_the_log_names_what_changes_nothing():
+    config, broker = broker_config({**BROKER, **SERVER_PROPERTIES})
+    assert broker.log_retention_ms == 168 * 3_600_000
+    assert broker.log_roll_ms == 24 * 3_600_000
+    assert not broker.delete_topic_enable
+    assert (broker.socket_send_buffer_bytes, broker.socket_receive_buffer_bytes) == (
+        102_400,
+        102_400,
+    )
+    assert noted(config.notes) == {
+        "background.threads",
+        "confluent.balancer.enable",
+        "listener.security.protocol.map",
+        "log.cleaner.threads",
+        "metric.reporters",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "queued.max.requests",
+        "sasl.kerberos.min.time.before.relogin",
+    }
+
+
+def test_the_same_file_starts_a_controller():
+    config, controller = controller_config(
+        {**CONTROLLER, **SERVER_PROPERTIES, "process.roles": "controller"}
+    )
+    assert not controller.delete_topic_enable
+    assert "log.retention.hours" in noted(config.notes)
+    assert not {"delete.topic.enable", "process.roles"} & noted(config.notes)
+
+
+def test_a_file_without_such_names_has_no_notes():
+    assert broker_config(BROKER)[0].notes == ()
+    assert controller_config(CONTROLLER)[0].notes == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": 2}, 7_200_000),
+        ({"log.retention.hours": 2, "log.retention.minutes": "5"}, 300_000),
+        ({"log.retention.hours": 2, "log.retention.minutes": 5, "log.retention.ms": 9}, 9),
+        ({"log.retention.hours": -1}, -1),
+        ({"log.retention.minutes": "-1", "log.retention.hours": 2}, -1),
+    ],
+)
+def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms: int):
+    assert broker_config({**BROKER, **given})[1].log_retention_ms == retention_ms
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"log.retention.hours": 0}, "log.retention.hours='0' must lie between 1"),
+        ({"log.retention.minutes": "soon"}, "log.retention.minutes='soon' must be a whole number"),
+        ({"log.retention.hours": 0, "log.retention.ms": 5}, "log.retention.hours='0' must"),
+        ({"log.roll.hours": "-1"}, "log.roll.hours='-1' must lie between 1"),
+        ({"num.io.threads": "many"}, "num.io.threads='many' must be a whole number"),
+        ({"process.roles": "broker,controller"}, "a node has one role"),
+        ({"process.roles": "controller"}, "process.roles='controller' in the file of a broker"),
+        ({"authorizer.class.name": "org.apache.X"}, "as requests are not authorized"),
+        ({"security.inter.broker.protocol": "SSL"}, "nothing here talks TLS or SASL"),
+        ({"listeners": "SASL_SSL://h:1"}, "a node has one, without TLS or SASL"),
+        ({"listeners": "PLAINTEXT://h:1,CONTROLLER://h:2"}, "must be one listener of the form"),
+        ({"broker.id": 7}, "broker.id=7 and node.id=101 are names of one thing"),
+        ({"remote.log.storage.system.enable": "true"}, "as logs have no remote tier"),
+    ],
+)
+def test_properties_that_would_be_a_lie_are_refused(change: dict[str, Any], words: str):
+    with pytest.raises(ConfigError) as error:
+        broker_config({**BROKER, **change})
+    assert words in str(error.value)
+
+
+def test_broker_id_is_another_name_of_node_id():
+    properties = {name: value for name, value in BROKER.items() if name != "node.id"}
+    assert broker_config({**properties, "broker.id": "7"})[0].node_id == 7
+    assert broker_config({**BROKER, "broker.id": "101"})[0].node_id == 101
+    values = static_values({**properties, "broker.id": "7"})
+    assert values["node.id"] == values["broker.id"] == StaticValue("7", True)
+
+
+def test_the_note_of_an_unknown_name_has_the_nearest_one_and_not_the_value():
+    (note,) = broker_config({**BROKER, "log.segment.byte": "hunter2"})[0].notes
+    assert "log.segment.byte is kept and changes nothing" in note
+    assert "did you mean 'log.segment.bytes'?" in note
+    assert "hunter2" not in note
+
+
+def test_typed_by_hand_an_unknown_name_is_a_mistake():
+    names = CONTROLLER_NAMES | BROKER_NAMES
+    reject_unheard_of({"num.io.threads": "8", "log.retention.hours": "1"}, names)
+    with pytest.raises(ConfigError) as error:
+        reject_unheard_of({"node.ids": 1, "zebra": 2}, names)
+    assert str(error.value) == (
+        "unknown property 'node.ids' (did you mean 'node.id'?), unknown property 'zebra'"
+    )
+
+
+def test_the_launcher_gives_each_role_its_own_settings(tmp_path):
+    settings = {
+        "log.retention.hours": "2",
+        "leader.imbalance.check.interval.seconds": "300",
+        "delete.topic.enable": "false",
+        "num.io.threads": "4",
+    }
+    plan = plan_cluster(
+        controllers=1, brokers=1, data_dir=str(tmp_path), port=31_000, settings=settings
+    )
+    controller, broker = (set(settings) & set(node.properties) for node in plan.nodes)
+    assert controller == {
+        "leader.imbalance.check.interval.seconds",
+        "delete.topic.enable",
+        "num.io.threads",
+    }
+    assert broker == {"log.retention.hours", "delete.topic.enable", "num.io.threads"}
+
+
+def test_every_property_of_the_file_is_a_static_value():
+    values = static_values({**BROKER, **SERVER_PROPERTIES})
+    for name in (*BROKER, *SERVER_PROPERTIES):
+        assert values[name].is_given, name
+    assert values["num.io.threads"] == StaticValue("8", True)
+    assert not values["log.retention.ms"].is_given
+
+
+def test_times_of_the_file_are_synonyms_nearest_first():
+    key = BROKER_CONFIGS["log.retention.ms"]
+    static = static_values({**BROKER, "log.retention.hours": 24, "log.retention.minutes": 77})
+    hours = ("log.retention.hours", "24", Source.STATIC_BROKER)
+    minutes = ("log.retention.minutes", "77", Source.STATIC_BROKER)
+    default = ("log.retention.hours", "168", Source.DEFAULT)
+
+    def found(**own: str) -> list[tuple[str, str | None, Source]]:
+        settings = broker_settings(key, own=own, shared={}, static=static)
+        return [(s.name, s.value, s.source) for s in settings]
+
+    assert found() == [minutes, hours, default]
+    own_minutes = broker_settings(
+        BROKER_CONFIGS["log.retention.minutes"], own={}, shared={}, static=static
+    )
+    assert [(s.name, s.value, s.source) for s in own_minutes] == [minutes, hours, default]
+    only_hours = static_values({**BROKER, "log.retention.hours": 24})
+    key_of_minutes = BROKER_CONFIGS["log.retention.minutes"]
+    assert broker_settings(key_of_minutes, own={}, shared={}, static=only_hours) == ()
+    own = ("log.retention.ms", "5", Source.DYNAMIC_BROKER)
+    assert found(**{"log.retention.ms": "5"}) == [own, minutes, hours, default]
+    held = broker_settings(key, own={}, shared={}, static=static)[0].value_held
+    assert held == str(77 * 60_000)
+    assert broker_settings(key, own={}, shared={}, static={})[0].value_held == "604800000"
+
+
+def image_with(*records: Config) -> ClusterImage:
+    delta = Delta(EMPTY_IMAGE)
+    delta.replay_all(records)
+    return delta.apply(end_offset=len(records), epoch=1)
+
+
+def test_dynamic_configs_that_change_nothing_have_a_line_for_the_log():
+    image = image_with(
+        Config(RESOURCE_BROKER, "", "num.io.threads", "4"),
+        Config(RESOURCE_BROKER, "101", "num.io.threads", "5"),
+        Config(RESOURCE_BROKER, "101", "my.plugin", "hunter2"),
+        Config(RESOURCE_BROKER, "101", "log.retention.ms", "5"),
+        Config(RESOURCE_BROKER, "102", "background.threads", "5"),
+    )
+    lines = ignored_configs(image, 101)
+    assert list(lines) == ["my.plugin", "num.io.threads"]
+    assert "num.io.threads=5 is kept and changes nothing" in lines["num.io.threads"]
+    assert "hunter2" not in lines["my.plugin"]
