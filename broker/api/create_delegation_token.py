@@ -1,0 +1,26 @@
+"""CreateDelegationToken (38). Served: v1-3: DELEGATION_TOKEN_AUTH_DISABLED, as no broker has a key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=38, name="create_delegation_token", min_version=1, max_version=3, first_flexible=2)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+        "principal_type": "",
+        "principal_name": "",
+        "token_requester_principal_type": "",
+        "token_requester_principal_name": "",
+        "issue_timestamp": 0,
+        "expiry_timestamp": 0,
+        "max_timestamp": 0,
+        "token_id": "",
+        "hmac": b"",
+    }
