@@ -16,7 +16,7 @@ from immutables import Map
 
 from metadata.features import FeatureRange
 from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage, TopicImage
-from metadata.records import Endpoint
+from metadata.records import HIDDEN, Endpoint
 from runtime.errors import KvorumError
 from runtime.ids import uuid_text
 from runtime.text import percent_escaped
@@ -205,6 +205,7 @@ def _folder(value: Any, entries: Callable[[Any], dict[str, Node]]) -> Folder:
 
 def _field_entries(value: Any) -> dict[str, Node]:
     entries = {f.name: node_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    entries |= dict.fromkeys(getattr(value, "SECRETS", ()), HIDDEN)
     if entries.get("features") == []:
         # A node that told no levels has the folder all the same.
         entries["features"] = _folder((), _range_entries)

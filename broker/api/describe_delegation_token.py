@@ -1,4 +1,7 @@
-"""DescribeDelegationToken (41). Served: v1-3: DELEGATION_TOKEN_AUTH_DISABLED, as no broker has a key."""
+"""DescribeDelegationToken (41). Served: v1-3.
+
+Answers DELEGATION_TOKEN_AUTH_DISABLED, as no broker has a key.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,12 @@
 
 Timestamps: >= 0 first record at or after it, -1 latest (high watermark; log end for replicas),
 -2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
-tiered and -6 earliest pending upload (KIP-1023): offset -1, as no topic is tiered. Only the leader answers. A new leader whose watermark has not reached its
-epoch's start answers 78 (5 below v5) for what depends on the end: a record that is found below the
-watermark does not. With isolation level 1 (v2+) the end is the last stable offset. Special
-timestamps that are newer than the request's version, or unknown, are answered with
-UNSUPPORTED_VERSION, and partitions named more than once with INVALID_REQUEST.
+tiered and -6 earliest pending upload (KIP-1023): offset -1, as no topic is tiered. Only the
+leader answers. A new leader whose watermark has not reached its epoch's start answers 78 (5 below
+v5) for what depends on the end: a record that is found below the watermark does not. With
+isolation level 1 (v2+) the end is the last stable offset. Special timestamps that are newer than
+the request's version, or unknown, are answered with UNSUPPORTED_VERSION, and partitions named more
+than once with INVALID_REQUEST.
 """
 
 from __future__ import annotations

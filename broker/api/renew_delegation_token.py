@@ -1,4 +1,7 @@
-"""RenewDelegationToken (39). Served: v1-2: DELEGATION_TOKEN_AUTH_DISABLED, as no broker has a key."""
+"""RenewDelegationToken (39). Served: v1-2.
+
+Answers DELEGATION_TOKEN_AUTH_DISABLED, as no broker has a key.
+"""
 
 from __future__ import annotations
 

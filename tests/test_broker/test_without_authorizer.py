@@ -1,4 +1,4 @@
-"""What is not there says so: ACLs, delegation tokens, credentials of users; and the names of what has configs."""
+"""What is not there says so: ACLs, delegation tokens, credentials; and what has configs."""
 
 from __future__ import annotations
 
