@@ -25,6 +25,8 @@ from metadata.records import (
 #: Kafka's numbers of config resources.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
+RESOURCE_CLIENT_METRICS = 16
+RESOURCE_GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)

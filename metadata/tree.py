@@ -15,15 +15,26 @@ from typing import Any
 from immutables import Map
 
 from metadata.features import FeatureRange
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage, TopicImage
+from metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ClusterImage,
+    TopicImage,
+)
 from metadata.records import HIDDEN, Endpoint
 from runtime.errors import KvorumError
 from runtime.ids import uuid_text
 from runtime.text import percent_escaped
 
 #: Kafka's words for the types of config resources; others stand under their number.
-_RESOURCE_NAMES = {RESOURCE_TOPIC: "topic", RESOURCE_BROKER: "broker", 16: "client-metrics",
-                   32: "group"}  # fmt: skip
+_RESOURCE_NAMES = {
+    RESOURCE_TOPIC: "topic",
+    RESOURCE_BROKER: "broker",
+    RESOURCE_CLIENT_METRICS: "client-metrics",
+    RESOURCE_GROUP: "group",
+}
 
 #: Folders that say of the image what others say too, or how old it is: no difference, no find.
 REPEATING = frozenset({"topics_by_id", "provenance"})
