@@ -89,7 +89,6 @@ _COLD: tuple[Any, ...] = (
     api_versions,
     consumer_group_describe,
     create_acls,
-    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -110,7 +109,6 @@ _COLD: tuple[Any, ...] = (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
-    expire_delegation_token,
     find_coordinator,
     get_telemetry_subscriptions,
     incremental_alter_configs,
@@ -129,7 +127,6 @@ _COLD: tuple[Any, ...] = (
     offset_for_leader_epoch,
     push_telemetry,
     remove_raft_voter,
-    renew_delegation_token,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -138,7 +135,15 @@ _COLD: tuple[Any, ...] = (
 )
 _COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
 
-_HOT: tuple[Any, ...] = (produce, fetch, heartbeat, consumer_group_heartbeat)
+_HOT: tuple[Any, ...] = (
+    produce,
+    fetch,
+    heartbeat,
+    consumer_group_heartbeat,
+    create_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 """They read their requests themselves, and fill the slot themselves, without a task."""
 HOT_HANDLERS: dict[int, HotHandler] = {module.API.key: module.handle for module in _HOT}
 

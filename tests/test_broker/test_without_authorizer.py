@@ -67,12 +67,15 @@ def test_acl_calls_in_every_version(client: RawClient, version: int) -> None:
     assert [row.error_code for row in rows] == [KioError.security_disabled]
 
 
+@pytest.mark.parametrize("period", [-1, (1 << 63) - 1])
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_delegation_tokens_are_disabled_in_every_version(client: RawClient, version: int) -> None:
+def test_delegation_tokens_are_disabled_in_every_version(
+    client: RawClient, version: int, period: int
+) -> None:
     asked = {
-        "create_delegation_token": {"renewers": [], "max_lifetime": -1},
-        "renew_delegation_token": {"hmac": b"hmac", "renew_period": -1},
-        "expire_delegation_token": {"hmac": b"hmac", "expiry_time_period": -1},
+        "create_delegation_token": {"renewers": [], "max_lifetime": period},
+        "renew_delegation_token": {"hmac": b"hmac", "renew_period": period},
+        "expire_delegation_token": {"hmac": b"hmac", "expiry_time_period": period},
         "describe_delegation_token": {"owners": None},
     }
     if version == 3:
