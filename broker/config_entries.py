@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broker.context import Services
-from metadata.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS, broker_key
+from metadata.config_keys import BROKER_CONFIGS, CONFIGS_OF, TOPIC_CONFIGS, broker_key
 from metadata.configs.effective import (
     CLUSTER_DEFAULT,
     Setting,
@@ -19,6 +19,7 @@ from metadata.configs.effective import (
     broker_settings,
 )
 from metadata.configs.model import ConfigKey, ConfigType, Update
+from metadata.image import RESOURCE_GROUP
 
 Entry = dict[str, Any]
 
@@ -63,6 +64,24 @@ def cluster_default_entries(services: Services, *, with_documentation: bool) -> 
         )
         for name in sorted(shared)
     ]
+
+
+def named_entries(
+    services: Services, kind: int, name: str, *, with_documentation: bool
+) -> list[Entry]:
+    """Every config of a group, or of a subscription to client metrics, which need not exist."""
+    source = Source.GROUP if kind == RESOURCE_GROUP else Source.CLIENT_METRICS
+    table = CONFIGS_OF[kind]
+    own: Mapping[str, str] = services.image().configs.get((kind, name), {})
+    entries = []
+    for key_name in sorted({*table, *own}):
+        key = table.get(key_name)
+        below = () if key is None else _settings_behind(services, key)
+        set_here = (Setting(key_name, own[key_name], source),) if key_name in own else ()
+        entries.append(
+            _entry(key_name, key, (*set_here, *below), with_documentation=with_documentation)
+        )
+    return entries
 
 
 def _topic_defaults(services: Services, with_documentation: bool) -> Mapping[str, Entry]:

@@ -70,7 +70,8 @@ class Slot:
 
 
 class Connection:
-    """is_flush_due: see waiters.TurnEnd. cold_requests: that tasks are at work on."""
+    """is_flush_due: see waiters.TurnEnd. cold_requests: that tasks are at work on. software: name
+    and version as the client told them (KIP-511)."""
 
     __slots__ = (
         "_buffer",
@@ -94,6 +95,7 @@ class Connection:
         "peer",
         "server",
         "slots",
+        "software",
     )
 
     def __init__(
@@ -111,6 +113,7 @@ class Connection:
         self.peer = peer
         self.listener = listener
         self.slots: deque[Slot] = deque()
+        self.software = ("", "")
         self.is_closed = False
         self.is_flush_due = False
         self.last_active_ms = server.clock.monotonic_ms()

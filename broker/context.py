@@ -7,7 +7,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker.client_figures import ClientFigures
 from broker.client_quotas import ClientQuotas, QuotaKind
+from broker.client_telemetry import ClientTelemetry
 from broker.config import BrokerConfig
 from broker.controller_api import Controller
 from broker.coordinator.host import CoordinatorHost
@@ -67,6 +69,8 @@ class Services:
             replicas=replicas,
             make_shard=group_shard_maker(config, replicas.rng),
         )
+        self.telemetry = ClientTelemetry()
+        self.client_figures = ClientFigures()
         self.transaction_driver = TransactionDriver(self)
         self.transactions = CoordinatorHost(
             topic=TRANSACTIONS_TOPIC,
@@ -87,6 +91,10 @@ class Services:
         """What API files keep between requests, by API name."""
         self.pack_threads = PackThreads()
         self._background = TaskGroup(report_failure)
+
+    def now_ms(self) -> int:
+        """Monotonic, in milliseconds."""
+        return self.replicas.clock.monotonic_ms()
 
     def image(self) -> ClusterImage:
         """The cluster as clients are told of it."""

@@ -37,6 +37,7 @@ from metadata.requests import (
     UpdatedFeature,
     UpdateFeatures,
 )
+from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
 from raft.messages import AddVoterRequest, RemoveVoterRequest
 from runtime.errors import Rejected
 
@@ -153,6 +154,10 @@ class Controller(Protocol):
     async def alter_client_quotas(
         self, request: AlterClientQuotas, timeout_ms: int
     ) -> tuple[AlteredQuota, ...] | Rejected: ...
+
+    async def alter_scram_credentials(
+        self, request: AlterScramCredentials, timeout_ms: int
+    ) -> tuple[AlteredScramUser, ...] | Rejected: ...
 
     async def describe_quorum(self) -> QuorumDescription | NoQuorum | Rejected:
         """The quorum as its leader sees it. NoQuorum's message also says how old the broker's

@@ -12,7 +12,14 @@ from typing import Any
 from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import controller_pb2 as pb
-from metadata import codec, configs_codec, directories_codec, features_codec, quorum_report
+from metadata import (
+    codec,
+    configs_codec,
+    directories_codec,
+    features_codec,
+    quorum_report,
+    scram_codec,
+)
 from metadata.client import ControllerClient
 from metadata.config_requests import (
     AlterClientQuotas,
@@ -37,6 +44,7 @@ from metadata.requests import (
     UpdatedFeature,
     UpdateFeatures,
 )
+from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
 from runtime.errors import Rejected
 from runtime.ids import UUID_ZERO
 from runtime.text import split_address
@@ -217,6 +225,20 @@ class Forwarding:
             reply
             if isinstance(reply, Rejected)
             else configs_codec.decode_altered_quotas(reply.entries)
+        )
+
+    async def alter_scram_credentials(
+        self, request: AlterScramCredentials, timeout_ms: int
+    ) -> tuple[AlteredScramUser, ...] | Rejected:
+        message = scram_codec.encode_alter_scram(request)
+        reply = await self.change(
+            lambda client, target, timeout: client.configs_stub(target).AlterScramCredentials(
+                message, timeout=timeout
+            ),
+            timeout_ms,
+        )
+        return (
+            reply if isinstance(reply, Rejected) else scram_codec.decode_altered_scram(reply.users)
         )
 
     async def describe_quorum(self) -> QuorumDescription | NoQuorum:

@@ -51,6 +51,10 @@ def broker_metrics(replicas: ReplicaManager, server: KafkaServer) -> Iterator[Me
         sum(replica.core.is_under_min_isr for replica in led),
     )
     yield _gauge("connections", "Clients and followers connected.", server.connection_count)
+    services = server.services
+    now_ms = services.now_ms()
+    services.client_figures.forget(lambda known: services.telemetry.is_known(known, now_ms))
+    yield from services.client_figures.metrics()
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -5,21 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from metadata.configs.broker_keys import BROKER_CONFIGS
+from metadata.configs.client_metrics_keys import CLIENT_METRICS_CONFIGS, client_metrics_problem
 from metadata.configs.effective import CLUSTER_DEFAULT
+from metadata.configs.group_keys import GROUP_CONFIGS, group_config_problem
 from metadata.configs.model import ConfigKey, Update, parse
 from metadata.configs.topic_keys import TOPIC_CONFIGS
+from metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
 from runtime.errors import ErrorCode, Rejected
 
 VALUE_LENGTH_MAX = 32_767
 """Characters of a config's value, as in Kafka."""
 
+CONFIGS_OF: dict[int, dict[str, ConfigKey]] = {
+    RESOURCE_TOPIC: TOPIC_CONFIGS,
+    RESOURCE_BROKER: BROKER_CONFIGS,
+    RESOURCE_CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+    RESOURCE_GROUP: GROUP_CONFIGS,
+}
+"""The table of each type of resource that has configs."""
+
 __all__ = [
     "BROKER_CONFIGS",
+    "CONFIGS_OF",
     "TOPIC_CONFIGS",
     "broker_config_problem",
     "broker_key",
     "broker_value_problem",
     "ignored_config",
+    "other_config_problem",
     "topic_config_problem",
     "topic_configs_conflict",
 ]
@@ -106,6 +124,16 @@ def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected
     else:
         problem = broker_value_problem(name, value)
     return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
+
+
+def other_config_problem(resource_type: int, name: str, value: str) -> Rejected | None:
+    """Why this config of a group or of a subscription to client metrics cannot be set, or None."""
+    problem = _too_long(name, value)
+    if problem is not None:
+        return Rejected(ErrorCode.INVALID_CONFIG, problem)
+    if resource_type == RESOURCE_CLIENT_METRICS:
+        return client_metrics_problem(name, value)
+    return group_config_problem(name, value)
 
 
 def _too_long(name: str, value: str) -> str | None:

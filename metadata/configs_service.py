@@ -1,4 +1,4 @@
-"""The controller's gRPC edge for configs and client quotas."""
+"""The controller's gRPC edge for configs, client quotas and SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from kvorum.rpc import configs_pb2 as pb
 from kvorum.rpc import configs_pb2_grpc as pb_grpc
-from metadata import configs_codec
+from metadata import configs_codec, scram_codec
 from metadata.codec import encode_status
 from metadata.loop import ControllerLoop
 from metadata.service import COMMIT_TIMEOUT_MS
@@ -37,6 +37,19 @@ class ConfigsServicer(pb_grpc.ConfigsServicer):
         if isinstance(reply, tuple):
             message.entries.extend(
                 configs_codec.encode_altered_quotas(reply)  # type: ignore[arg-type]
+            )
+            message.end_offset = self._loop.controller.committed.end_offset
+        return _with_status(message, reply)
+
+    async def AlterScramCredentials(
+        self, request: pb.AlterScramCredentialsRequest, context: Any
+    ) -> Any:
+        asked = scram_codec.decode_alter_scram(request)
+        reply = await self._loop.submit(asked, COMMIT_TIMEOUT_MS)
+        message = pb.AlterScramCredentialsReply(leader_id=self._loop.leader_id)
+        if isinstance(reply, tuple):
+            message.users.extend(
+                scram_codec.encode_altered_scram(reply)  # type: ignore[arg-type]
             )
             message.end_offset = self._loop.controller.committed.end_offset
         return _with_status(message, reply)

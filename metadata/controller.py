@@ -32,6 +32,7 @@ from metadata.decide.partitions import create_partitions
 from metadata.decide.producer_ids import allocate_producer_ids
 from metadata.decide.quotas import alter_client_quotas
 from metadata.decide.reassignment import alter_reassignments, list_reassignments
+from metadata.decide.scram import alter_scram_credentials
 from metadata.decide.topics import create_topics, delete_topics
 from metadata.decide.unregister import unregister
 from metadata.delta import Delta
@@ -67,6 +68,7 @@ from metadata.requests import (
     UpdatedFeature,
     UpdateFeatures,
 )
+from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
 from metadata.sessions import BrokerSessions
 from runtime.errors import InvariantViolated, KvorumError, Rejected, invariant, required
 
@@ -80,6 +82,7 @@ Request = (
     | ElectLeaders
     | AlterConfigs
     | AlterClientQuotas
+    | AlterScramCredentials
     | UpdateFeatures
     | RegisterControllerRequest
     | UnregisterBrokerRequest
@@ -98,6 +101,7 @@ Reply = (
     | tuple[ElectedLeader, ...]
     | tuple[AlteredConfigs, ...]
     | tuple[AlteredQuota, ...]
+    | tuple[AlteredScramUser, ...]
     | tuple[GrownTopic, ...]
     | tuple[ReassignedPartition, ...]
     | tuple[OngoingReassignment, ...]
@@ -355,6 +359,8 @@ class Controller:
                 return alter_configs(image, request)
             case AlterClientQuotas():
                 return alter_client_quotas(image, request)
+            case AlterScramCredentials():
+                return alter_scram_credentials(image, request)
             case UpdateFeatures():
                 return update_features(image, request, self._context())
             case UnregisterBrokerRequest():

@@ -38,7 +38,9 @@ from metadata.records import (
     Record,
     RegisterBroker,
     RegisterController,
+    RemoveScramCredential,
     RemoveTopic,
+    ScramCredential,
     Topic,
     UnregisterBroker,
 )
@@ -71,6 +73,7 @@ class Delta:
         self._client_quotas = base.client_quotas.mutate()
         self._controllers = base.controllers.mutate()
         self._next_producer_id = base.next_producer_id
+        self._scram_credentials = base.scram_credentials
 
     @classmethod
     def of_whole(cls, image: ClusterImage) -> Delta:
@@ -137,6 +140,7 @@ class Delta:
             controllers=self._controllers.finish(),
             next_producer_id=self._next_producer_id,
             client_quotas=self._client_quotas.finish(),
+            scram_credentials=self._scram_credentials,
         )
 
     # One method a record type.
@@ -290,6 +294,20 @@ class Delta:
             del self._client_quotas[record.entity]
         self.changed_quotas.add(record.entity)
 
+    def _scram_credential(self, record: ScramCredential) -> None:
+        of_user = self._scram_credentials.get(record.user, Map())
+        of_user = of_user.set(record.mechanism, record)
+        self._scram_credentials = self._scram_credentials.set(record.user, of_user)
+
+    def _remove_scram_credential(self, record: RemoveScramCredential) -> None:
+        of_user = self._scram_credentials.get(record.user, Map())
+        invariant(record.mechanism in of_user, f"removal of an unknown credential: {record}")
+        of_user = of_user.delete(record.mechanism)
+        if of_user:
+            self._scram_credentials = self._scram_credentials.set(record.user, of_user)
+        else:
+            self._scram_credentials = self._scram_credentials.delete(record.user)
+
     def _register_controller(self, record: RegisterController) -> None:
         self._controllers[record.controller_id] = ControllerImage(
             controller_id=record.controller_id,
@@ -355,5 +373,7 @@ _REPLAY: dict[type, Any] = {
     ProducerIds: Delta._producer_ids,
     BrokerRegistrationChange: Delta._broker_registration_change,
     RegisterController: Delta._register_controller,
+    ScramCredential: Delta._scram_credential,
+    RemoveScramCredential: Delta._remove_scram_credential,
     NoOp: Delta._no_op,
 }

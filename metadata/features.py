@@ -20,7 +20,10 @@ REASSIGNMENT_LEVEL = 27
 """From this level of metadata.version on, partitions have adding and removing replicas, a recovery
 state and eligible leader replicas, and client quotas exist."""
 
-RELEASES = {26: "4.1-IV0", 27: "4.1-IV1"}
+SCRAM_LEVEL = 28
+"""From this level of metadata.version on, the metadata holds SCRAM credentials of users."""
+
+RELEASES = {26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0"}
 """Apache Kafka's names of the levels of metadata.version, which its tools show."""
 
 

@@ -19,11 +19,14 @@ from metadata.records import (
     UNASSIGNED_DIRECTORY,
     Endpoint,
     QuotaEntity,
+    ScramCredential,
 )
 
 #: Kafka's numbers of config resources.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
+RESOURCE_CLIENT_METRICS = 16
+RESOURCE_GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,7 @@ class ClusterImage:
     brokers: by id. topics: by topic id. topic_ids: topic id by name.
     configs: by (resource type, resource name), each name to value.
     client_quotas: by entity, each key to value.
+    scram_credentials: by user, each mechanism's number to the record that set it.
     features: finalised level by name. controllers: registered processes by id.
     """
 
@@ -140,6 +144,7 @@ class ClusterImage:
     controllers: Map[int, ControllerImage] = field(default_factory=Map)
     next_producer_id: int = 0
     client_quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
+    scram_credentials: Map[str, Map[int, ScramCredential]] = field(default_factory=Map)
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic now living under this name."""

@@ -18,6 +18,7 @@ import msgpack
 
 from metadata.features import REASSIGNMENT_LEVEL, RELEASES, FeatureRange
 from metadata.records import (
+    HIDDEN,
     RECORD_CLASSES,
     BrokerRegistrationChange,
     Endpoint,
@@ -81,8 +82,8 @@ def decode_record(value: bytes | memoryview) -> Record:
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """The record's fields by name, uuids as bytes; for printing and export."""
-    return dataclasses.asdict(record)
+    """The record's fields by name, uuids as bytes; for printing and export, so without secrets."""
+    return dataclasses.asdict(record) | dict.fromkeys(getattr(record, "SECRETS", ()), HIDDEN)
 
 
 def _decode_register_broker(fields: tuple[Any, ...]) -> RegisterBroker:

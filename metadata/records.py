@@ -7,7 +7,7 @@ A record states a fact that has been decided; it never asks for a decision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from metadata.features import FeatureRange
@@ -234,6 +234,41 @@ class RegisterController:
 
 
 @dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """A user's SCRAM credential was set (KIP-554). mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
+
+    stored_key, server_key: as RFC 5802 derives them from the salted password, which no record has.
+    SECRETS: the fields that dumps and inspection never show.
+    """
+
+    TYPE: ClassVar[int] = 11
+    VERSION: ClassVar[int] = 0
+    SECRETS: ClassVar[tuple[str, ...]] = ("salt", "stored_key", "server_key")
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveScramCredential:
+    """A user's SCRAM credential of one mechanism was removed."""
+
+    TYPE: ClassVar[int] = 22
+    VERSION: ClassVar[int] = 0
+
+    user: str
+    mechanism: int
+
+
+HIDDEN = "[hidden]"
+"""In place of each of a record's SECRETS where it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
 class NoOp:
     """Nothing. Shows followers that the log, and with it their view, still moves."""
 
@@ -254,6 +289,8 @@ Record = (
     | ProducerIds
     | BrokerRegistrationChange
     | RegisterController
+    | ScramCredential
+    | RemoveScramCredential
     | NoOp
 )
 
@@ -270,5 +307,7 @@ RECORD_CLASSES: tuple[type[Record], ...] = (
     ProducerIds,
     BrokerRegistrationChange,
     RegisterController,
+    ScramCredential,
+    RemoveScramCredential,
     NoOp,
 )

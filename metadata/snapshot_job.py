@@ -87,6 +87,9 @@ def records_of(image: ClusterImage) -> Iterator[Record]:
     ):
         for key, quota in sorted(quotas.items()):
             yield ClientQuota(entity, key, quota)
+    for _, credentials in sorted(image.scram_credentials.items()):
+        for _, credential in sorted(credentials.items()):
+            yield credential
     if image.next_producer_id:
         yield ProducerIds(-1, -1, image.next_producer_id)
 

@@ -15,15 +15,26 @@ from typing import Any
 from immutables import Map
 
 from metadata.features import FeatureRange
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage, TopicImage
-from metadata.records import Endpoint
+from metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ClusterImage,
+    TopicImage,
+)
+from metadata.records import HIDDEN, Endpoint
 from runtime.errors import KvorumError
 from runtime.ids import uuid_text
 from runtime.text import address_text, percent_escaped
 
 #: Kafka's words for the types of config resources; others stand under their number.
-_RESOURCE_NAMES = {RESOURCE_TOPIC: "topic", RESOURCE_BROKER: "broker", 16: "client-metrics",
-                   32: "group"}  # fmt: skip
+_RESOURCE_NAMES = {
+    RESOURCE_TOPIC: "topic",
+    RESOURCE_BROKER: "broker",
+    RESOURCE_CLIENT_METRICS: "client-metrics",
+    RESOURCE_GROUP: "group",
+}
 
 #: Folders that say of the image what others say too, or how old it is: no difference, no find.
 REPEATING = frozenset({"topics_by_id", "provenance"})
@@ -205,6 +216,7 @@ def _folder(value: Any, entries: Callable[[Any], dict[str, Node]]) -> Folder:
 
 def _field_entries(value: Any) -> dict[str, Node]:
     entries = {f.name: node_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    entries |= dict.fromkeys(getattr(value, "SECRETS", ()), HIDDEN)
     if entries.get("features") == []:
         # A node that told no levels has the folder all the same.
         entries["features"] = _folder((), _range_entries)

@@ -48,6 +48,16 @@ def read_request(name: str, version: int, body: memoryview) -> Any:
     return _read(name, version, "request", body)
 
 
+def check_request(name: str, version: int, body: memoryview) -> None:
+    """Raise WireError when a request's body is malformed, without reading its values.
+
+    kio reads a duration into a timedelta, which cannot hold the longest that Java's clients ask for
+    (2^63-1 ms).
+    """
+    message = message_class(name, version, "request")
+    check_lengths(message, bytes(body), items_max=REQUEST_ITEMS_MAX)
+
+
 def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
     read, decode_error, check_nulls = _reader(name, version, kind)
     # Bytes: kio refuses writable buffers.

@@ -17,10 +17,12 @@ from broker.api import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -31,6 +33,7 @@ from broker.api import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -40,8 +43,10 @@ from broker.api import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -58,7 +63,9 @@ from broker.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     remove_raft_voter,
+    renew_delegation_token,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -78,6 +85,7 @@ _COLD: tuple[Any, ...] = (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     create_acls,
@@ -91,6 +99,7 @@ _COLD: tuple[Any, ...] = (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -101,6 +110,7 @@ _COLD: tuple[Any, ...] = (
     elect_leaders,
     end_txn,
     find_coordinator,
+    get_telemetry_subscriptions,
     incremental_alter_configs,
     init_producer_id,
     join_group,
@@ -115,6 +125,7 @@ _COLD: tuple[Any, ...] = (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    push_telemetry,
     remove_raft_voter,
     sync_group,
     txn_offset_commit,
@@ -124,7 +135,15 @@ _COLD: tuple[Any, ...] = (
 )
 _COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
 
-_HOT: tuple[Any, ...] = (produce, fetch, heartbeat, consumer_group_heartbeat)
+_HOT: tuple[Any, ...] = (
+    produce,
+    fetch,
+    heartbeat,
+    consumer_group_heartbeat,
+    create_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 """They read their requests themselves, and fill the slot themselves, without a task."""
 HOT_HANDLERS: dict[int, HotHandler] = {module.API.key: module.handle for module in _HOT}
 

@@ -31,6 +31,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
+        context.slot.connection.software = names
     image = context.services.image()
     features = sorted(image.features.items())
     return {

@@ -1,8 +1,8 @@
 """DescribeConfigs (32). Served: v1-4, for topics (2), for this broker (4) and, under the empty
-name, for what is set for all brokers.
+name, for what is set for all brokers; for subscriptions to client metrics (16) and for groups (32).
 
-Keys that Kvorum does not obey yet are shown at their defaults and read-only. Missing: broker
-loggers, client metrics, groups (error 42).
+Keys of topics and brokers that Kvorum does not obey yet are shown at their defaults and read-only.
+Missing: broker loggers (error 42).
 """
 
 from __future__ import annotations
@@ -14,15 +14,27 @@ from broker.config_entries import (
     Entry,
     broker_entries,
     cluster_default_entries,
+    named_entries,
     topic_entries,
 )
 from broker.context import RequestContext
 from broker.topic_names import name_refusal
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
 from runtime.errors import ErrorCode, Rejected
 from wire.versions import Api
 
 API = Api(key=32, name="describe_configs", min_version=1, max_version=4, first_flexible=4)
+
+
+_NAMELESS = {
+    RESOURCE_CLIENT_METRICS: "Client metrics subscription name must not be empty",
+    RESOURCE_GROUP: "Group name must not be empty",
+}
 
 
 class _Asked(NamedTuple):
@@ -85,7 +97,11 @@ def _describe(
                 f"received {name!r}; ask that broker itself",
             )
         return broker_entries(services, with_documentation=with_documentation)
-    return Rejected(ErrorCode.INVALID_REQUEST, f"resource type {kind} is not served")
+    if kind not in _NAMELESS:
+        return Rejected(ErrorCode.INVALID_REQUEST, f"resource type {kind} is not served")
+    if not name:
+        return Rejected(ErrorCode.INVALID_REQUEST, _NAMELESS[kind])
+    return named_entries(services, kind, name, with_documentation=with_documentation)
 
 
 def _answer(asked: _Asked, found: list[Entry] | Rejected, *, with_synonyms: bool) -> dict[str, Any]:

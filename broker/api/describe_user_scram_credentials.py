@@ -1,15 +1,18 @@
-"""DescribeUserScramCredentials (50). Served: v0 (KIP-554): nobody has any, as there is no SASL.
+"""DescribeUserScramCredentials (50). Served: v0 (KIP-554): mechanisms and iterations, no secret.
 
-kafka-configs asks for them beside a user's quotas. All users (null or empty): none. Errors of a
-named user: 91, or 92 if it is named twice. AlterUserScramCredentials (51) is not served.
+All users (null or empty): those that have credentials. Errors of a named user: 91, or 92 if it is
+named twice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from broker.context import RequestContext
+from metadata.image import ClusterImage
+from metadata.records import ScramCredential
 from runtime.errors import ErrorCode
 from wire.versions import Api
 
@@ -19,22 +22,36 @@ API = Api(
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    named = Counter(user.name for user in request.users or ())
+    image = context.services.image()
+    named = Counter(user.name for user in request.users or ()) or dict.fromkeys(
+        sorted(image.scram_credentials), 1
+    )
     return {
         "error_code": ErrorCode.NONE,
-        "error_message": "",
-        "results": [_refused(name, times) for name, times in named.items()],
+        "error_message": None,
+        "results": [_described(image, name, times) for name, times in named.items()],
     }
 
 
-def _refused(user: str, times_named: int) -> dict[str, Any]:
-    """In Kafka's words, which its tools print."""
+def _described(image: ClusterImage, user: str, times_named: int) -> dict[str, Any]:
+    """Errors in Kafka's words, which its tools print."""
+    credentials: Mapping[int, ScramCredential] = image.scram_credentials.get(user, {})
+    error, message = ErrorCode.NONE, None
     if times_named > 1:
         error = ErrorCode.DUPLICATE_RESOURCE
         message = (
             f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
         )
-    else:
+    elif not credentials:
         error = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {user}"
-    return {"user": user, "error_code": error, "error_message": message, "credential_infos": ()}
+    infos = [
+        {"mechanism": mechanism, "iterations": credential.iterations}
+        for mechanism, credential in sorted(credentials.items())
+    ]
+    return {
+        "user": user,
+        "error_code": error,
+        "error_message": message,
+        "credential_infos": infos if error == ErrorCode.NONE else (),
+    }

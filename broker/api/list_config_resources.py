@@ -1,8 +1,8 @@
 """ListConfigResources (74, KIP-1142). Served: v0-1.
 
-v0 is ListClientMetricsResources: there are none. v1 names every resource that can have configs, of
-the types asked for or of all: topics (2), brokers (4), their loggers (8). There are no configs of
-client metrics (16) and groups (32). Another type: 35 for the whole request.
+v0 is ListClientMetricsResources: subscriptions to client metrics. v1 names every resource that can
+have configs, of the types asked for or of all: topics (2), brokers (4), their loggers (8), client
+metrics (16) and those groups (32) that have configs. Another type: 35 for the whole request.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    if context.api_version == 0:
-        return {"error_code": ErrorCode.NONE, "config_resources": ()}
-    asked = request.resource_types or TYPES
+    asked = (CLIENT_METRICS,) if context.api_version == 0 else request.resource_types or TYPES
     if not set(asked) <= set(TYPES):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": ()}
     image = context.services.image()
@@ -31,6 +29,8 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         BROKER: [str(broker_id) for broker_id in sorted(image.brokers)],
     }
     names[BROKER_LOGGER] = names[BROKER]
+    for kind in (CLIENT_METRICS, GROUP):
+        names[kind] = sorted(name for of_kind, name in image.configs if of_kind == kind)
     return {
         "error_code": ErrorCode.NONE,
         "config_resources": [

@@ -1,12 +1,13 @@
-"""ListOffsets (2). Served: v1-10.
+"""ListOffsets (2). Served: v1-11.
 
 Timestamps: >= 0 first record at or after it, -1 latest (the high watermark),
 -2 earliest, -3 record with the largest timestamp, -4 earliest local (= earliest), -5 latest
-tiered (-1: no tiering). Only the leader answers. A new leader whose watermark has not reached its
-epoch's start answers 78 (5 below v5) for what depends on the end: a record that is found below the
-watermark does not. With isolation level 1 (v2+) the end is the last stable offset. Special
-timestamps that are newer than the request's version, or unknown, are answered with
-UNSUPPORTED_VERSION, and partitions named more than once with INVALID_REQUEST.
+tiered and -6 earliest pending upload (KIP-1023): offset -1, as no topic is tiered. Only the
+leader answers. A new leader whose watermark has not reached its epoch's start answers 78 (5 below
+v5) for what depends on the end: a record that is found below the watermark does not. With
+isolation level 1 (v2+) the end is the last stable offset. Special timestamps that are newer than
+the request's version, or unknown, are answered with UNSUPPORTED_VERSION, and partitions named more
+than once with INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -21,14 +22,22 @@ from runtime.ids import UUID_ZERO
 from storage.batch import BatchError
 from wire.versions import Api
 
-API = Api(key=2, name="list_offsets", min_version=1, max_version=10, first_flexible=6)
+API = Api(key=2, name="list_offsets", min_version=1, max_version=11, first_flexible=6)
 
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
-FIRST_VERSIONS = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 """Of the special timestamps."""
 OFFSET_NOT_AVAILABLE_VERSION = 5
 """The first whose clients know that code."""
@@ -111,7 +120,7 @@ def _look_up(
     core, log = replica.core, replica.log
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return (-1, log.start_offset, log.epochs.epoch_of(log.start_offset)), ErrorCode.NONE
-    if timestamp_ms == LATEST_TIERED:
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NONE_FOUND, ErrorCode.NONE
     end_offset = core.high_watermark
     if asker.is_read_committed:

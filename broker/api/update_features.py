@@ -1,6 +1,7 @@
 """UpdateFeatures (57). Served: v0-2, by the active controller. All updates come true or none.
 
-From v2 on the answer has one error for all of them: the first that stands in the way.
+The answer has one error for all of them: the first that stands in the way. Up to v1 it also has a
+row for each update, where Kafka leaves them out once one has failed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ API = Api(
     needs_controller=True,
 )
 
-SUMMED_UP_SINCE = 2
+WITHOUT_ROWS_SINCE = 2
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -58,10 +59,10 @@ def _answer(
         code, message = reply.code, reply.message
     else:
         rows = reply
-    if context.api_version >= SUMMED_UP_SINCE:
-        first = next((row for row in rows if row.error is not ErrorCode.NONE), None)
-        if first is not None:
-            code, message = first.error, first.message
+    first = next((row for row in rows if row.error is not ErrorCode.NONE), None)
+    if first is not None:
+        code, message = first.error, first.message
+    if context.api_version >= WITHOUT_ROWS_SINCE:
         return {"error_code": code, "error_message": message or None}
     return {
         "error_code": code,

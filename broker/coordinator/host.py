@@ -139,7 +139,8 @@ class CoordinatorHost:
         if not self._terms:
             return
         changed, deleted = _changed_topics(delta, before, image)
-        if changed:
+        # Groups have configs of their own; without an event a shard would keep the image before.
+        if changed or before.configs is not image.configs:
             event = TopicsChanged(image=image, changed=changed, deleted=deleted)
             # Bad sequence: 1. a topic is deleted and made anew, 2. offsets of the new one are
             # committed to the leader before us, 3. one image has that and our term's beginning.

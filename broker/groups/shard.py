@@ -134,7 +134,7 @@ class GroupShard:
         self.offsets.end_transaction(end)
 
     def on_loaded(self, now: Instant) -> list[Effect]:
-        turn = Turn(self.config, self._rng, now)
+        turn = Turn(self.config, self._rng, now, self.consumer.group_configs)
         # Offsets whose group's own record is gone, and groups whose record came first: either way
         # a group with offsets is there.
         for group_id in self.offsets.books:
@@ -149,7 +149,7 @@ class GroupShard:
     # --- events ------------------------------------------------------------------------------
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        turn = Turn(self.config, self._rng, now)
+        turn = Turn(self.config, self._rng, now, self.consumer.group_configs)
         match event:
             case Request():
                 self._on_request(event, turn)

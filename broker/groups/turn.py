@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -16,10 +16,14 @@ from broker.coordinator.model import (
     SetTimer,
 )
 from broker.groups.config import GroupConfig
+from metadata.configs.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, number_of
+from metadata.image import RESOURCE_GROUP
 
 BATCH_BYTES_MAX = 512 * 1024
 """Keys and values in one batch of records that need not stay together: well below the usual
 max.message.bytes, whatever a client puts into one request."""
+
+NO_CONFIGS: Mapping[tuple[int, str], Mapping[str, str]] = {}
 
 _RECORD_OVERHEAD_BYTES = 32
 _BATCH_OVERHEAD_BYTES = 61
@@ -27,16 +31,38 @@ _BATCH_OVERHEAD_BYTES = 61
 
 
 class Turn:
-    """One event's. config, rng: the shard's own; now: the time of the event."""
+    """One event's. config, rng: the shard's own; now: the time of the event; group_configs: what
+    is set for single groups, by (resource type, group id)."""
 
-    __slots__ = ("_has_appended", "config", "effects", "now", "rng")
+    __slots__ = ("_group_configs", "_has_appended", "config", "effects", "now", "rng")
 
-    def __init__(self, config: GroupConfig, rng: Random, now: Instant) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        rng: Random,
+        now: Instant,
+        group_configs: Mapping[tuple[int, str], Mapping[str, str]] = NO_CONFIGS,
+    ) -> None:
+        self._group_configs = group_configs
         self.config = config
         self.rng = rng
         self.now = now
         self.effects: list[Effect] = []
         self._has_appended = False
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """Of the consumer protocol's members of this group."""
+        found = self._group_number(group_id, SESSION_TIMEOUT)
+        return self.config.group_consumer_session_timeout_ms if found is None else found
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Of the consumer protocol's members of this group."""
+        found = self._group_number(group_id, HEARTBEAT_INTERVAL)
+        return self.config.group_consumer_heartbeat_interval_ms if found is None else found
+
+    def _group_number(self, group_id: str, name: str) -> int | None:
+        configs = self._group_configs.get((RESOURCE_GROUP, group_id))
+        return None if configs is None else number_of(configs, name)
 
     def append(self, record: CoordinatorRecord) -> None:
         """Write one record."""

@@ -337,7 +337,9 @@ class KafkaBackend:
             {"timeout": self.timeout_ms, "feature_updates": updates, "validate_only": dry_run},
             flexible=True,
         )
-        check(reply.error_code, reply.error_message, "update features")
+        if not reply.results:
+            # Where there are rows, they say more than the one error of the whole request.
+            check(reply.error_code, reply.error_message, "update features")
         return [
             {
                 "feature": row.feature,

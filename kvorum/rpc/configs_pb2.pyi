@@ -114,3 +114,57 @@ class AlterClientQuotasReply(_message.Message):
     entries: _containers.RepeatedCompositeFieldContainer[AlteredQuota]
     end_offset: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[AlteredQuota, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class ScramDeletion(_message.Message):
+    __slots__ = ("user", "mechanism")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    mechanism: int
+    def __init__(self, user: _Optional[str] = ..., mechanism: _Optional[int] = ...) -> None: ...
+
+class ScramUpsertion(_message.Message):
+    __slots__ = ("user", "mechanism", "iterations", "salt", "stored_key", "server_key")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SALT_FIELD_NUMBER: _ClassVar[int]
+    STORED_KEY_FIELD_NUMBER: _ClassVar[int]
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    def __init__(self, user: _Optional[str] = ..., mechanism: _Optional[int] = ..., iterations: _Optional[int] = ..., salt: _Optional[bytes] = ..., stored_key: _Optional[bytes] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+
+class AlterScramCredentialsRequest(_message.Message):
+    __slots__ = ("deletions", "upsertions")
+    DELETIONS_FIELD_NUMBER: _ClassVar[int]
+    UPSERTIONS_FIELD_NUMBER: _ClassVar[int]
+    deletions: _containers.RepeatedCompositeFieldContainer[ScramDeletion]
+    upsertions: _containers.RepeatedCompositeFieldContainer[ScramUpsertion]
+    def __init__(self, deletions: _Optional[_Iterable[_Union[ScramDeletion, _Mapping]]] = ..., upsertions: _Optional[_Iterable[_Union[ScramUpsertion, _Mapping]]] = ...) -> None: ...
+
+class AlteredScramUser(_message.Message):
+    __slots__ = ("user", "error", "message")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    error: int
+    message: str
+    def __init__(self, user: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AlterScramCredentialsReply(_message.Message):
+    __slots__ = ("status", "leader_id", "users", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    users: _containers.RepeatedCompositeFieldContainer[AlteredScramUser]
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., users: _Optional[_Iterable[_Union[AlteredScramUser, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...

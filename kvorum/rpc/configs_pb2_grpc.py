@@ -44,6 +44,11 @@ class ConfigsStub(object):
                 request_serializer=kvorum_dot_rpc_dot_configs__pb2.AlterClientQuotasRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_configs__pb2.AlterClientQuotasReply.FromString,
                 _registered_method=True)
+        self.AlterScramCredentials = channel.unary_unary(
+                '/kvorum.rpc.Configs/AlterScramCredentials',
+                request_serializer=kvorum_dot_rpc_dot_configs__pb2.AlterScramCredentialsRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_configs__pb2.AlterScramCredentialsReply.FromString,
+                _registered_method=True)
 
 
 class ConfigsServicer(object):
@@ -61,6 +66,12 @@ class ConfigsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterScramCredentials(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConfigsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +84,11 @@ def add_ConfigsServicer_to_server(servicer, server):
                     servicer.AlterClientQuotas,
                     request_deserializer=kvorum_dot_rpc_dot_configs__pb2.AlterClientQuotasRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_configs__pb2.AlterClientQuotasReply.SerializeToString,
+            ),
+            'AlterScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterScramCredentials,
+                    request_deserializer=kvorum_dot_rpc_dot_configs__pb2.AlterScramCredentialsRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_configs__pb2.AlterScramCredentialsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +145,33 @@ class Configs(object):
             '/kvorum.rpc.Configs/AlterClientQuotas',
             kvorum_dot_rpc_dot_configs__pb2.AlterClientQuotasRequest.SerializeToString,
             kvorum_dot_rpc_dot_configs__pb2.AlterClientQuotasReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Configs/AlterScramCredentials',
+            kvorum_dot_rpc_dot_configs__pb2.AlterScramCredentialsRequest.SerializeToString,
+            kvorum_dot_rpc_dot_configs__pb2.AlterScramCredentialsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from metadata.config_keys import (
     BROKER_CONFIGS,
-    TOPIC_CONFIGS,
+    CONFIGS_OF,
     broker_config_problem,
     broker_key,
+    other_config_problem,
     topic_config_problem,
     topic_configs_conflict,
 )
@@ -27,7 +28,13 @@ from metadata.config_requests import (
 from metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
 from metadata.configs.model import ConfigKey, list_items
 from metadata.decide import Decision
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
+from metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ClusterImage,
+)
 from metadata.records import Config, Record
 from runtime.errors import ErrorCode, Rejected
 from runtime.text import whole_number
@@ -35,7 +42,16 @@ from runtime.text import whole_number
 RECORDS_PER_REQUEST_MAX = 10_000
 """As in Kafka; a request's outcome is one batch of the log, all or nothing."""
 
-_OTHER_RESOURCES = {8: "broker loggers", 16: "client metrics", 32: "groups"}
+NAME_LENGTH_MAX = 32_767
+"""Characters of the name of a group or of a subscription; a group's id is an int16 string."""
+
+_BROKER_LOGGER = 8
+_NAMELESS = {
+    RESOURCE_TOPIC: "Default topic resources are not allowed.",
+    RESOURCE_CLIENT_METRICS: "Subscription name can't be empty",
+    RESOURCE_GROUP: "Default group resources are not allowed.",
+}
+"""Refusals of a resource without a name, in Kafka's words."""
 
 
 def alter_configs(
@@ -112,9 +128,11 @@ def _alter_one(
 
 def _resource_problem(image: ClusterImage, resource: ConfigAlteration) -> Rejected | None:
     name = resource.resource_name
+    if not name and resource.resource_type in _NAMELESS:
+        return Rejected(ErrorCode.INVALID_REQUEST, _NAMELESS[resource.resource_type])
+    if resource.resource_type in (RESOURCE_CLIENT_METRICS, RESOURCE_GROUP):
+        return _long_name_problem(name)
     if resource.resource_type == RESOURCE_TOPIC:
-        if not name:
-            return Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         if image.topic(name) is None:
             return Rejected(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {name!r} does not exist."
@@ -133,10 +151,22 @@ def _resource_problem(image: ClusterImage, resource: ConfigAlteration) -> Reject
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered."
             )
         return None
-    what = _OTHER_RESOURCES.get(resource.resource_type, f"type {resource.resource_type}")
+    is_logger = resource.resource_type == _BROKER_LOGGER
+    what = "broker loggers" if is_logger else f"type {resource.resource_type}"
     return Rejected(
         ErrorCode.INVALID_REQUEST,
-        f"configs of {what} cannot be altered; only those of topics (2) and brokers (4) can",
+        f"configs of {what} cannot be altered; only those of topics (2), brokers (4), client "
+        "metrics (16) and groups (32) can",
+    )
+
+
+def _long_name_problem(name: str) -> Rejected | None:
+    """Groups and subscriptions need not be there yet, so nothing else bounds what is kept."""
+    if len(name) <= NAME_LENGTH_MAX:
+        return None
+    return Rejected(
+        ErrorCode.INVALID_REQUEST,
+        f"the resource's name has {len(name)} characters, more than {NAME_LENGTH_MAX}",
     )
 
 
@@ -180,8 +210,10 @@ def _new_value(
         return None
     if kind is Operation.SET:
         return value
-    is_topic = resource.resource_type == RESOURCE_TOPIC
-    key = TOPIC_CONFIGS.get(operation.name) if is_topic else broker_key(operation.name)
+    if resource.resource_type == RESOURCE_BROKER:
+        key = broker_key(operation.name)
+    else:
+        key = CONFIGS_OF[resource.resource_type].get(operation.name)
     if key is None or not key.is_list:
         unknown = _value_problem(resource, operation.name, value) if key is None else None
         return unknown or Rejected(
@@ -217,4 +249,6 @@ def _present_value(
 def _value_problem(resource: ConfigAlteration, name: str, value: str) -> Rejected | None:
     if resource.resource_type == RESOURCE_TOPIC:
         return topic_config_problem(name, value)
-    return broker_config_problem(name, value, resource.resource_name)
+    if resource.resource_type == RESOURCE_BROKER:
+        return broker_config_problem(name, value, resource.resource_name)
+    return other_config_problem(resource.resource_type, name, value)

@@ -9,6 +9,8 @@ from metadata.decide.eligible import elr_forgotten
 from metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
     METADATA_VERSION,
+    REASSIGNMENT_LEVEL,
+    SCRAM_LEVEL,
     UNSAID,
     FeatureRange,
     bootstrap_levels,
@@ -165,14 +167,18 @@ def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected |
     """An unsafe downgrade is refused like a safe one that would lose something."""
     if name != METADATA_VERSION:
         return None
-    lost = next(_lost_at_lowest(image), None)
+    lost = next(_lost_below(image, level), None)
     if lost is None:
         return None
     return _invalid(f"{name} {level} has no words for {lost}; nothing that is there may be lost")
 
 
-def _lost_at_lowest(image: ClusterImage) -> Iterator[str]:
-    """What of the metadata the lowest level of metadata.version cannot say."""
+def _lost_below(image: ClusterImage, level: int) -> Iterator[str]:
+    """What of the metadata a level of metadata.version cannot say."""
+    if level < SCRAM_LEVEL and image.scram_credentials:
+        yield f"SCRAM credentials, such as those of {min(image.scram_credentials)!r}"
+    if level >= REASSIGNMENT_LEVEL:
+        return
     for topic in image.topics.values():
         for partition_id, partition in topic.partitions.items():
             name = f"{topic.name}-{partition_id}"

@@ -20,6 +20,7 @@ ISR = "metadata/decide/isr.py"
 LEADER_CHECK = "metadata/leader_check.py"
 PRODUCERS = "metadata/decide/producer_ids.py"
 QUOTAS = "metadata/decide/quotas.py"
+SCRAM = "metadata/decide/scram.py"
 REASSIGNMENT = "metadata/decide/reassignment.py"
 SESSIONS = "metadata/sessions.py"
 TOPICS = "metadata/decide/topics.py"
@@ -358,6 +359,20 @@ MUTANTS = (
         "no quota is written at a level that has no words for it",
         QUOTAS,
         "    if level < REASSIGNMENT_LEVEL:\n",
+        "    if False:\n",
+    ),
+    of_decisions(
+        "credentials-below-their-level",
+        "no credential is written at a level that has no words for it",
+        SCRAM,
+        "    if level < SCRAM_LEVEL:\n",
+        "    if False:\n",
+    ),
+    of_decisions(
+        "level-that-loses-credentials",
+        "a level goes not down while there are credentials",
+        FEATURES,
+        "    if level < SCRAM_LEVEL and image.scram_credentials:\n",
         "    if False:\n",
     ),
     of_decisions(

@@ -34,6 +34,7 @@ from metadata.decide.electorate import electorate
 from metadata.decide.partitions import create_partitions
 from metadata.decide.quotas import alter_client_quotas
 from metadata.decide.reassignment import alter_reassignments, list_reassignments
+from metadata.decide.scram import alter_scram_credentials
 from metadata.delta import Delta
 from metadata.directory_requests import AssignReplicas
 from metadata.features import SUPPORTED
@@ -61,6 +62,7 @@ from metadata.requests import (
     ElectLeaders,
     ProducerIdBlock,
 )
+from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
 from runtime.disk import Disk
 from runtime.errors import ErrorCode, Rejected
 from runtime.ids import new_uuid
@@ -281,25 +283,28 @@ class BrokerSide(DirectoriesSide):
             ElectedLeader(topic=t, partition_id=p, error=error) for t, p in request.partitions
         )
 
-    async def alter_configs(
-        self, request: AlterConfigs, timeout_ms: int
-    ) -> tuple[AlteredConfigs, ...] | Rejected:
+    async def _decided(self, decide: Callable[..., Any], request: Any) -> Any:
         await asyncio.sleep(0)
         if refused := self._refused():
             return refused
-        decision = alter_configs(self._controller.image, request)
+        decision = decide(self._controller.image, request)
         self._controller.commit(*decision.records)
         return decision.reply
+
+    async def alter_configs(
+        self, request: AlterConfigs, timeout_ms: int
+    ) -> tuple[AlteredConfigs, ...] | Rejected:
+        return await self._decided(alter_configs, request)
 
     async def alter_client_quotas(
         self, request: AlterClientQuotas, timeout_ms: int
     ) -> tuple[AlteredQuota, ...] | Rejected:
-        await asyncio.sleep(0)
-        if refused := self._refused():
-            return refused
-        decision = alter_client_quotas(self._controller.image, request)
-        self._controller.commit(*decision.records)
-        return decision.reply
+        return await self._decided(alter_client_quotas, request)
+
+    async def alter_scram_credentials(
+        self, request: AlterScramCredentials, timeout_ms: int
+    ) -> tuple[AlteredScramUser, ...] | Rejected:
+        return await self._decided(alter_scram_credentials, request)
 
     async def describe_quorum(self) -> QuorumDescription | Rejected:
         await asyncio.sleep(0)

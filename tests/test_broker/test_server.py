@@ -378,7 +378,7 @@ def test_fenced_brokers_are_hidden_once_their_listing_time_is_over(
     assert len(client.call("metadata", 9, {"topics": ()}).brokers) == 1
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_list_offsets_in_every_version(client: RawClient, topic: str, version: int) -> None:
     now_ms = int(time.time() * 1000)
     for at in (now_ms - 2000, now_ms - 1000, now_ms):
@@ -399,7 +399,7 @@ def test_list_offsets_in_every_version(client: RawClient, topic: str, version: i
 
     assert offset(-1) == 3
     assert offset(-2) == 0
-    for special, first_version, found in ((-3, 7, 2), (-4, 8, 0), (-5, 9, -1)):
+    for special, first_version, found in ((-3, 7, 2), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1)):
         if version >= first_version:
             assert offset(special) == found
         else:

@@ -1,4 +1,4 @@
-"""What is not there says so: ACLs, credentials of users; and the names of what has configs."""
+"""What is not there says so: ACLs, delegation tokens, credentials; and what has configs."""
 
 from __future__ import annotations
 
@@ -65,6 +65,26 @@ def test_acl_calls_in_every_version(client: RawClient, version: int) -> None:
     assert [row.error_code for row in results] == [KioError.security_disabled] * 2
     rows = client.call("delete_acls", version, {"filters": [wanted]}).filter_results
     assert [row.error_code for row in rows] == [KioError.security_disabled]
+
+
+@pytest.mark.parametrize("period", [-1, (1 << 63) - 1])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_delegation_tokens_are_disabled_in_every_version(
+    client: RawClient, version: int, period: int
+) -> None:
+    asked = {
+        "create_delegation_token": {"renewers": [], "max_lifetime": period},
+        "renew_delegation_token": {"hmac": b"hmac", "renew_period": period},
+        "expire_delegation_token": {"hmac": b"hmac", "expiry_time_period": period},
+        "describe_delegation_token": {"owners": None},
+    }
+    if version == 3:
+        asked["create_delegation_token"] |= {"owner_principal_type": None}
+        asked["create_delegation_token"] |= {"owner_principal_name": None}
+        del asked["renew_delegation_token"], asked["expire_delegation_token"]
+    for api, values in asked.items():
+        answer = client.call(api, version, values)
+        assert answer.error_code is KioError.delegation_token_auth_disabled
 
 
 @pytest.mark.parametrize("everybody", [None, []])

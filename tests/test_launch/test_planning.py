@@ -149,8 +149,8 @@ def test_known_cluster_keeps_its_id_and_may_gain_brokers(tmp_path):
         ({"log.cleanup.policy": "foo"}, "must be a list of compact, delete"),
         ({"broker.heartbeat.interval.ms": 0}, "must lie between 1 and"),
         ({"num.partitions": 0, "request.timeout.ms": 0}, "and 2147483647; request.timeout.ms="),
-        ({"metadata.version.max": 25}, "metadata.version.max=25 must lie in 26 to 27"),
-        ({"metadata.version.max": 28}, "must lie in 26 to 27, which this build knows"),
+        ({"metadata.version.max": 25}, "metadata.version.max=25 must lie in 26 to 28"),
+        ({"metadata.version.max": 29}, "must lie in 26 to 28, which this build knows"),
     ],
 )
 def test_broker_properties_that_cannot_work_are_refused(change, words):

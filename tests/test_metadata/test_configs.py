@@ -126,8 +126,9 @@ def test_brokers_and_their_common_default_are_resources_of_their_own():
         (broker("0101"), ErrorCode.INVALID_REQUEST, "must be an integer"),
         (broker("999"), ErrorCode.BROKER_ID_NOT_REGISTERED, "999"),
         (change(kind=8), ErrorCode.INVALID_REQUEST, "broker loggers"),
-        (change(kind=16), ErrorCode.INVALID_REQUEST, "client metrics"),
-        (change(kind=32), ErrorCode.INVALID_REQUEST, "groups"),
+        (change(kind=16, topic=""), ErrorCode.INVALID_REQUEST, "Subscription name can't be empty"),
+        (change(kind=32, topic=""), ErrorCode.INVALID_REQUEST, "Default group resources are not"),
+        (change(kind=32, topic="g" * 32_768), ErrorCode.INVALID_REQUEST, "more than 32767"),
         (change(kind=77), ErrorCode.INVALID_REQUEST, "type 77"),
         (
             change(op("retention.ms", SET, "1"), op("retention.ms", DELETE)),

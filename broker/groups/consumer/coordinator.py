@@ -8,6 +8,8 @@ protocol with the first such member (`migration.upgrade`), back when the last su
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from broker.coordinator.model import CoordinatorRecord, Request, TopicsChanged
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.config import GroupConfig
@@ -29,7 +31,7 @@ from broker.groups.timers import (
     ConsumerRebalanceTimer,
     ConsumerSessionTimer,
 )
-from broker.groups.turn import Turn
+from broker.groups.turn import NO_CONFIGS, Turn
 from metadata.image import ClusterImage
 from runtime.errors import ErrorCode, Rejected, required
 
@@ -46,6 +48,11 @@ class ConsumerGroups:
         self.groups = groups
         self.image: ClusterImage | None = None
         self._config = config
+
+    @property
+    def group_configs(self) -> Mapping[tuple[int, str], Mapping[str, str]]:
+        """What the metadata sets for single groups, as far as it has been told."""
+        return NO_CONFIGS if self.image is None else self.image.configs
 
     def find(self, group_id: str) -> ConsumerGroup | None:
         group = self.groups.get(group_id)

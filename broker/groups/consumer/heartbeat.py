@@ -123,7 +123,7 @@ def heartbeat(
     return ConsumerHeartbeated(
         member_id=after.member_id,
         member_epoch=after.member_epoch,
-        heartbeat_interval_ms=turn.config.group_consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=turn.heartbeat_interval_ms(group.group_id),
         assignment=after.assigned if is_told_all else None,
     )
 

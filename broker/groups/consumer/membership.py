@@ -97,7 +97,7 @@ def remove(group: ConsumerGroup, member_ids: list[str], setting: Setting, turn: 
 def extend_session(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
     """It was heard of now. The timer is left alone: when it fires too early it is set anew."""
     classic = group.members[member_id].classic
-    timeout_ms = turn.config.group_consumer_session_timeout_ms
+    timeout_ms = turn.session_timeout_ms(group.group_id)
     if classic is not None:
         timeout_ms = classic.session_timeout_ms
     deadline_ms = turn.now.monotonic_ms + timeout_ms

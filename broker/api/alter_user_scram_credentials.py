@@ -1,0 +1,83 @@
+"""AlterUserScramCredentials (51). Served: v0; any broker forwards it to the controller (KIP-554).
+
+The broker derives stored key and server key (RFC 5802) and forgets the salted password at once.
+Errors of a user: 33, 35, 91, 92 (named twice, whatever the mechanisms), 93.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.config_alteration import REQUEST_TIMEOUT_MS
+from broker.context import RequestContext
+from metadata.scram_requests import (
+    HASHES,
+    AlteredScramUser,
+    AlterScramCredentials,
+    ScramDeletion,
+    ScramUpsertion,
+)
+from runtime.errors import ErrorCode, Rejected
+from wire.versions import Api
+
+API = Api(
+    key=51,
+    name="alter_user_scram_credentials",
+    min_version=0,
+    max_version=0,
+    first_flexible=0,
+    needs_controller=True,
+)
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    asked = AlterScramCredentials(
+        deletions=tuple(
+            ScramDeletion(user=item.name, mechanism=item.mechanism) for item in request.deletions
+        ),
+        upsertions=tuple(_upsertion(item) for item in request.upsertions),
+    )
+    reply = await context.services.controller.alter_scram_credentials(asked, REQUEST_TIMEOUT_MS)
+    if isinstance(reply, Rejected):
+        users = dict.fromkeys(
+            [item.user for item in asked.deletions] + [item.user for item in asked.upsertions]
+        )
+        reply = tuple(
+            AlteredScramUser(user=user, error=reply.code, message=reply.message) for user in users
+        )
+    return {
+        "results": [
+            {
+                "user": item.user,
+                "error_code": item.error,
+                "error_message": item.message if item.error != ErrorCode.NONE else None,
+            }
+            for item in reply
+        ]
+    }
+
+
+def _upsertion(item: Any) -> ScramUpsertion:
+    stored_key = server_key = b""
+    hash_name = HASHES.get(item.mechanism)
+    if hash_name is not None:
+        stored_key, server_key = derived_keys(hash_name, item.salted_password)
+    return ScramUpsertion(
+        user=item.name,
+        mechanism=item.mechanism,
+        iterations=item.iterations,
+        salt=item.salt,
+        stored_key=stored_key,
+        server_key=server_key,
+    )
+
+
+def derived_keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
+    """Stored key and server key of RFC 5802, section 3."""
+    # Imported here: no other request needs them.
+    import hashlib
+    import hmac
+
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    server_key = hmac.digest(salted_password, b"Server Key", hash_name)
+    return hashlib.new(hash_name, client_key).digest(), server_key

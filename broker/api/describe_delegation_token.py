@@ -1,0 +1,18 @@
+"""DescribeDelegationToken (41). Served: v1-3.
+
+Answers DELEGATION_TOKEN_AUTH_DISABLED, as no broker has a key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.versions import Api
+
+API = Api(key=41, name="describe_delegation_token", min_version=1, max_version=3, first_flexible=2)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    return {"error_code": ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "tokens": ()}

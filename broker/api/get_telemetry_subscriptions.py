@@ -1,0 +1,57 @@
+"""GetTelemetrySubscriptions (71). Served: v0 (KIP-714). Sums are asked for as totals, not deltas.
+
+Errors: 89 before the interval is over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.client_telemetry import COMPRESSION_TYPES, TELEMETRY_BYTES_MAX, ClientFacts
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from runtime.ids import UUID_ZERO, new_uuid
+from wire.kio_codec import uuid_bytes
+from wire.versions import Api
+
+API = Api(
+    key=71, name="get_telemetry_subscriptions", min_version=0, max_version=0, first_flexible=0
+)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    services = context.services
+    instance_id = uuid_bytes(request.client_instance_id)
+    if instance_id == UUID_ZERO:
+        instance_id = new_uuid(services.replicas.rng)
+    answer = services.telemetry.ask(
+        instance_id, facts_of(context), services.image().configs, services.now_ms()
+    )
+    if isinstance(answer, ErrorCode):
+        return {
+            "error_code": answer,
+            "client_instance_id": UUID_ZERO,
+            "subscription_id": 0,
+            "push_interval": 0,
+            "telemetry_max_bytes": 0,
+            "delta_temporality": False,
+            "accepted_compression_types": (),
+            "requested_metrics": (),
+        }
+    return {
+        "error_code": ErrorCode.NONE,
+        "client_instance_id": instance_id,
+        "subscription_id": answer.subscription_id,
+        "accepted_compression_types": COMPRESSION_TYPES,
+        "push_interval": answer.interval_ms,
+        "telemetry_max_bytes": TELEMETRY_BYTES_MAX,
+        "delta_temporality": False,
+        "requested_metrics": answer.metrics,
+    }
+
+
+def facts_of(context: RequestContext) -> ClientFacts:
+    """What subscriptions may select the client of this request by."""
+    connection = context.slot.connection
+    host, _, port = connection.peer.rpartition(":")
+    return ClientFacts(context.client_id or "", *connection.software, host, port)

@@ -1,0 +1,37 @@
+"""PushTelemetry (72). Served: v0 (KIP-714). The figures are shown on the broker's metrics page.
+
+Errors: 42 (a reserved instance id, or a push after the last one), 76, 87 (it cannot be read), 89
+(before the interval is over), 117, 118.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.api.get_telemetry_subscriptions import facts_of
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.kio_codec import uuid_bytes
+from wire.versions import Api
+
+API = Api(key=72, name="push_telemetry", min_version=0, max_version=0, first_flexible=0)
+
+
+def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    services = context.services
+    now_ms = services.now_ms()
+    instance = services.telemetry.push(
+        uuid_bytes(request.client_instance_id),
+        facts_of(context),
+        services.image().configs,
+        request,
+        now_ms,
+    )
+    if isinstance(instance, ErrorCode):
+        return {"error_code": instance}
+    error = ErrorCode.NONE
+    if request.metrics:
+        services.client_figures.forget(lambda known: services.telemetry.is_known(known, now_ms))
+        error = services.client_figures.take(instance, request.compression_type, request.metrics)
+        instance.last_error = error
+    return {"error_code": error}

@@ -1,0 +1,20 @@
+"""RenewDelegationToken (39). Served: v1-2.
+
+Answers DELEGATION_TOKEN_AUTH_DISABLED, as no broker has a key. The request is checked and its
+values are not read: they may hold a duration that `read_request` refuses.
+"""
+
+from __future__ import annotations
+
+from broker.context import RequestContext
+from runtime.errors import ErrorCode
+from wire.kio_codec import check_request
+from wire.versions import Api
+
+API = Api(key=39, name="renew_delegation_token", min_version=1, max_version=2, first_flexible=2)
+
+
+def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
+    check_request(API.name, context.api_version, view[position:end])
+    values = {"error_code": ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "expiry_timestamp": 0}
+    context.answer(API, values)
