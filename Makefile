@@ -11,8 +11,8 @@ export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    every test, with ruff, mypy and import-linter among them"
-	@echo "make bench   side by side with Apache Kafka 4.1 and etcd; writes bench/results.md, quorum.md, logs.md"
-	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.1 (docs/compat.md)"
+	@echo "make bench   side by side with Apache Kafka 4.3 and etcd; writes bench/results.md, quorum.md, logs.md"
+	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.3 (docs/compat.md)"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
 	@echo "make soak    ten minutes of kill -9 of brokers, then two hundred kills and pauses of any node"
 	@echo "make mutants break the rules one by one; the tests must object; WORLD=partitions: only those"
