@@ -128,7 +128,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("diverged-fetch-counts", "an offset counts only for a history that matches", OBJECTIONS,
      "        if epoch < last_epoch or end_offset < asked.fetch_offset:", "        if False:", NONE),
     ("rebooted-broker-counts", "a fetch of an older process counts for nothing (KIP-903)", CORE,
-     "        if remote is None or self.is_outdated_broker(replica_id, broker_epoch):",
+     "        if remote is None or not self.facts.is_broker(replica_id, broker_epoch):",
      "        if remote is None:", OF_CORE),
     ("no-truncation-by-epoch", "a diverged follower cuts its log (KIP-101)", REPLICA,
      "        target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))\n",
