@@ -1,4 +1,5 @@
-"""DescribeLogDirs (35). Served: v1-4. One result a data directory; there are no future logs.
+"""DescribeLogDirs (35). Served: v1-5. One result a data directory; there are no future logs, and no
+directory can be cordoned (KIP-1066).
 
 A directory that is offline answers KAFKA_STORAGE_ERROR and names no partitions, as in Kafka. To
 Kvorum's own command line each also tells its id, why it is offline, and which replicas are offline
@@ -25,7 +26,7 @@ from wire.log_dirs_codec import (
 )
 from wire.versions import Api
 
-API = Api(key=35, name="describe_log_dirs", min_version=1, max_version=4, first_flexible=2)
+API = Api(key=35, name="describe_log_dirs", min_version=1, max_version=5, first_flexible=2)
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -64,6 +65,7 @@ def _directory(home: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -> d
         "topics": [{"name": name, "partitions": rows} for name, rows in sorted(shown.items())],
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
+        "is_cordoned": False,
     }
 
 

@@ -424,8 +424,9 @@ def test_cold_apis_answer(client: RawClient, topic: str) -> None:
         "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
     })  # fmt: skip
     assert quorum.topics[0].partitions[0].leader_id == 100
-    dirs = client.call("describe_log_dirs", 4, {"topics": None})
+    dirs = client.call("describe_log_dirs", 5, {"topics": None})
     assert topic in {t.name for t in dirs.results[0].topics}
+    assert not dirs.results[0].is_cordoned
     elected = client.call("elect_leaders", 2, {
         "election_type": 0, "topic_partitions": [{"topic": topic, "partitions": [0]}],
         "timeout": 1000,
