@@ -84,6 +84,10 @@ class ClientTelemetry:
         self._configs: Configs | None = None
         self._subscriptions: list[_Subscription] = []
 
+    def is_wanted(self, configs: Configs) -> bool:
+        """Whether there is any subscription."""
+        return bool(self._current(configs))
+
     def ask(
         self, instance_id: bytes, facts: ClientFacts, configs: Configs, now_ms: int
     ) -> Instance | ErrorCode:

@@ -1,11 +1,14 @@
 """ApiVersions (18). Served: v0-4. A newer request gets a v0 answer with error 35 (KIP-511).
 
-Features: what this broker supports, and the levels that are finalised in the metadata.
+Features: what this broker supports, and the levels that are finalised in the metadata. The calls of
+client metrics are advertised while there is a subscription: every client that sees them asks for
+what it shall push, and librdkafka logs a line over it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from broker.context import RequestContext
@@ -15,6 +18,8 @@ from wire.versions import Api, ServedVersions
 API = Api(key=18, name="api_versions", min_version=0, max_version=4, first_flexible=3)
 
 RANGE_FROM_ZERO_SINCE = 4
+TELEMETRY_KEYS = (71, 72)
+"""GetTelemetrySubscriptions and PushTelemetry."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _served: ServedVersions = ServedVersions([API])
@@ -33,10 +38,11 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
         context.slot.connection.software = names
     image = context.services.image()
+    hidden = () if context.services.telemetry.is_wanted(image.configs) else TELEMETRY_KEYS
     features = sorted(image.features.items())
     return {
         "error_code": ErrorCode.NONE,
-        "api_keys": _api_keys(),
+        "api_keys": _api_keys(hidden),
         "supported_features": [
             {"name": f.name, "min_version": f.min_level, "max_version": f.max_level}
             for f in context.services.supported_features
@@ -57,8 +63,9 @@ def unsupported_answer() -> dict[str, Any]:
     return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [own]}
 
 
-def _api_keys() -> list[dict[str, int]]:
+def _api_keys(hidden: Collection[int]) -> list[dict[str, int]]:
     return [
         {"api_key": key, "min_version": least, "max_version": most}
         for key, least, most in _served.advertised()
+        if key not in hidden
     ]

@@ -238,10 +238,18 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     harness.close()
 
 
+def advertised(client: RawClient) -> set[int]:
+    """Those of the two calls that ApiVersions names."""
+    software = {"client_software_name": "test", "client_software_version": "1"}
+    return {71, 72} & {api.api_key for api in client.call("api_versions", 3, software).api_keys}
+
+
 def test_a_client_asks_pushes_and_is_told_of_what_is_wrong(
     harness: Harness, client: RawClient
 ) -> None:
+    assert advertised(client) == set(), "librdkafka logs a line where it sees them"
     alter(client, 16, "s", metrics="org.apache.kafka.", interval_ms="3600000")
+    assert advertised(client) == {71, 72}
     told = client.call("get_telemetry_subscriptions", 0, {"client_instance_id": bytes(16)})
     assert told.error_code is KioError.none
     # The default of five minutes is the longest interval of a client.
