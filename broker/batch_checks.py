@@ -20,7 +20,7 @@ ZSTD_VERSION = 7
 
 
 class ProduceTerms(NamedTuple):
-    """What holds for every batch of one Produce request. now_ms: monotonic; wall_ms: records."""
+    """The terms of every batch of one Produce request. now_ms: monotonic; wall_ms: records."""
 
     acks: int
     version: int

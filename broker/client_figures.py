@@ -31,7 +31,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class _Pushed(NamedTuple):
-    """What one instance pushed last: by name and labels. client_id: at that time."""
+    """The last push of one instance: values by name and labels. client_id: at that time."""
 
     client_id: str
     values: dict[tuple[str, Labels], float]

@@ -34,7 +34,7 @@ EXPIRY_MS_MIN = 60_000
 TELEMETRY_BYTES_MAX = 1 << 20
 """Kafka's telemetry.max.bytes: of one push, packed and unpacked."""
 COMPRESSION_TYPES = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
-"""What clients are told, the best first."""
+"""The codecs that clients are offered, the best first."""
 ALL_METRICS = "*"
 
 _RESERVED = (UUID_ZERO, bytes(15) + b"\x01")
@@ -43,7 +43,7 @@ Configs = Mapping[tuple[int, str], Mapping[str, str]]
 
 
 class ClientFacts(NamedTuple):
-    """What subscriptions may select a client by. All of them are text."""
+    """The facts by which subscriptions may select a client. All of them are text."""
 
     client_id: str
     software_name: str

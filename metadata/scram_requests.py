@@ -1,4 +1,4 @@
-"""What may be asked of the active controller about SCRAM credentials (KIP-554), and its answers.
+"""Requests to the active controller about SCRAM credentials (KIP-554), and its answers.
 
 A request holds derived keys, never a password or a salted password: the broker that is asked
 derives them, so neither crosses the network between nodes nor reaches the log.

@@ -51,7 +51,7 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def facts_of(context: RequestContext) -> ClientFacts:
-    """What subscriptions may select the client of this request by."""
+    """The facts by which subscriptions may select the client of this request."""
     connection = context.slot.connection
     host, _, port = connection.peer.rpartition(":")
     return ClientFacts(context.client_id or "", *connection.software, host, port)

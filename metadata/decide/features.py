@@ -174,7 +174,7 @@ def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected |
 
 
 def _lost_below(image: ClusterImage, level: int) -> Iterator[str]:
-    """What of the metadata a level of metadata.version cannot say."""
+    """The parts of the metadata that a level of metadata.version cannot express."""
     if level < SCRAM_LEVEL and image.scram_credentials:
         yield f"SCRAM credentials, such as those of {min(image.scram_credentials)!r}"
     if level >= REASSIGNMENT_LEVEL:

@@ -266,7 +266,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("controller-in-name-only", "who reaches no controller names another broker",
      "broker/context.py", "        if self.controller.is_lost:\n", "        if False:\n",
      OF_ISOLATION),
-    # What a request claims.
+    # Requests in a broker's name.
     ("any-follower-is-believed", "a follower proves its broker epoch", "broker/broker_facts.py",
      "        return broker_epoch != UNKNOWN_EPOCH and broker_epoch == self.epoch_of(broker_id)\n",
      "        return True\n", OF_CLAIMS),

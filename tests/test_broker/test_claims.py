@@ -1,4 +1,4 @@
-"""What a request claims to be of, and does not prove: it has no more power than any client's."""
+"""Requests in a broker's name, without proof, have no more power than any client's."""
 
 from __future__ import annotations
 

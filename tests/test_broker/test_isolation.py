@@ -139,7 +139,7 @@ def test_writers_and_readers_are_sent_away_until_a_controller_answers(
     send(client, b"never committed")
     wait_until(lambda: replica.pending_acks, "it waits for 3")
     harness.call(lambda: harness.cluster.fence(1))
-    # What waits is answered, and what comes.
+    # Requests that wait are answered, and so are new ones.
     assert code_of(client) is KioError.not_leader_or_follower
     row = reader.answer("fetch", 12).responses[0].partitions[0]
     assert row.error_code is KioError.not_leader_or_follower

@@ -1,4 +1,4 @@
-"""What the answer to UpdateFeatures says of a refusal, by version."""
+"""A refused UpdateFeatures, by version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not there says so: ACLs, delegation tokens, credentials; and what has configs."""
+"""APIs that have nothing behind them say so: ACLs, delegation tokens, credentials."""
 
 from __future__ import annotations
 

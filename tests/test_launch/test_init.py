@@ -19,7 +19,7 @@ RNG = random.Random(1)
 
 
 def run(folder: Path, *arguments: str) -> str:
-    """What it says on stderr."""
+    """The process's stderr."""
     done = CliRunner().invoke(init, [str(folder), *arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stderr

@@ -51,7 +51,7 @@ class ConsumerGroups:
 
     @property
     def group_configs(self) -> Mapping[tuple[int, str], Mapping[str, str]]:
-        """What the metadata sets for single groups, as far as it has been told."""
+        """The configs of single groups in the metadata, as far as it has been told."""
         return NO_CONFIGS if self.image is None else self.image.configs
 
     def find(self, group_id: str) -> ConsumerGroup | None:
