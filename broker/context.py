@@ -129,6 +129,11 @@ class Services:
                 found.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
         return found
 
+    @property
+    def names_another_controller(self) -> bool:
+        """This broker reaches no controller, and there is another one that clients can ask."""
+        return self.controller.is_lost and self.controller_id() != self.broker_id
+
     def controller_id(self) -> int:
         """The broker that clients take for the controller, -1 for none: this one, for any passes
         their requests on, or the lowest active one while a quota needs them all in one place. A
@@ -140,9 +145,9 @@ class Services:
         own death it hears at once, has no connection left, and asks the next.
         """
         ids = self.image().active_broker_ids()
-        if self.controller.is_lost:
-            others = [i for i in ids if i != self.broker_id]
-            return next((i for i in others if i > self.broker_id), others[0] if others else -1)
+        others = [i for i in ids if i != self.broker_id]
+        if self.controller.is_lost and others:
+            return next((i for i in others if i > self.broker_id), others[0])
         if self.broker_id in ids and not self.quotas.binds_mutations:
             return self.broker_id
         return ids[0] if ids else -1

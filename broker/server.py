@@ -334,7 +334,7 @@ class KafkaServer:
             raise
         finally:
             connection.cold_requests -= 1
-        if api.needs_controller and self.services.controller.is_lost:
+        if api.needs_controller and self.services.names_another_controller:
             # Bad sequence: 1. an AdminClient of librdkafka takes this broker for the controller,
             # 2. it hears that no controller is reached, 3. it asks here again, and nobody else:
             # it looks for another controller only when it has lost the connection.

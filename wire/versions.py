@@ -24,8 +24,8 @@ class Api:
     min_version, max_version: served, both inclusive; first_flexible: first version with tagged
     fields and request header v2; advertised_min_version: what ApiVersions says when that must
     differ (Produce says 0: librdkafka turns compression off otherwise); inter_broker_min_version:
-    from it on only brokers ask, so no client quota binds it; needs_controller: the broker passes
-    the request on to the active controller.
+    from it on only brokers ask, so no client quota binds it; needs_controller: clients
+    send the request to the broker that they take for the controller, which passes it on.
     """
 
     key: int

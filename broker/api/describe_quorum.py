@@ -19,7 +19,6 @@ API = Api(
     min_version=0,
     max_version=2,
     first_flexible=0,
-    needs_controller=True,
 )
 
 METADATA_TOPIC = "__cluster_metadata"
