@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m analytics.job", description="Analyse chaos runs and exported metadata."
     )
-    parser.add_argument("--input", nargs="+", required=True, metavar="DIR")
+    parser.add_argument("--input", nargs="+", action="extend", required=True, metavar="DIR")
     parser.add_argument("--output", required=True, metavar="OUT")
     parser.add_argument(
         "--master",

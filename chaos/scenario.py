@@ -186,7 +186,7 @@ def parse_experiment(path: str, text: str, *, seed: int | None = None) -> Experi
     for where, item in top.items("method"):
         method.extend(_method_steps(document, where, item, rng))
     rollbacks = [_step(document, where, item) for where, item in top.items("rollbacks")]
-    if not method:
+    if not method and not document.problems:
         document.problem(("method",), "needs at least one action")
     if len(method) > STEPS_MAX:
         document.problem(("method",), f"has {len(method)} steps, the most is {STEPS_MAX}")

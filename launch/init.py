@@ -115,6 +115,8 @@ def init_cluster(folder: str, wanted: NewCluster, rng: random.Random) -> list[Ne
         "cluster.id": uuid_text(new_uuid(rng)),
         **quorum,
         **(internal_topic_factors(len(brokers)) if brokers else {}),
+        # As `kvorum dev`: a topic that a client makes outlives a broker too.
+        **({"default.replication.factor": str(min(len(brokers), 3))} if brokers else {}),
         **wanted.settings,
     }
     racks = dict(zip((place.node_id for place in brokers), wanted.racks, strict=False))

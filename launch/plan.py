@@ -197,7 +197,8 @@ def internal_topic_factors(brokers: int) -> dict[str, str]:
     return {
         "offsets.topic.replication.factor": factor,
         "transaction.state.log.replication.factor": factor,
-        "transaction.state.log.min.isr": str(min(brokers, 2)),
+        # With two replicas the loss of one broker would stop every transaction.
+        "transaction.state.log.min.isr": "2" if brokers >= 3 else "1",
     }
 
 

@@ -176,7 +176,10 @@ class _Session:
             with ExitStack() as stack:
                 self._run(stack)
         except BaseException as error:
-            self._record["error"] = f"{type(error).__name__}: {error}"
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            self._record["error"] = (
+                "interrupted" if is_interrupt else f"{type(error).__name__}: {error}"
+            )
             raise
         finally:
             self._record["ended_wall_ms"] = wall_ms()

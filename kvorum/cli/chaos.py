@@ -58,6 +58,9 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
         raise CommandFailed(str(error), EXIT_USAGE) from error
     except KvorumError as error:
         raise CommandFailed(str(error), EXIT_FAILED) from error
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; the cluster is stopped; kvorum report {out} judges it", err=True)
+        raise
     show_result(result, output)
 
 

@@ -366,7 +366,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "clients are asked for no telemetry",
+        "a push has a limit of Kvorum's own, 1 MiB",
         """
         telemetry.max.bytes INT 1048576 >=1
         """,

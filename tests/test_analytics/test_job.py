@@ -382,6 +382,14 @@ def test_folder_without_any_known_file_is_refused(tmp_path):
     assert main(["--input", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
 
 
+def test_inputs_that_are_given_one_by_one_add_up(tmp_path, capsys):
+    from analytics.job import main
+
+    gone = [str(tmp_path / name) for name in ("one", "two")]
+    assert main(["--input", gone[0], "--input", gone[1], "--output", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == f"no such folder: {', '.join(gone)}\n"
+
+
 def test_a_folder_that_is_missing_is_an_error_that_names_it(tmp_path, capsys):
     from analytics.job import main
 

@@ -150,6 +150,19 @@ def test_what_was_never_read_is_not_known(tmp_path):
     assert page.count('<b class="doubt">not known</b>') == 3
 
 
+def test_an_interrupted_run_is_inconclusive_whatever_its_readers_had_not_reached(tmp_path):
+    history = unread_history()
+    history.events = [e for e in history.events if e.f != "consume" or e.process == "final-read"]
+    write_run(tmp_path, history)
+    assert write_report(str(tmp_path)).verdict == "failed", "a run that went to its end"
+    write_run(tmp_path, history, error="interrupted", is_final_read_complete=False)
+    report = write_report(str(tmp_path))
+    assert (report.verdict, report.reasons) == (
+        "inconclusive",
+        ("the run ended early: interrupted",),
+    )
+
+
 def test_what_was_found_in_a_part_is_a_least_number(tmp_path):
     history = unread_history()
     history.consumed(0, [(3, 10)], process="final-read")

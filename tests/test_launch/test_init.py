@@ -58,7 +58,16 @@ def test_nodes_of_several_hosts_get_addresses_that_files_and_checkpoints_agree_o
         assert known["controller.quorum.bootstrap.servers"] == "h1:9192,h2:9192,[fe80::3]:7000"
     listeners = [properties(folder, f"broker-{i}")["listeners"] for i in (101, 102, 103)]
     assert listeners == [f"PLAINTEXT://{at}" for at in ("h4:9092", "h4:9093", "h5:9092")]
-    assert properties(folder, "broker-101")["offsets.topic.replication.factor"] == "3"
+    broker = properties(folder, "broker-101")
+    assert broker["offsets.topic.replication.factor"] == "3"
+    assert broker["default.replication.factor"] == "3", "as with kvorum dev"
+
+
+def test_two_brokers_go_on_with_transactions_when_one_is_away(tmp_path):
+    run(tmp_path / "c", "--controllers", "1", "--brokers", "2")
+    broker = properties(tmp_path / "c", "broker-101")
+    assert broker["transaction.state.log.replication.factor"] == "2"
+    assert broker["transaction.state.log.min.isr"] == "1"
 
 
 def test_racks_go_to_the_brokers_in_their_order(tmp_path):
