@@ -148,6 +148,12 @@ class ControllerClient:
         if self._leader_id == controller_id:
             self._leader_id = None
 
+    def _name(self, controller_id: int) -> str:
+        """For messages. The id of a bootstrap server is not known yet."""
+        if controller_id >= 0:
+            return f"controller {controller_id}"
+        return f"the controller at {self._addresses.get(controller_id, 'an unknown address')}"
+
     def controller_stub(self, controller_id: int) -> Any:
         return self._stub(pb_grpc.ControllerStub, controller_id)
 
@@ -202,12 +208,12 @@ class ControllerClient:
                     if reply.leader_id != target:
                         self.note_hint(reply.leader_id)
             except _Superseded:
-                last = f"controller {target} was superseded before it answered"
+                last = f"{self._name(target)} was superseded before it answered"
                 continue
             except _Leaderless as error:
                 return self._no_leader(error.answers)
             except grpc.aio.AioRpcError as error:
-                last = f"controller {target}: {error.code().name} {error.details()}"
+                last = f"{self._name(target)}: {error.code().name} {error.details()}"
                 self.note_failure(target)
                 if _may_be_taken_up(error):
                     lost.add(target)

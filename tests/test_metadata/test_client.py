@@ -38,6 +38,16 @@ def test_a_leader_that_no_list_named_is_asked_once_its_address_is_known():
     assert client.addresses == {-2: "bootstrap:1", 3: "three:3"}
 
 
+def test_a_bootstrap_server_is_named_by_its_address_as_its_id_is_not_known():
+    client = ControllerClient({-2: "bootstrap:1"})
+
+    async def invoke(_, target, timeout):
+        raise unsent(grpc.StatusCode.UNAVAILABLE, "failed to connect")
+
+    refused = run(client.call(invoke, 100))
+    assert "the controller at bootstrap:1: " in refused.message
+
+
 def test_a_standby_names_the_leader_and_is_believed(client):
     asked = []
 
