@@ -86,7 +86,7 @@ def ignored_config(name: str, value: str) -> str | None:
     """A line for the log: why this config of a broker changes nothing. None if it is obeyed."""
     key = broker_key(name)
     if key is None:
-        return f"{name} is kept and changes nothing: no config of Kafka or Kvorum has this name"
+        return f"{name} is kept and changes nothing: no config of Kafka 4.3 or Kvorum has this name"
     if not key.ignored:
         return None
     shown = "<hidden>" if key.is_sensitive else value
