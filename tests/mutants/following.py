@@ -264,7 +264,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("asked-for-ever", "the broker hangs up behind what it cannot tell", "broker/connection.py",
      "        if self._end_reason and self.is_idle:\n", "        if False:\n", OF_ISOLATION),
     ("controller-in-name-only", "who reaches no controller names another broker",
-     "broker/context.py", "        if self.controller.is_lost:\n", "        if False:\n",
+     "broker/context.py", "        if self.controller.is_lost and others:\n", "        if False:\n",
      OF_ISOLATION),
     # Requests in a broker's name.
     ("any-follower-is-believed", "a follower proves its broker epoch", "broker/broker_facts.py",
