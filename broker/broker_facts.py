@@ -24,7 +24,7 @@ class BrokerFacts:
         self.has_rack_readers = False
 
     def is_broker(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a request that claims to be of that broker proves it.
+        """Whether a request in that broker's name proves it.
 
         A broker's epoch is known to the brokers and the controllers alone. Any client may name a
         broker's id; believed, it would move high watermarks and ISRs, and read what is uncommitted.

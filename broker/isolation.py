@@ -103,7 +103,10 @@ class Isolation:
         ended = [r for r in before if r not in self._abandoned and r.core.is_abandoned]
         for replica in ended:
             replica.core.is_abandoned = False
-            self._on_change(replica)
+            # Bad sequence: 1. the topic is deleted and made anew, 2. a coordinator begins in its
+            # new replica, 3. a word about the closed one ends it.
+            if not replica.is_closed:
+                self._on_change(replica)
         added = [r for r in self._abandoned if not r.core.is_abandoned]
         for replica in added:
             replica.core.is_abandoned = True
@@ -123,7 +126,7 @@ class Isolation:
         """Whether `shown` takes the leader from a partition of one of these topics."""
         if not self._abandoned:
             return False
-        hidden = {replica.core.topic_id for replica in self._abandoned}
+        hidden = {r.core.topic_id for r in self._abandoned if r.core.is_abandoned}
         return any(topic_id in hidden for topic_id in topic_ids)
 
     def shown(self, image: ClusterImage) -> ClusterImage:

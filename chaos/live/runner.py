@@ -52,8 +52,8 @@ _PATIENCE_MS = 15_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run came to. verdict: passed | failed | inconclusive; reasons: for any but the first;
-    summary: one line."""
+    """The outcome of a run. verdict: passed | failed | inconclusive; reasons: for any but the
+    first; summary: one line."""
 
     verdict: str
     reasons: tuple[str, ...]

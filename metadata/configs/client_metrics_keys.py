@@ -23,7 +23,7 @@ SELECTORS = (
 )
 EXPRESSION_LENGTH_MAX = 1_024
 PROGRAM_BYTES_MAX = 1 << 20
-"""What one compiled expression may take; an expression of a few characters may need gigabytes."""
+"""Memory of one compiled expression; an expression of a few characters may need gigabytes."""
 
 CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
     key.name: key

@@ -321,3 +321,23 @@ def test_a_coordinator_that_is_abandoned_sends_its_groups_away(
     wait_until(
         lambda: code(client.call("offset_commit", 8, commit(8))) is KioError.none, "it goes on"
     )
+
+
+def test_nothing_is_said_of_a_replica_that_is_closed(harness: Harness) -> None:
+    # Its topic may have been made anew, with a coordinator in the new replica.
+    lose_the_controllers(harness)
+    isolation = harness.cluster.brokers[1].manager.isolation
+    fetchers = [harness.cluster.brokers[b].manager.fetchers for b in (2, 3)]
+    harness.call(lambda: [f.pause(True) for f in fetchers])
+    wait_until_abandoned(harness)
+    replica = harness.cluster.replica(1, "t")
+    told_of: list[object] = []
+
+    def end() -> None:
+        isolation._on_change = told_of.append
+        replica.is_closed = True
+        isolation.on_controller_answer(is_fenced=False)
+        replica.is_closed = False
+
+    harness.call(end)
+    assert (told_of, replica.core.is_abandoned) == ([], False)
