@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from broker.topic_config import TopicConfig
-from runtime.errors import ErrorCode
-from storage.batch import CODEC_MASK, BatchError, BatchHeader, read_header
-from storage.client_batch import Unpacking, validate_client_batch, validate_client_records
-from storage.compression import Codec
-from storage.repacking import packed_anew
-from wire.produce_codec import ProducedPartition
+from kvorum.broker.topic_config import TopicConfig
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.batch import CODEC_MASK, BatchError, BatchHeader, read_header
+from kvorum.storage.client_batch import Unpacking, validate_client_batch, validate_client_records
+from kvorum.storage.compression import Codec
+from kvorum.storage.repacking import packed_anew
+from kvorum.wire.produce_codec import ProducedPartition
 
 _log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.remote_replica import UNKNOWN_EPOCH
-from metadata.image import BrokerImage
+from kvorum.broker.remote_replica import UNKNOWN_EPOCH
+from kvorum.metadata.image import BrokerImage
 
 
 class BrokerFacts:

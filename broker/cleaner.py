@@ -12,17 +12,17 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
-from broker.blocking import in_thread
-from broker.failures import report_failure
-from broker.log_directories import is_disk_fault
-from broker.replica import Replica
-from runtime.errors import CorruptData, KvorumError
-from runtime.tasks import TaskGroup
-from storage.cleaner import CleanerConfig, CleaningJob
-from storage.cleaning import CleaningPlan
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.failures import report_failure
+from kvorum.broker.log_directories import is_disk_fault
+from kvorum.broker.replica import Replica
+from kvorum.runtime.errors import CorruptData, KvorumError
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.storage.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.cleaning import CleaningPlan
 
 if TYPE_CHECKING:
-    from broker.replicas import ReplicaManager
+    from kvorum.broker.replicas import ReplicaManager
 
 _log = logging.getLogger(__name__)
 

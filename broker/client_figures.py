@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.client_telemetry import TELEMETRY_BYTES_MAX, Instance
-from runtime.errors import ErrorCode
-from runtime.ids import uuid_text
-from storage.compression import Codec, CompressionError, UnpacksToMore, decompress
+from kvorum.broker.client_telemetry import TELEMETRY_BYTES_MAX, Instance
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import uuid_text
+from kvorum.storage.compression import Codec, CompressionError, UnpacksToMore, decompress
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from metadata.quotas import CLIENT_ID, USER
-from metadata.records import QuotaEntity
+from kvorum.metadata.quotas import CLIENT_ID, USER
+from kvorum.metadata.records import QuotaEntity
 
 ANONYMOUS = "ANONYMOUS"
 """The user of a connection that has not said who it is: all of them, without authentication."""

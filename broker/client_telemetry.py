@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from metadata.configs.client_metrics_keys import (
+from kvorum.metadata.configs.client_metrics_keys import (
     CLIENT_METRICS_CONFIGS,
     INTERVAL,
     INTERVAL_MS_DEFAULT,
@@ -21,11 +21,11 @@ from metadata.configs.client_metrics_keys import (
     METRICS,
     pattern_of,
 )
-from metadata.configs.model import list_items, parse
-from metadata.image import RESOURCE_CLIENT_METRICS
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO, uuid_text
-from storage.compression import Codec
+from kvorum.metadata.configs.model import list_items, parse
+from kvorum.metadata.image import RESOURCE_CLIENT_METRICS
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO, uuid_text
+from kvorum.storage.compression import Codec
 
 INSTANCES_MAX = 16_384
 """As in Kafka; the instance that asked longest ago is forgotten first."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from metadata.config_requests import AlterConfigs, AlteredConfigs
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.context import RequestContext
+from kvorum.metadata.config_requests import AlterConfigs, AlteredConfigs
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 REQUEST_TIMEOUT_MS = 5_000
 """The requests carry no patience of their own; clients give up after 30 s at the earliest."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker.context import Services
-from metadata.config_keys import BROKER_CONFIGS, CONFIGS_OF, TOPIC_CONFIGS, broker_key
-from metadata.configs.effective import (
+from kvorum.broker.context import Services
+from kvorum.metadata.config_keys import BROKER_CONFIGS, CONFIGS_OF, TOPIC_CONFIGS, broker_key
+from kvorum.metadata.configs.effective import (
     CLUSTER_DEFAULT,
     Setting,
     Source,
     broker_configs,
     broker_settings,
 )
-from metadata.configs.model import ConfigKey, ConfigType, Update
-from metadata.image import RESOURCE_GROUP
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update
+from kvorum.metadata.image import RESOURCE_GROUP
 
 Entry = dict[str, Any]
 

@@ -20,12 +20,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.frame_buffer import FrameBuffer
-from runtime.errors import WireError
-from wire.fetch_codec import FileSlice
+from kvorum.broker.frame_buffer import FrameBuffer
+from kvorum.runtime.errors import WireError
+from kvorum.wire.fetch_codec import FileSlice
 
 if TYPE_CHECKING:
-    from broker.server import KafkaServer
+    from kvorum.broker.server import KafkaServer
 
 _log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.client_quotas import RateWindow
-from metadata.quotas import IP
-from metadata.records import QuotaEntity
-from runtime.text import whole_number
+from kvorum.broker.client_quotas import RateWindow
+from kvorum.metadata.quotas import IP
+from kvorum.metadata.records import QuotaEntity
+from kvorum.runtime.text import whole_number
 
 CREATION_RATE = "connection_creation_rate"
 ADDRESSES_KEPT_MAX = 10_000

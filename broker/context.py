@@ -7,35 +7,35 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker.client_figures import ClientFigures
-from broker.client_quotas import ClientQuotas, QuotaKind
-from broker.client_telemetry import ClientTelemetry
-from broker.config import BrokerConfig
-from broker.controller_api import Controller
-from broker.coordinator.host import CoordinatorHost
-from broker.coordinator.topics import InternalTopicMaker
-from broker.dynamic_config import static_values
-from broker.failures import report_failure
-from broker.group_shards import group_shard_maker
-from broker.mutation_quota import MutationBuckets
-from broker.packing import PackThreads
-from broker.producer_ids import ProducerIdSource
-from broker.replicas import ReplicaManager
-from broker.topic_metadata import TopicMetadata
-from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.transactions.driver import TransactionDriver
-from metadata.configs.effective import StaticValue
-from metadata.features import SUPPORTED, FeatureRange
-from metadata.image import BrokerImage, ClusterImage
-from metadata.records import Endpoint
-from runtime.tasks import TaskGroup
-from wire.framing import API_VERSIONS_KEY, response_head
-from wire.kio_codec import encode_response
-from wire.produce_codec import NodeEndpoint
-from wire.versions import Api
+from kvorum.broker.client_figures import ClientFigures
+from kvorum.broker.client_quotas import ClientQuotas, QuotaKind
+from kvorum.broker.client_telemetry import ClientTelemetry
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.controller_api import Controller
+from kvorum.broker.coordinator.host import CoordinatorHost
+from kvorum.broker.coordinator.topics import InternalTopicMaker
+from kvorum.broker.dynamic_config import static_values
+from kvorum.broker.failures import report_failure
+from kvorum.broker.group_shards import group_shard_maker
+from kvorum.broker.mutation_quota import MutationBuckets
+from kvorum.broker.packing import PackThreads
+from kvorum.broker.producer_ids import ProducerIdSource
+from kvorum.broker.replicas import ReplicaManager
+from kvorum.broker.topic_metadata import TopicMetadata
+from kvorum.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kvorum.broker.transactions.driver import TransactionDriver
+from kvorum.metadata.configs.effective import StaticValue
+from kvorum.metadata.features import SUPPORTED, FeatureRange
+from kvorum.metadata.image import BrokerImage, ClusterImage
+from kvorum.metadata.records import Endpoint
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.wire.framing import API_VERSIONS_KEY, response_head
+from kvorum.wire.kio_codec import encode_response
+from kvorum.wire.produce_codec import NodeEndpoint
+from kvorum.wire.versions import Api
 
 if TYPE_CHECKING:
-    from broker.connection import Slot
+    from kvorum.broker.connection import Slot
 
 
 class Services:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from metadata.config_requests import (
+from kvorum.metadata.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     AlteredConfigs,
     AlteredQuota,
 )
-from metadata.directory_requests import AssignedReplica, AssignReplicas
-from metadata.requests import (
+from kvorum.metadata.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.metadata.requests import (
     AlteredPartition,
     AlterPartition,
     AlterReassignments,
@@ -37,9 +37,9 @@ from metadata.requests import (
     UpdatedFeature,
     UpdateFeatures,
 )
-from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
-from raft.messages import AddVoterRequest, RemoveVoterRequest
-from runtime.errors import Rejected
+from kvorum.metadata.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest
+from kvorum.runtime.errors import Rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

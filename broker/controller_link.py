@@ -14,20 +14,17 @@ from typing import Any
 
 import grpc.aio
 
-from broker.forwarding import Forwarding
-from broker.partitions_link import PartitionsLink
-from broker.quorum_wait import QuorumWait
-from broker.voters_link import VotersLink
+from kvorum.broker.forwarding import Forwarding
+from kvorum.broker.partitions_link import PartitionsLink
+from kvorum.broker.quorum_wait import QuorumWait
+from kvorum.broker.voters_link import VotersLink
+from kvorum.metadata import codec
+from kvorum.metadata.client import ControllerClient
+from kvorum.metadata.publisher import MetadataPublisher
+from kvorum.metadata.requests import Heartbeat, RegisterBrokerRequest
 from kvorum.rpc import controller_pb2 as pb
-from metadata import codec
-from metadata.client import ControllerClient
-from metadata.publisher import MetadataPublisher
-from metadata.requests import (
-    Heartbeat,
-    RegisterBrokerRequest,
-)
-from runtime.clock import monotonic_ms
-from runtime.errors import Dismissed, ErrorCode, Rejected
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import Dismissed, ErrorCode, Rejected
 
 logger = logging.getLogger("kvorum.broker")
 

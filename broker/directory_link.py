@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.controller_api import Controller
-from broker.failures import report_failure
-from metadata.directory_requests import AssignReplicas, ReplicaDirectory
-from runtime.errors import Rejected
-from runtime.tasks import TaskGroup
+from kvorum.broker.controller_api import Controller
+from kvorum.broker.failures import report_failure
+from kvorum.metadata.directory_requests import AssignReplicas, ReplicaDirectory
+from kvorum.runtime.errors import Rejected
+from kvorum.runtime.tasks import TaskGroup
 
 _log = logging.getLogger(__name__)
 

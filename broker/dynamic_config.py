@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from broker.config import BrokerConfig
-from metadata.config_keys import BROKER_CONFIGS, ignored_config
-from metadata.configs.effective import CLUSTER_DEFAULT, StaticValue, broker_configs
-from metadata.configs.model import Update, parse
-from metadata.image import ClusterImage
+from kvorum.broker.config import BrokerConfig
+from kvorum.metadata.config_keys import BROKER_CONFIGS, ignored_config
+from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, StaticValue, broker_configs
+from kvorum.metadata.configs.model import Update, parse
+from kvorum.metadata.image import ClusterImage
 
 
 def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> BrokerConfig:

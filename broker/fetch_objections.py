@@ -7,11 +7,11 @@ it drops them.
 
 from __future__ import annotations
 
-from broker.fetch_sessions import FetchState, Watched
-from broker.partition import Partition
-from broker.replica import Replica
-from runtime.errors import CorruptData, ErrorCode
-from wire.fetch_codec import FetchedPartition
+from kvorum.broker.fetch_sessions import FetchState, Watched
+from kvorum.broker.partition import Partition
+from kvorum.broker.replica import Replica
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.wire.fetch_codec import FetchedPartition
 
 
 def objection_to(replica: Replica, watched: Watched) -> FetchedPartition | None:

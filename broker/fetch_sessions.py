@@ -15,12 +15,12 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from runtime.errors import ErrorCode
-from wire.fetch_codec import FetchPartition, FetchRequest
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.fetch_codec import FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
-    from broker.fetching import ParkedFetch
-    from broker.replica import Replica
+    from kvorum.broker.fetching import ParkedFetch
+    from kvorum.broker.replica import Replica
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0

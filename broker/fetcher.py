@@ -19,20 +19,20 @@ import socket
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
-from broker.config import BrokerConfig
-from broker.controller_api import Controller
-from broker.failures import report_failure
-from broker.frame_buffer import FrameBuffer
-from broker.replica import Replica
-from broker.replica_session import ReplicaSession
-from broker.start_checkpoints import StartCheckpoints
-from broker.suspects import Suspects
-from broker.throttle import ReplicationQuota
-from runtime.clock import Clock
-from runtime.errors import WireError
-from runtime.tasks import TaskGroup
-from runtime.text import address_text
-from wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.controller_api import Controller
+from kvorum.broker.failures import report_failure
+from kvorum.broker.frame_buffer import FrameBuffer
+from kvorum.broker.replica import Replica
+from kvorum.broker.replica_session import ReplicaSession
+from kvorum.broker.start_checkpoints import StartCheckpoints
+from kvorum.broker.suspects import Suspects
+from kvorum.broker.throttle import ReplicationQuota
+from kvorum.runtime.clock import Clock
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.text import address_text
+from kvorum.wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
 
 _log = logging.getLogger(__name__)
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.fetch_objections import objection_to, out_of_range
-from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
-from broker.replica import Replica
-from broker.throttle import UNLIMITED
-from runtime.errors import CorruptData, ErrorCode
-from storage.log import OffsetOutOfRange
-from wire.fetch_codec import NO_REPLICA, FetchedPartition, FetchRequest
+from kvorum.broker.fetch_objections import objection_to, out_of_range
+from kvorum.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
+from kvorum.broker.replica import Replica
+from kvorum.broker.throttle import UNLIMITED
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.log import OffsetOutOfRange
+from kvorum.wire.fetch_codec import NO_REPLICA, FetchedPartition, FetchRequest
 
 if TYPE_CHECKING:
-    from broker.replicas import ReplicaManager
+    from kvorum.broker.replicas import ReplicaManager
 
 Answers = list[tuple[Watched, FetchedPartition]]
 Respond = Callable[[int, int, Answers], None]

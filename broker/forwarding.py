@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
-from kvorum.rpc import admin_pb2 as admin_pb
-from kvorum.rpc import controller_pb2 as pb
-from metadata import (
+from kvorum.broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
+from kvorum.metadata import (
     codec,
     configs_codec,
     directories_codec,
@@ -20,16 +18,16 @@ from metadata import (
     quorum_report,
     scram_codec,
 )
-from metadata.client import ControllerClient
-from metadata.config_requests import (
+from kvorum.metadata.client import ControllerClient
+from kvorum.metadata.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     AlteredConfigs,
     AlteredQuota,
 )
-from metadata.directory_requests import AssignedReplica, AssignReplicas
-from metadata.publisher import MetadataPublisher
-from metadata.requests import (
+from kvorum.metadata.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.metadata.publisher import MetadataPublisher
+from kvorum.metadata.requests import (
     AlteredPartition,
     AlterPartition,
     CreatedTopic,
@@ -44,10 +42,12 @@ from metadata.requests import (
     UpdatedFeature,
     UpdateFeatures,
 )
-from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
-from runtime.errors import Rejected
-from runtime.ids import UUID_ZERO
-from runtime.text import split_address
+from kvorum.metadata.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.rpc import admin_pb2 as admin_pb
+from kvorum.rpc import controller_pb2 as pb
+from kvorum.runtime.errors import Rejected
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.runtime.text import split_address
 
 REQUEST_TIMEOUT_MS = 5_000
 LEADER_WAIT_MS = quorum_report.LEADER_WAIT_MS

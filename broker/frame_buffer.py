@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import socket
 
-from wire.framing import FRAME_SIZE_BYTES, frame_size
+from kvorum.wire.framing import FRAME_SIZE_BYTES, frame_size
 
 FIRST_BYTES = 64 * 1024
 EAGER_BYTES_MAX = 1024 * 1024

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.coordinator.term import Respond
-from broker.groups.config import STRING_BYTES_MAX
-from runtime.errors import ErrorCode
+from kvorum.broker.context import RequestContext
+from kvorum.broker.coordinator.term import Respond
+from kvorum.broker.groups.config import STRING_BYTES_MAX
+from kvorum.runtime.errors import ErrorCode
 
 
 async def ask(context: RequestContext, group_id: str, body: Any) -> Any:

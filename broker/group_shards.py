@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from broker.config import BrokerConfig, part_of
-from broker.coordinator.model import Shard
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.assignors import parse_assignors
-from broker.groups.migration.policy import parse_policy
-from broker.groups.shard import GroupShard
+from kvorum.broker.config import BrokerConfig, part_of
+from kvorum.broker.coordinator.model import Shard
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.assignors import parse_assignors
+from kvorum.broker.groups.migration.policy import parse_policy
+from kvorum.broker.groups.shard import GroupShard
 
 
 def group_shard_maker(config: BrokerConfig, rng: random.Random) -> Callable[[int, int], Shard]:

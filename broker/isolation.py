@@ -18,11 +18,11 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 
-from broker.config import BrokerConfig
-from broker.replica import Replica
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.records import NO_LEADER
-from runtime.errors import ErrorCode
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.replica import Replica
+from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.records import NO_LEADER
+from kvorum.runtime.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from metadata.requests import AlteredPartition
-from runtime.errors import ErrorCode
+from kvorum.metadata.requests import AlteredPartition
+from kvorum.runtime.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from broker.controller_api import Controller
-from broker.failures import report_failure
-from broker.isr import Reaction
-from broker.replica import Replica
-from metadata.requests import AlteredPartition, AlterPartition, IsrProposal
-from runtime.errors import Rejected
-from runtime.tasks import TaskGroup
+from kvorum.broker.controller_api import Controller
+from kvorum.broker.failures import report_failure
+from kvorum.broker.isr import Reaction
+from kvorum.broker.replica import Replica
+from kvorum.metadata.requests import AlteredPartition, AlterPartition, IsrProposal
+from kvorum.runtime.errors import Rejected
+from kvorum.runtime.tasks import TaskGroup
 
 PROPOSALS_PER_REQUEST_MAX = 1_000
 RETRY_FIRST_MS = 20

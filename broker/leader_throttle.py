@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.replica import Replica
-from broker.throttle import UNLIMITED, ReplicationQuota
-from broker.waiters import TurnEnd, Wakeable
+from kvorum.broker.replica import Replica
+from kvorum.broker.throttle import UNLIMITED, ReplicationQuota
+from kvorum.broker.waiters import TurnEnd, Wakeable
 
 WAIT_MAX_MS = 1_000
 """The rate may be raised meanwhile: held fetches look again after so long."""

@@ -9,7 +9,7 @@ Apache Kafka hides a fenced broker at once.
 
 from __future__ import annotations
 
-from metadata.image import ClusterImage
+from kvorum.metadata.image import ClusterImage
 
 FENCED_LISTING_MS = 10_000
 """Longer than any client takes to move its partitions, shorter than anybody would miss."""

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.replica_store import ReplicaStore, Topics
-from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from runtime.disk import Disk
-from runtime.errors import CorruptData, KvorumError
-from runtime.ids import uuid_text
+from kvorum.broker.replica_store import ReplicaStore, Topics
+from kvorum.metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, KvorumError
+from kvorum.runtime.ids import uuid_text
 
 _log = logging.getLogger(__name__)
 

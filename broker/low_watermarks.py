@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from broker.replica import Replica
-from broker.waiters import Deadlines
-from runtime.errors import ErrorCode
+from kvorum.broker.replica import Replica
+from kvorum.broker.waiters import Deadlines
+from kvorum.runtime.errors import ErrorCode
 
 UNKNOWN_LOW_WATERMARK = -1
 

@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.blocking import in_thread
-from broker.failures import report_failure
-from broker.log_directories import LogDirectory
-from broker.replica import Replica
-from runtime.errors import CorruptData
-from runtime.tasks import TaskGroup
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.failures import report_failure
+from kvorum.broker.log_directories import LogDirectory
+from kvorum.broker.replica import Replica
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.tasks import TaskGroup
 
 if TYPE_CHECKING:
-    from broker.replicas import ReplicaManager
+    from kvorum.broker.replicas import ReplicaManager
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 if TYPE_CHECKING:
-    from broker.replicas import ReplicaManager
-    from broker.server import KafkaServer
+    from kvorum.broker.replicas import ReplicaManager
+    from kvorum.broker.server import KafkaServer
 
 
 def broker_metrics(replicas: ReplicaManager, server: KafkaServer) -> Iterator[Metric]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from broker.context import RequestContext
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.context import RequestContext
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 class MutationCharge:

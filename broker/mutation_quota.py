@@ -13,7 +13,7 @@ such a quota, all clients of a cluster take the same broker for the controller
 
 from __future__ import annotations
 
-from broker.client_quotas import WINDOWS_KEPT_MAX, ClientQuotas, Limit, QuotaKind, bounded_ms
+from kvorum.broker.client_quotas import WINDOWS_KEPT_MAX, ClientQuotas, Limit, QuotaKind, bounded_ms
 
 
 class TokenBucket:

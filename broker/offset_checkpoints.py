@@ -10,10 +10,10 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 
-from broker.replica import Replica
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.checkpoints import (
+from kvorum.broker.replica import Replica
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.checkpoints import (
     CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,

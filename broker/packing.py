@@ -15,21 +15,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from broker.batch_checks import ProduceTerms, packed, refusal
-from broker.waiters import PendingAck, PendingProduce
-from runtime.clock import Clock
-from runtime.errors import ErrorCode
-from storage.batch import BatchError, BatchHeader, Buffer
-from storage.client_batch import Unpacking
+from kvorum.broker.batch_checks import ProduceTerms, packed, refusal
+from kvorum.broker.waiters import PendingAck, PendingProduce
+from kvorum.runtime.clock import Clock
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.batch import BatchError, BatchHeader, Buffer
+from kvorum.storage.client_batch import Unpacking
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from broker.connection import Connection
-    from broker.context import Services
-    from broker.replica import Replica
-    from broker.topic_config import TopicConfig
-    from broker.transactions.produce_gate import ProduceGate
+    from kvorum.broker.connection import Connection
+    from kvorum.broker.context import Services
+    from kvorum.broker.replica import Replica
+    from kvorum.broker.topic_config import TopicConfig
+    from kvorum.broker.transactions.produce_gate import ProduceGate
 
 T = TypeVar("T")
 

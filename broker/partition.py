@@ -15,13 +15,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-from broker import isr
-from broker.broker_facts import BrokerFacts
-from broker.remote_replica import LONG_AGO_MS, UNKNOWN_EPOCH, UNKNOWN_OFFSET, RemoteReplica
-from metadata.image import PartitionImage
-from metadata.records import NO_LEADER, RECOVERING
-from metadata.requests import AlteredPartition, IsrProposal
-from runtime.errors import ErrorCode, invariant
+from kvorum.broker import isr
+from kvorum.broker.broker_facts import BrokerFacts
+from kvorum.broker.remote_replica import LONG_AGO_MS, UNKNOWN_EPOCH, UNKNOWN_OFFSET, RemoteReplica
+from kvorum.metadata.image import PartitionImage
+from kvorum.metadata.records import NO_LEADER, RECOVERING
+from kvorum.metadata.requests import AlteredPartition, IsrProposal
+from kvorum.runtime.errors import ErrorCode, invariant
 
 NO_REPLICA = -1
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.forwarding import Forwarding
-from metadata import partitions_codec as codec
-from metadata.requests import (
+from kvorum.broker.forwarding import Forwarding
+from kvorum.metadata import partitions_codec as codec
+from kvorum.metadata.requests import (
     AlterReassignments,
     CreatePartitions,
     GrownTopic,
@@ -12,7 +12,7 @@ from metadata.requests import (
     OngoingReassignment,
     ReassignedPartition,
 )
-from runtime.errors import Rejected
+from kvorum.runtime.errors import Rejected
 
 PUBLISH_WAIT_MS = 5_000
 """For this broker's own image to hold what the controller has answered; see create_topics."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from metadata.delta import Delta
-from metadata.image import ClusterImage, PartitionImage
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.image import ClusterImage, PartitionImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.controller_api import Controller
-from runtime.errors import Rejected
+from kvorum.broker.controller_api import Controller
+from kvorum.runtime.errors import Rejected
 
 
 class ProducerIdSource:

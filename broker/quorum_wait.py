@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from metadata import quorum_report
-from metadata.client import ControllerClient
-from runtime.errors import Rejected
+from kvorum.metadata import quorum_report
+from kvorum.metadata.client import ControllerClient
+from kvorum.runtime.errors import Rejected
 
 logger = logging.getLogger("kvorum.broker")
 

@@ -10,9 +10,9 @@ nothing before it has, A was given up (its retries are over), and B is judged as
 
 from __future__ import annotations
 
-from runtime.errors import ErrorCode
-from storage.batch import BatchError, BatchHeader
-from storage.producer_state import BATCHES_KEPT, Duplicate, ProducerStateTable
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.batch import BatchError, BatchHeader
+from kvorum.storage.producer_state import BATCHES_KEPT, Duplicate, ProducerStateTable
 
 SEQUENCES = 1 << 31
 PRODUCERS_KEPT_MAX = 1_000

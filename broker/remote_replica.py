@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metadata.image import BrokerImage
+from kvorum.metadata.image import BrokerImage
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1

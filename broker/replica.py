@@ -12,25 +12,25 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from broker.batch_checks import ProduceTerms, checked_header, refusal
-from broker.packing import Packer
-from broker.partition import Partition
-from broker.refused_sequences import RefusedSequences, check_sequence
-from broker.topic_config import TopicConfig
-from broker.transactions.verification import Verifications, admit
-from broker.waiters import PendingAck, TurnEnd
-from metadata.image import PartitionImage
-from runtime.disk import Disk
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import TRANSACTIONAL_BIT, BatchError, BatchHeader, stamp_log_append_time
-from storage.checkpoints import put_partition_metadata, sync_partition_metadata
-from storage.log import Log
-from wire.produce_codec import ProducedPartition
+from kvorum.broker.batch_checks import ProduceTerms, checked_header, refusal
+from kvorum.broker.packing import Packer
+from kvorum.broker.partition import Partition
+from kvorum.broker.refused_sequences import RefusedSequences, check_sequence
+from kvorum.broker.topic_config import TopicConfig
+from kvorum.broker.transactions.verification import Verifications, admit
+from kvorum.broker.waiters import PendingAck, TurnEnd
+from kvorum.metadata.image import PartitionImage
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.batch import TRANSACTIONAL_BIT, BatchError, BatchHeader, stamp_log_append_time
+from kvorum.storage.checkpoints import put_partition_metadata, sync_partition_metadata
+from kvorum.storage.log import Log
+from kvorum.wire.produce_codec import ProducedPartition
 
 if TYPE_CHECKING:
-    from broker.fetch_sessions import Watched
-    from broker.log_directories import LogDirectory
-    from broker.low_watermarks import PendingDeletion
+    from kvorum.broker.fetch_sessions import Watched
+    from kvorum.broker.log_directories import LogDirectory
+    from kvorum.broker.low_watermarks import PendingDeletion
 
 _log = logging.getLogger(__name__)
 

@@ -12,16 +12,16 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log_directories import LogDirectory, is_disk_fault
-from broker.replica import Replica
-from metadata.image import PartitionImage
-from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from runtime.errors import CorruptData
-from storage.checkpoints import PARTITION_METADATA
-from storage.names import LOG_SUFFIX, replica_of
+from kvorum.broker.log_directories import LogDirectory, is_disk_fault
+from kvorum.broker.replica import Replica
+from kvorum.metadata.image import PartitionImage
+from kvorum.metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.checkpoints import PARTITION_METADATA
+from kvorum.storage.names import LOG_SUFFIX, replica_of
 
 if TYPE_CHECKING:
-    from broker.replicas import ReplicaManager
+    from kvorum.broker.replicas import ReplicaManager
 
 _log = logging.getLogger(__name__)
 

@@ -12,16 +12,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.config import BrokerConfig
-from broker.replica import Replica
-from broker.start_checkpoints import StartCheckpoints
-from broker.throttle import ReplicationQuota
-from runtime.clock import Clock
-from runtime.errors import CorruptData, ErrorCode, WireError
-from storage.batch import BatchError, read_header
-from storage.log import OutOfOrderAppend
-from wire.fetch_codec import FetchPartition
-from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.replica import Replica
+from kvorum.broker.start_checkpoints import StartCheckpoints
+from kvorum.broker.throttle import ReplicationQuota
+from kvorum.runtime.clock import Clock
+from kvorum.runtime.errors import CorruptData, ErrorCode, WireError
+from kvorum.storage.batch import BatchError, read_header
+from kvorum.storage.log import OutOfOrderAppend
+from kvorum.wire.fetch_codec import FetchPartition
+from kvorum.wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 
 _log = logging.getLogger(__name__)
 

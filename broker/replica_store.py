@@ -12,21 +12,21 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from broker.offset_checkpoints import OffsetCheckpoints
-from broker.replica import Replica
-from metadata.image import TopicImage
-from raft.metadata_log import FOLDER_NAME
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.checkpoints import (
+from kvorum.broker.offset_checkpoints import OffsetCheckpoints
+from kvorum.broker.replica import Replica
+from kvorum.metadata.image import TopicImage
+from kvorum.raft.metadata_log import FOLDER_NAME
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.checkpoints import (
     PARTITION_METADATA,
     TopicPartition,
     is_torn_partition_metadata,
     read_partition_metadata,
     sync_partition_metadata,
 )
-from storage.log import Log, LogConfig
-from storage.names import aside_name, replica_of
+from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.names import aside_name, replica_of
 
 _log = logging.getLogger(__name__)
 

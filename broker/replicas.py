@@ -11,19 +11,19 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from broker.broker_facts import BrokerFacts
-from broker.cleaner import LogCleaner
-from broker.config import BrokerConfig
-from broker.controller_api import Controller
-from broker.directory_link import DirectoryLink
-from broker.dynamic_config import with_dynamic
-from broker.fetch_sessions import SessionCache, Watched
-from broker.fetcher import Connect, Fetchers, Key, PeerAddress, connect_tcp
-from broker.isolation import Isolation
-from broker.isr_link import IsrLink
-from broker.leader_throttle import LeaderThrottle
-from broker.listing import BrokerListing
-from broker.log_directories import (
+from kvorum.broker.broker_facts import BrokerFacts
+from kvorum.broker.cleaner import LogCleaner
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.controller_api import Controller
+from kvorum.broker.directory_link import DirectoryLink
+from kvorum.broker.dynamic_config import with_dynamic
+from kvorum.broker.fetch_sessions import SessionCache, Watched
+from kvorum.broker.fetcher import Connect, Fetchers, Key, PeerAddress, connect_tcp
+from kvorum.broker.isolation import Isolation
+from kvorum.broker.isr_link import IsrLink
+from kvorum.broker.leader_throttle import LeaderThrottle
+from kvorum.broker.listing import BrokerListing
+from kvorum.broker.log_directories import (
     Claim,
     LogDirectories,
     LogDirectory,
@@ -31,29 +31,29 @@ from broker.log_directories import (
     Wanted,
     is_disk_fault,
 )
-from broker.maintenance import Maintenance
-from broker.partition import Partition
-from broker.plan import Delete, Follow, Lead, plan
-from broker.replica import Replica, ReplicaObserver
-from broker.replica_failures import Broken, ReplicaFailures
-from broker.served_checks import ServedChecks
-from broker.start_checkpoints import StartCheckpoints
-from broker.throttle import ReplicationQuota
-from broker.topic_config import TopicConfig, TopicConfigs
-from broker.waiters import Deadlines, TurnEnd
-from metadata.delta import Delta
-from metadata.image import (
+from kvorum.broker.maintenance import Maintenance
+from kvorum.broker.partition import Partition
+from kvorum.broker.plan import Delete, Follow, Lead, plan
+from kvorum.broker.replica import Replica, ReplicaObserver
+from kvorum.broker.replica_failures import Broken, ReplicaFailures
+from kvorum.broker.served_checks import ServedChecks
+from kvorum.broker.start_checkpoints import StartCheckpoints
+from kvorum.broker.throttle import ReplicationQuota
+from kvorum.broker.topic_config import TopicConfig, TopicConfigs
+from kvorum.broker.waiters import Deadlines, TurnEnd
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.image import (
     EMPTY_IMAGE,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     ClusterImage,
     PartitionImage,
 )
-from metadata.records import NO_LEADER
-from runtime.clock import SYSTEM_CLOCK, Clock
-from runtime.disk import Disk
-from runtime.errors import CorruptData, ErrorCode
-from runtime.ids import UUID_ZERO
+from kvorum.metadata.records import NO_LEADER
+from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
 
 _log = logging.getLogger(__name__)
 

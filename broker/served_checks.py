@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.blocking import in_thread
-from broker.failures import report_failure
-from broker.log_directories import is_disk_fault
-from broker.remote_replica import RemoteReplica
-from broker.replica import Replica
-from runtime.errors import CorruptData
-from runtime.tasks import TaskGroup
-from storage.batch_walk import first_damage
-from storage.log import OffsetOutOfRange
-from wire.fetch_codec import FetchPartition
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.failures import report_failure
+from kvorum.broker.log_directories import is_disk_fault
+from kvorum.broker.remote_replica import RemoteReplica
+from kvorum.broker.replica import Replica
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.storage.batch_walk import first_damage
+from kvorum.storage.log import OffsetOutOfRange
+from kvorum.wire.fetch_codec import FetchPartition
 
 if TYPE_CHECKING:
-    from broker.replicas import ReplicaManager
+    from kvorum.broker.replicas import ReplicaManager
 
 CHECK_AGAIN_MS = 60_000
 """An offset that was found sound is not looked at again for the same follower before that."""

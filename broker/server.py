@@ -16,22 +16,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from broker.api import HOT_HANDLERS, SERVED, cold_handler
-from broker.closing_lines import ClosingLines
-from broker.config import BrokerConfig
-from broker.connection import Connection, Slot
-from broker.connection_limits import ConnectionLimits, parse_overrides
-from broker.context import RequestContext, Services
-from broker.controller_api import Controller
-from broker.replicas import ReplicaManager
-from metadata.configs.effective import StaticValue
-from metadata.delta import Delta
-from metadata.features import SUPPORTED, FeatureRange
-from metadata.image import ClusterImage
-from runtime.errors import WireError
-from wire.framing import API_VERSIONS_KEY, parse_request_header
-from wire.kio_codec import read_request
-from wire.versions import Api
+from kvorum.broker.api import HOT_HANDLERS, SERVED, cold_handler
+from kvorum.broker.closing_lines import ClosingLines
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.connection import Connection, Slot
+from kvorum.broker.connection_limits import ConnectionLimits, parse_overrides
+from kvorum.broker.context import RequestContext, Services
+from kvorum.broker.controller_api import Controller
+from kvorum.broker.replicas import ReplicaManager
+from kvorum.metadata.configs.effective import StaticValue
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.features import SUPPORTED, FeatureRange
+from kvorum.metadata.image import ClusterImage
+from kvorum.runtime.errors import WireError
+from kvorum.wire.framing import API_VERSIONS_KEY, parse_request_header
+from kvorum.wire.kio_codec import read_request
+from kvorum.wire.versions import Api
 
 _log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.blocking import in_thread
-from broker.failures import report_failure
-from broker.log_directories import LogDirectory
-from broker.replica import Replica
-from runtime.tasks import TaskGroup
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.failures import report_failure
+from kvorum.broker.log_directories import LogDirectory
+from kvorum.broker.replica import Replica
+from kvorum.runtime.tasks import TaskGroup
 
 _log = logging.getLogger(__name__)
 

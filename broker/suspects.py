@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from metadata.image import ClusterImage
+from kvorum.metadata.image import ClusterImage
 
 SUSPICION_MS = 500
 """More than a fail-over takes; the grace of a broken heartbeat stream is most of it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.text import whole_number
+from kvorum.runtime.text import whole_number
 
 BURST_MS = 1_000
 """So much may gather while nothing is sent."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.config import BrokerConfig
-from broker.throttle import NOBODY, ThrottledReplicas, parse_throttled
-from metadata.config_keys import TOPIC_CONFIGS
-from metadata.configs.model import list_items, parse
-from storage.compression import Codec
-from storage.log import LogConfig
-from storage.model import INDEX_BYTES_MIN, CompactionConfig
-from storage.repacking import Packing
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.throttle import NOBODY, ThrottledReplicas, parse_throttled
+from kvorum.metadata.config_keys import TOPIC_CONFIGS
+from kvorum.metadata.configs.model import list_items, parse
+from kvorum.storage.compression import Codec
+from kvorum.storage.log import LogConfig
+from kvorum.storage.model import INDEX_BYTES_MIN, CompactionConfig
+from kvorum.storage.repacking import Packing
 
 SEGMENT_BYTES_LIMIT = (1 << 31) - 1
 LEADER_THROTTLED = "leader.replication.throttled.replicas"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from metadata.image import ClusterImage, PartitionImage, TopicImage
-from metadata.records import NO_LEADER
-from runtime.errors import ErrorCode
-from wire.kio_codec import Packed
-from wire.metadata_codec import PartitionMetadata, pack_partitions
+from kvorum.metadata.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.records import NO_LEADER
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import Packed
+from kvorum.wire.metadata_codec import PartitionMetadata, pack_partitions
 
 CACHED_BYTES_MAX = 4 << 20
 """Packed topics are kept up to here; then all are dropped, and packed again when asked for."""

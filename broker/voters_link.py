@@ -12,13 +12,13 @@ from typing import Any
 
 import grpc.aio
 
-from metadata import quorum_report
-from metadata.client import ControllerClient
-from raft import codec
-from raft.messages import AddVoterRequest, RemoveVoterRequest, VoterChangeResponse
-from raft.voters import VoterSet
-from runtime.clock import monotonic_ms
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata import quorum_report
+from kvorum.metadata.client import ControllerClient
+from kvorum.raft import codec
+from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest, VoterChangeResponse
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
 """Refusals that may pass: as of a node that still catches up, or a change before this one."""

@@ -14,8 +14,8 @@ import heapq
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from runtime.errors import ErrorCode
-from wire.produce_codec import ProducedPartition, ProducedTopic
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
 
 DEADLINE_BUCKET_MS = 10
 """Precision of a deadline: a request may be answered this much late, never early."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from chaos.timeline import SILENCE_MS_MIN, Bucket, Timeline
+from kvorum.chaos.timeline import SILENCE_MS_MIN, Bucket, Timeline
 
 _WIDTH = 1160
 _LEFT = 74

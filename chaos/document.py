@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from runtime.errors import ConfigError
+from kvorum.runtime.errors import ConfigError
 
 #: Where a value sits: keys and list positions from the top.
 Path = tuple[str | int, ...]

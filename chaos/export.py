@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from chaos.history import (
+from kvorum.chaos.history import (
     CONSUME,
     FAULT_BEGIN,
     FAULT_END,
@@ -29,8 +29,8 @@ from chaos.history import (
     read_history,
     records_of,
 )
-from chaos.report import RUN_FILE, read_record
-from runtime.errors import CorruptData
+from kvorum.chaos.report import RUN_FILE, read_record
+from kvorum.runtime.errors import CorruptData
 
 SCHEMA_VERSION = 1
 HISTORY_PARQUET = "history.parquet"

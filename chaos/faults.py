@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from chaos.targets import Target, TargetKind, parse_target
+from kvorum.chaos.targets import Target, TargetKind, parse_target
 
 _KILLED = Target(kind=TargetKind.KILLED)
 _PAUSED = Target(kind=TargetKind.PAUSED)

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from runtime.errors import CorruptData
+from kvorum.runtime.errors import CorruptData
 
 HISTORY_FILE = "history.jsonl"
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from chaos.charts import draw
-from chaos.checks import CheckResult, run_checks
-from chaos.history import HISTORY_FILE, read_history
-from chaos.timeline import FaultSpan, Timeline, build_timeline, percentile
-from runtime.errors import ConfigError, CorruptData
+from kvorum.chaos.charts import draw
+from kvorum.chaos.checks import CheckResult, run_checks
+from kvorum.chaos.history import HISTORY_FILE, read_history
+from kvorum.chaos.timeline import FaultSpan, Timeline, build_timeline, percentile
+from kvorum.runtime.errors import ConfigError, CorruptData
 
 RUN_FILE = "run.json"
 REPORT_JSON = "report.json"

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from chaos.document import Document, Path, Section, parse_document
-from chaos.faults import FAULTS, Fault, build_fault
+from kvorum.chaos.document import Document, Path, Section, parse_document
+from kvorum.chaos.faults import FAULTS, Fault, build_fault
 
 #: Probe name -> what it returns.
 PROBES: Mapping[str, str] = {

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from runtime.errors import KvorumError
+from kvorum.runtime.errors import KvorumError
 
 
 class TargetKind(enum.Enum):

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from chaos.history import (
+from kvorum.chaos.history import (
     CREATE_TOPIC,
     FAIL,
     FAULT_BEGIN,

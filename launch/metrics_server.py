@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from runtime.errors import ConfigError
-from runtime.text import address_text
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.text import address_text
 
 _log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc.aio
 
+from kvorum.metadata import quorum_report
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import configs_pb2_grpc as configs_grpc
@@ -22,12 +23,11 @@ from kvorum.rpc import directories_pb2_grpc as directories_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
 from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
-from metadata import quorum_report
-from runtime.clock import monotonic_ms
-from runtime.errors import ErrorCode, Rejected
-from runtime.http2.client import Channel
-from runtime.http2.status import Unsent
-from runtime.rpc import open_channel
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.http2.client import Channel
+from kvorum.runtime.http2.status import Unsent
+from kvorum.runtime.rpc import open_channel
 
 RETRY_BACKOFF_MS = 20
 ATTEMPT_TIMEOUT_MS = 1_000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kvorum.metadata import requests as r
+from kvorum.metadata.features import FeatureRange
+from kvorum.metadata.records import Endpoint
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import common_pb2 as common_pb
 from kvorum.rpc import controller_pb2 as pb
-from metadata import requests as r
-from metadata.features import FeatureRange
-from metadata.records import Endpoint
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import UUID_ZERO
-from storage.batch import iter_headers
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.storage.batch import iter_headers
 
 
 def encode_status(rejected: Rejected | None) -> common_pb.Status:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from metadata.configs.broker_keys import BROKER_CONFIGS
-from metadata.configs.client_metrics_keys import CLIENT_METRICS_CONFIGS, client_metrics_problem
-from metadata.configs.effective import CLUSTER_DEFAULT
-from metadata.configs.group_keys import GROUP_CONFIGS, group_config_problem
-from metadata.configs.model import ConfigKey, Update, parse
-from metadata.configs.topic_keys import TOPIC_CONFIGS
-from metadata.image import (
+from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
+from kvorum.metadata.configs.client_metrics_keys import (
+    CLIENT_METRICS_CONFIGS,
+    client_metrics_problem,
+)
+from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
+from kvorum.metadata.configs.group_keys import GROUP_CONFIGS, group_config_problem
+from kvorum.metadata.configs.model import ConfigKey, Update, parse
+from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
+from kvorum.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
 )
-from runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 VALUE_LENGTH_MAX = 32_767
 """Characters of a config's value, as in Kafka."""
@@ -77,7 +80,7 @@ def broker_key(name: str) -> ConfigKey | None:
     if key is not None:
         return key
     # Most brokers never meet such a name, and these are many.
-    from metadata.configs.kafka_keys import kafka_keys
+    from kvorum.metadata.configs.kafka_keys import kafka_keys
 
     return kafka_keys().get(name)
 

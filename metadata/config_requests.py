@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from metadata.records import QuotaEntity
-from runtime.errors import ErrorCode
+from kvorum.metadata.records import QuotaEntity
+from kvorum.runtime.errors import ErrorCode
 
 
 class Operation(enum.IntEnum):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvorum.rpc import configs_pb2 as pb
-from metadata.config_requests import (
+from kvorum.metadata.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     AlteredConfigs,
@@ -15,8 +14,9 @@ from metadata.config_requests import (
     QuotaAlteration,
     QuotaOperation,
 )
-from metadata.records import QuotaEntity
-from runtime.errors import ErrorCode
+from kvorum.metadata.records import QuotaEntity
+from kvorum.rpc import configs_pb2 as pb
+from kvorum.runtime.errors import ErrorCode
 
 
 def encode_alter_configs(request: AlterConfigs) -> pb.AlterConfigsRequest:

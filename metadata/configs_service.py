@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.metadata import configs_codec, scram_codec
+from kvorum.metadata.codec import encode_status
+from kvorum.metadata.loop import ControllerLoop
+from kvorum.metadata.service import COMMIT_TIMEOUT_MS
 from kvorum.rpc import configs_pb2 as pb
 from kvorum.rpc import configs_pb2_grpc as pb_grpc
-from metadata import configs_codec, scram_codec
-from metadata.codec import encode_status
-from metadata.loop import ControllerLoop
-from metadata.service import COMMIT_TIMEOUT_MS
-from runtime.errors import Rejected
+from kvorum.runtime.errors import Rejected
 
 
 class ConfigsServicer(pb_grpc.ConfigsServicer):

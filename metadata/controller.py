@@ -12,35 +12,35 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metadata.config_requests import (
+from kvorum.metadata.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     AlteredConfigs,
     AlteredQuota,
 )
-from metadata.decide import Context, Decision
-from metadata.decide.brokers import heartbeat, register
-from metadata.decide.configs import alter_configs
-from metadata.decide.departure import CHUNK_PARTITIONS, Departure, begin_departure, depart
-from metadata.decide.directories import assign_replicas
-from metadata.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
-from metadata.decide.electorate import Electorate, electorate
-from metadata.decide.eligible import with_elr_cleared
-from metadata.decide.features import bootstrap, register_controller, update_features
-from metadata.decide.isr import alter_partition
-from metadata.decide.partitions import create_partitions
-from metadata.decide.producer_ids import allocate_producer_ids
-from metadata.decide.quotas import alter_client_quotas
-from metadata.decide.reassignment import alter_reassignments, list_reassignments
-from metadata.decide.scram import alter_scram_credentials
-from metadata.decide.topics import create_topics, delete_topics
-from metadata.decide.unregister import unregister
-from metadata.delta import Delta
-from metadata.directory_requests import AssignedReplica, AssignReplicas
-from metadata.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.records import Record
-from metadata.requests import (
+from kvorum.metadata.decide import Context, Decision
+from kvorum.metadata.decide.brokers import heartbeat, register
+from kvorum.metadata.decide.configs import alter_configs
+from kvorum.metadata.decide.departure import CHUNK_PARTITIONS, Departure, begin_departure, depart
+from kvorum.metadata.decide.directories import assign_replicas
+from kvorum.metadata.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
+from kvorum.metadata.decide.electorate import Electorate, electorate
+from kvorum.metadata.decide.eligible import with_elr_cleared
+from kvorum.metadata.decide.features import bootstrap, register_controller, update_features
+from kvorum.metadata.decide.isr import alter_partition
+from kvorum.metadata.decide.partitions import create_partitions
+from kvorum.metadata.decide.producer_ids import allocate_producer_ids
+from kvorum.metadata.decide.quotas import alter_client_quotas
+from kvorum.metadata.decide.reassignment import alter_reassignments, list_reassignments
+from kvorum.metadata.decide.scram import alter_scram_credentials
+from kvorum.metadata.decide.topics import create_topics, delete_topics
+from kvorum.metadata.decide.unregister import unregister
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.metadata.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
+from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.records import Record
+from kvorum.metadata.requests import (
     AllocateProducerIds,
     AlteredPartition,
     AlterPartition,
@@ -68,9 +68,9 @@ from metadata.requests import (
     UpdatedFeature,
     UpdateFeatures,
 )
-from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
-from metadata.sessions import BrokerSessions
-from runtime.errors import InvariantViolated, KvorumError, Rejected, invariant, required
+from kvorum.metadata.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.metadata.sessions import BrokerSessions
+from kvorum.runtime.errors import InvariantViolated, KvorumError, Rejected, invariant, required
 
 Request = (
     RegisterBrokerRequest

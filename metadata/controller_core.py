@@ -17,15 +17,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from metadata.controller import SHUT_DOWN, Controller, Reply, Request
-from metadata.image import ClusterImage
-from metadata.leader_check import LeaderCheck
-from metadata.loader import CHUNK_BYTES, advance
-from metadata.record_codec import encode_records
-from metadata.records import Record
-from raft.effects import LeaderChanged
-from runtime.errors import ErrorCode, Rejected, invariant
-from storage.log import Log
+from kvorum.metadata.controller import SHUT_DOWN, Controller, Reply, Request
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.leader_check import LeaderCheck
+from kvorum.metadata.loader import CHUNK_BYTES, advance
+from kvorum.metadata.record_codec import encode_records
+from kvorum.metadata.records import Record
+from kvorum.raft.effects import LeaderChanged
+from kvorum.runtime.errors import ErrorCode, Rejected, invariant
+from kvorum.storage.log import Log
 
 RECORDS_PER_BATCH_MAX = 50_000
 """Records of one decision in one batch, all or nothing; only a broker's death may need more."""

@@ -14,8 +14,8 @@ from typing import Any
 
 from immutables import Map
 
-from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL
-from metadata.image import (
+from kvorum.metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL
+from kvorum.metadata.image import (
     EMPTY_IMAGE,
     RESOURCE_TOPIC,
     BrokerImage,
@@ -24,7 +24,7 @@ from metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from metadata.records import (
+from kvorum.metadata.records import (
     UNASSIGNED_DIRECTORY,
     BrokerRegistrationChange,
     ClientQuota,
@@ -44,7 +44,7 @@ from metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from runtime.errors import InvariantViolated, invariant, required
+from kvorum.runtime.errors import InvariantViolated, invariant, required
 
 
 class Delta:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kvorum.metadata.directory_requests import AssignedReplica, AssignReplicas, ReplicaDirectory
 from kvorum.rpc import directories_pb2 as pb
-from metadata.directory_requests import AssignedReplica, AssignReplicas, ReplicaDirectory
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 
 def encode_assign(request: AssignReplicas) -> pb.AssignReplicasRequest:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.metadata import directories_codec as codec
+from kvorum.metadata.loop import ControllerLoop
+from kvorum.metadata.service import COMMIT_TIMEOUT_MS, with_status
 from kvorum.rpc import directories_pb2 as pb
 from kvorum.rpc import directories_pb2_grpc as pb_grpc
-from metadata import directories_codec as codec
-from metadata.loop import ControllerLoop
-from metadata.service import COMMIT_TIMEOUT_MS, with_status
 
 
 class DirectoriesServicer(pb_grpc.DirectoriesServicer):

@@ -6,10 +6,10 @@ Takes no lock, opens nothing for writing, repairs nothing. What a start would do
 
 from __future__ import annotations
 
-from metadata.history import MetadataHistory
-from raft.metadata_log import FOLDER_NAME
-from runtime.errors import CorruptData, KvorumError
-from snapshots.format import (
+from kvorum.metadata.history import MetadataHistory
+from kvorum.raft.metadata_log import FOLDER_NAME
+from kvorum.runtime.errors import CorruptData, KvorumError
+from kvorum.snapshots.format import (
     BOOTSTRAP_ID,
     SnapshotHeader,
     SnapshotId,
@@ -17,9 +17,9 @@ from snapshots.format import (
     file_name,
     parse_file_name,
 )
-from storage.batch import iter_headers
-from storage.names import LOG_SUFFIX, offsets_of
-from storage.read_only import FoundLog, ReadableDisk, read_log
+from kvorum.storage.batch import iter_headers
+from kvorum.storage.names import LOG_SUFFIX, offsets_of
+from kvorum.storage.read_only import FoundLog, ReadableDisk, read_log
 
 READ_ATTEMPTS_MAX = 4
 """A node at work may trim, truncate or roll its log between two reads of ours; the next attempt

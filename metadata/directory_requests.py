@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, Protocol
 
-from metadata.export_schema import (
+from kvorum.metadata.export_schema import (
     BROKERS,
     CLIENT_QUOTAS,
     CONFIGS,
@@ -29,11 +29,11 @@ from metadata.export_schema import (
     arrow_schema,
     document,
 )
-from metadata.history import MetadataHistory
-from metadata.image import ClusterImage
-from metadata.record_rows import record_rows
-from metadata.tree import REPEATING, Folder, key_text, leaves, root
-from runtime.ids import uuid_text
+from kvorum.metadata.history import MetadataHistory
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.record_rows import record_rows
+from kvorum.metadata.tree import REPEATING, Folder, key_text, leaves, root
+from kvorum.runtime.ids import uuid_text
 
 ROWS_PER_FILE_MAX = 1_000_000
 """A table with more rows becomes a folder of files, which readers take up in parallel."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvorum.rpc import features_pb2 as pb
-from metadata import requests as r
-from metadata.codec import (
+from kvorum.metadata import requests as r
+from kvorum.metadata.codec import (
     decode_endpoints,
     decode_features,
     encode_endpoints,
     encode_features,
 )
-from runtime.errors import ErrorCode, WireError
+from kvorum.rpc import features_pb2 as pb
+from kvorum.runtime.errors import ErrorCode, WireError
 
 
 def encode_update(request: r.UpdateFeatures) -> pb.UpdateFeaturesRequest:

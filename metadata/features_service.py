@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.metadata import features_codec as codec
+from kvorum.metadata import requests as r
+from kvorum.metadata.codec import encode_status
+from kvorum.metadata.loop import ControllerLoop
+from kvorum.metadata.service import COMMIT_TIMEOUT_MS
 from kvorum.rpc import features_pb2 as pb
 from kvorum.rpc import features_pb2_grpc as pb_grpc
-from metadata import features_codec as codec
-from metadata import requests as r
-from metadata.codec import encode_status
-from metadata.loop import ControllerLoop
-from metadata.service import COMMIT_TIMEOUT_MS
-from runtime.errors import Rejected
+from kvorum.runtime.errors import Rejected
 
 
 class FeaturesServicer(pb_grpc.FeaturesServicer):

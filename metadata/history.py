@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.record_codec import UnreadableRecord, decode_record, record_to_dict
-from metadata.records import Record
-from metadata.snapshot_job import records_in
-from raft.control_text import control_text
-from runtime.errors import CorruptData, InvariantViolated, KvorumError
-from snapshots.format import SnapshotHeader, decode_file
-from storage.batch import BatchError, BatchHeader, iter_headers, iter_records
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.record_codec import UnreadableRecord, decode_record, record_to_dict
+from kvorum.metadata.records import Record
+from kvorum.metadata.snapshot_job import records_in
+from kvorum.raft.control_text import control_text
+from kvorum.runtime.errors import CorruptData, InvariantViolated, KvorumError
+from kvorum.snapshots.format import SnapshotHeader, decode_file
+from kvorum.storage.batch import BatchError, BatchHeader, iter_headers, iter_records
 
 if TYPE_CHECKING:
-    from metadata.snapshot_view import MetadataCopy
+    from kvorum.metadata.snapshot_view import MetadataCopy
 
 
 class OffsetNotHeld(KvorumError):

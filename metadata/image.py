@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
-from metadata.features import FeatureRange
-from metadata.records import (
+from kvorum.metadata.features import FeatureRange
+from kvorum.metadata.records import (
     LOST_DIRECTORY,
     NO_LEADER,
     RECOVERED,

@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from metadata.tree import REPEATING, Folder, Leaf, Node, expanded, names_in, parts_of, resolve
-from runtime.text import whole_number
+from kvorum.metadata.tree import (
+    REPEATING,
+    Folder,
+    Leaf,
+    Node,
+    expanded,
+    names_in,
+    parts_of,
+    resolve,
+)
+from kvorum.runtime.text import whole_number
 
 BELOW = "..."
 """Stands in an answer for what lies deeper than was asked for."""

@@ -7,7 +7,7 @@ log is held up by a cluster of many partitions.
 
 from __future__ import annotations
 
-from metadata.decide.elections import Sweep
+from kvorum.metadata.decide.elections import Sweep
 
 CHUNK_PAUSE_MS = 20
 """Between two chunks of one walk: heartbeats and requests come first."""

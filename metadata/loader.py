@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 
-from metadata.delta import Delta
-from metadata.features import SUPPORTED, unsupported
-from metadata.image import ClusterImage
-from metadata.record_codec import UnreadableRecord, decode_record
-from runtime.memory import long_lived_objects
-from storage.batch import iter_headers, iter_records
-from storage.log import Log
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.features import SUPPORTED, unsupported
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.record_codec import UnreadableRecord, decode_record
+from kvorum.runtime.memory import long_lived_objects
+from kvorum.storage.batch import iter_headers, iter_records
+from kvorum.storage.log import Log
 
 LARGE_BYTES = 32 << 10
 """From so many on, some thousand records, what comes of them is kept from the collector."""

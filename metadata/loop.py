@@ -10,20 +10,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from metadata.controller import Controller, Reply, Request, Undecided
-from metadata.controller_core import ControllerCore
-from metadata.image import ClusterImage
-from metadata.snapshotter import ImageLoader, Snapshotter, load_newest
-from raft.effects import LeaderChanged
-from raft.model import OffsetAndEpoch
-from raft.node import RaftNode
-from raft.roles.states import Follower
-from raft.voters import VoterSet
-from runtime.clock import monotonic_ms, wall_ms
-from runtime.errors import ErrorCode, Rejected, invariant, required
-from runtime.ids import NO_NODE
-from storage.batch import build_batch
-from storage.log import Log
+from kvorum.metadata.controller import Controller, Reply, Request, Undecided
+from kvorum.metadata.controller_core import ControllerCore
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.snapshotter import ImageLoader, Snapshotter, load_newest
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.node import RaftNode
+from kvorum.raft.roles.states import Follower
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.errors import ErrorCode, Rejected, invariant, required
+from kvorum.runtime.ids import NO_NODE
+from kvorum.storage.batch import build_batch
+from kvorum.storage.log import Log
 
 logger = logging.getLogger("kvorum.controller")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kvorum.metadata import requests as r
 from kvorum.rpc import partitions_pb2 as pb
-from metadata import requests as r
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 
 def encode_create_partitions(request: r.CreatePartitions) -> pb.CreatePartitionsRequest:

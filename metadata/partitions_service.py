@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.metadata import partitions_codec as codec
+from kvorum.metadata.loop import ControllerLoop
+from kvorum.metadata.service import COMMIT_TIMEOUT_MS, with_status
 from kvorum.rpc import partitions_pb2 as pb
 from kvorum.rpc import partitions_pb2_grpc as pb_grpc
-from metadata import partitions_codec as codec
-from metadata.loop import ControllerLoop
-from metadata.service import COMMIT_TIMEOUT_MS, with_status
 
 
 class PartitionsServicer(pb_grpc.PartitionsServicer):

@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runtime.errors import ErrorCode, Rejected, invariant
+from kvorum.runtime.errors import ErrorCode, Rejected, invariant
 
 
 @dataclass(frozen=True, slots=True)

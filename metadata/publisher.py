@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.loader import advance
-from metadata.snapshotter import ImageLoader, Snapshotter, load_newest
-from raft.effects import LeaderChanged
-from raft.model import OffsetAndEpoch
-from raft.node import RaftNode
-from raft.voters import VoterSet
-from runtime.errors import required
-from runtime.ids import NO_NODE
-from runtime.memory import long_lived_objects
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.loader import advance
+from kvorum.metadata.snapshotter import ImageLoader, Snapshotter, load_newest
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.node import RaftNode
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.errors import required
+from kvorum.runtime.ids import NO_NODE
+from kvorum.runtime.memory import long_lived_objects
 
 PUBLISH_BYTES_MAX = 64 << 10
 """Log published in one go, one batch at least: some 1,500 changed partitions, each of which may

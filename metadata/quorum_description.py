@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from kvorum.raft.node import RaftNode
+from kvorum.raft.progress import ReplicaProgress
+from kvorum.raft.roles.states import Leader
+from kvorum.raft.transport import Address
 from kvorum.rpc import admin_pb2 as pb
-from raft.node import RaftNode
-from raft.progress import ReplicaProgress
-from raft.roles.states import Leader
-from raft.transport import Address
-from runtime.clock import monotonic_ms, wall_ms
-from runtime.text import address_text
+from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.text import address_text
 
 
 def fill(message: pb.DescribeQuorumReply, node: RaftNode, configured: dict[int, Address]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raft.quorum import majority
-from runtime.text import address_text
+from kvorum.raft.quorum import majority
+from kvorum.runtime.text import address_text
 
 LEADER_WAIT_MS = 600
 """Fail-over takes 100 to 400 ms; who asks in between should not notice. Longer than this is an

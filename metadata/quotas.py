@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from metadata.configs.model import INT32_MAX, INT64_MAX, ConfigType
-from metadata.image import ClusterImage
-from metadata.records import QuotaEntity
-from runtime.errors import ErrorCode, Rejected
-from runtime.text import percent_escaped
+from kvorum.metadata.configs.model import INT32_MAX, INT64_MAX, ConfigType
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.records import QuotaEntity
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.text import percent_escaped
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTITY_TYPES = (USER, CLIENT_ID, IP)

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgpack
 
-from metadata.features import REASSIGNMENT_LEVEL, RELEASES, FeatureRange
-from metadata.records import (
+from kvorum.metadata.features import REASSIGNMENT_LEVEL, RELEASES, FeatureRange
+from kvorum.metadata.records import (
     HIDDEN,
     RECORD_CLASSES,
     BrokerRegistrationChange,
@@ -28,7 +28,7 @@ from metadata.records import (
     RegisterBroker,
     RegisterController,
 )
-from runtime.errors import InvariantViolated, KvorumError
+from kvorum.runtime.errors import InvariantViolated, KvorumError
 
 LATEST = max(RELEASES)
 

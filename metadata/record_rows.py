@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from metadata.history import LogEntry, MetadataHistory
-from metadata.image import ClusterImage
-from runtime.ids import uuid_text
+from kvorum.metadata.history import LogEntry, MetadataHistory
+from kvorum.metadata.image import ClusterImage
+from kvorum.runtime.ids import uuid_text
 
 Epochs = dict[tuple[bytes, int], tuple[int, int]]
 """(topic id, partition) to (leader epoch, partition epoch)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from metadata.features import FeatureRange
+from kvorum.metadata.features import FeatureRange
 
 NO_LEADER = -1
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import grpc.aio
 
+from kvorum.metadata import features_codec
+from kvorum.metadata.loop import ControllerLoop
+from kvorum.metadata.requests import RegisterControllerRequest
 from kvorum.rpc import features_pb2_grpc as pb_grpc
-from metadata import features_codec
-from metadata.loop import ControllerLoop
-from metadata.requests import RegisterControllerRequest
-from runtime.clock import monotonic_ms
-from runtime.errors import ConfigError, ErrorCode
-from runtime.rpc import open_channel
-from runtime.text import address_text
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import ConfigError, ErrorCode
+from kvorum.runtime.rpc import open_channel
+from kvorum.runtime.text import address_text
 
 logger = logging.getLogger("kvorum.controller")
 

@@ -10,9 +10,9 @@ import enum
 from dataclasses import dataclass
 from enum import IntEnum
 
-from metadata.features import FeatureRange
-from metadata.records import Endpoint
-from runtime.errors import ErrorCode
+from kvorum.metadata.features import FeatureRange
+from kvorum.metadata.records import Endpoint
+from kvorum.runtime.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvorum.rpc import configs_pb2 as pb
-from metadata.scram_requests import (
+from kvorum.metadata.scram_requests import (
     AlteredScramUser,
     AlterScramCredentials,
     ScramDeletion,
     ScramUpsertion,
 )
-from runtime.errors import ErrorCode
+from kvorum.rpc import configs_pb2 as pb
+from kvorum.runtime.errors import ErrorCode
 
 
 def encode_alter_scram(request: AlterScramCredentials) -> pb.AlterScramCredentialsRequest:

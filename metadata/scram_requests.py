@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 SHA_256, SHA_512 = 1, 2
 """Kafka's numbers of the mechanisms SCRAM-SHA-256 and SCRAM-SHA-512."""

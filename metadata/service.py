@@ -8,18 +8,18 @@ from typing import Any
 
 import grpc
 
+from kvorum.metadata import codec, quorum_description
+from kvorum.metadata import requests as r
+from kvorum.metadata.loop import ControllerLoop
+from kvorum.raft.flight_recorder import FlightRecorder
+from kvorum.raft.model import OffsetAndEpoch
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2 as pb
 from kvorum.rpc import controller_pb2_grpc as pb_grpc
-from metadata import codec, quorum_description
-from metadata import requests as r
-from metadata.loop import ControllerLoop
-from raft.flight_recorder import FlightRecorder
-from raft.model import OffsetAndEpoch
-from runtime.errors import Rejected
-from snapshots.format import SnapshotId
-from snapshots.store import SnapshotNotFound
+from kvorum.runtime.errors import Rejected
+from kvorum.snapshots.format import SnapshotId
+from kvorum.snapshots.store import SnapshotNotFound
 
 COMMIT_TIMEOUT_MS = 10_000
 """How long a request may wait for commitment; the caller's own deadline is usually shorter."""

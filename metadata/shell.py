@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from metadata.history import MetadataHistory
-from metadata.image import ClusterImage
-from metadata.inspect import (
+from kvorum.metadata.history import MetadataHistory
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.inspect import (
     complete,
     difference,
     difference_line,
@@ -21,10 +21,10 @@ from metadata.inspect import (
     found_line,
     tree_lines,
 )
-from metadata.record_rows import json_line
-from metadata.tree import Folder, NoSuchPath, expanded, names_in, parts_of, resolve, root
-from runtime.errors import KvorumError
-from runtime.text import whole_number
+from kvorum.metadata.record_rows import json_line
+from kvorum.metadata.tree import Folder, NoSuchPath, expanded, names_in, parts_of, resolve, root
+from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.text import whole_number
 
 HELP = {
     "ls": "ls [PATH]                          names in a folder",

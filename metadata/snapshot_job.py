@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import msgpack
 
-from metadata.delta import Delta
-from metadata.features import METADATA_VERSION, level_of
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.record_codec import UnreadableRecord, decode_record, encode_record
-from metadata.records import (
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.features import METADATA_VERSION, level_of
+from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.record_codec import UnreadableRecord, decode_record, encode_record
+from kvorum.metadata.records import (
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -25,11 +25,11 @@ from metadata.records import (
     RegisterController,
     Topic,
 )
-from runtime.async_disk import AsyncDisk
-from runtime.memory import long_lived_objects
-from snapshots.format import SnapshotHeader, Voter, iter_payloads, read_header
-from snapshots.store import Snapshot
-from storage.batch import iter_headers, iter_records
+from kvorum.runtime.async_disk import AsyncDisk
+from kvorum.runtime.memory import long_lived_objects
+from kvorum.snapshots.format import SnapshotHeader, Voter, iter_payloads, read_header
+from kvorum.snapshots.store import Snapshot
+from kvorum.storage.batch import iter_headers, iter_records
 
 RECORDS_PER_FRAME = 1_000
 

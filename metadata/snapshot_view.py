@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metadata.history import history_of
-from metadata.image import ClusterImage
+from kvorum.metadata.history import history_of
+from kvorum.metadata.image import ClusterImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

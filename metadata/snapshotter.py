@@ -10,14 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from metadata.image import ClusterImage
-from metadata.loader import check_features
-from metadata.snapshot_job import load_image, payloads_of
-from raft.model import OffsetAndEpoch
-from raft.node import RaftNode
-from runtime.clock import monotonic_ms
-from runtime.errors import CorruptData
-from snapshots.retention import is_due
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.loader import check_features
+from kvorum.metadata.snapshot_job import load_image, payloads_of
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.node import RaftNode
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import CorruptData
+from kvorum.snapshots.retention import is_due
 
 logger = logging.getLogger("kvorum.snapshots")
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from immutables import Map
 
-from metadata.features import FeatureRange
-from metadata.image import (
+from kvorum.metadata.features import FeatureRange
+from kvorum.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
@@ -23,10 +23,10 @@ from metadata.image import (
     ClusterImage,
     TopicImage,
 )
-from metadata.records import HIDDEN, Endpoint
-from runtime.errors import KvorumError
-from runtime.ids import uuid_text
-from runtime.text import address_text, percent_escaped
+from kvorum.metadata.records import HIDDEN, Endpoint
+from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.ids import uuid_text
+from kvorum.runtime.text import address_text, percent_escaped
 
 #: Kafka's words for the types of config resources; others stand under their number.
 _RESOURCE_NAMES = {

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from runtime.errors import ErrorCode, KvorumError
-from storage.compression import Codec, CompressionError, compress, decompress
-from storage.record_codec import (
+from kvorum.runtime.errors import ErrorCode, KvorumError
+from kvorum.storage.compression import Codec, CompressionError, compress, decompress
+from kvorum.storage.record_codec import (
     Record,
     add_records,
     encode_record,

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from runtime.errors import ErrorCode
-from storage.batch import (
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.batch import (
     CODEC_MASK,
     DECOMPRESSED_BYTES_MAX,
     DELETE_HORIZON_BIT,
@@ -24,19 +24,19 @@ from storage.batch import (
     BatchHeader,
     seal_batch,
 )
-from storage.cleaned_transactions import CleanedTransactions
-from storage.compression import Codec, CompressionError, compress, decompress
-from storage.markers import read_marker
-from storage.offset_map import OffsetMap
-from storage.producer_state import ProducerEnd
-from storage.record_codec import (
+from kvorum.storage.cleaned_transactions import CleanedTransactions
+from kvorum.storage.compression import Codec, CompressionError, compress, decompress
+from kvorum.storage.markers import read_marker
+from kvorum.storage.offset_map import OffsetMap
+from kvorum.storage.producer_state import ProducerEnd
+from kvorum.storage.record_codec import (
     INT64_MAX,
     RecordFields,
     encode_record,
     read_record,
     wrapped_int64,
 )
-from storage.transaction_index import AbortedTransaction
+from kvorum.storage.transaction_index import AbortedTransaction
 
 
 class _Parsed(NamedTuple):

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from runtime.disk import DiskFile
-from runtime.errors import CorruptData
-from storage.batch import HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader
-from storage.batch_walk import check_batch
+from kvorum.runtime.disk import DiskFile
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader
+from kvorum.storage.batch_walk import check_batch
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 from crc32c import crc32c
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.batch import (
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import (
     BATCH_LENGTH_MIN,
     CRC_START,
     HEADER,
@@ -29,19 +29,19 @@ from storage.batch import (
     BatchError,
     BatchHeader,
 )
-from storage.epochs import LeaderEpochCache
-from storage.model import LogSlice
-from storage.names import (
+from kvorum.storage.epochs import LeaderEpochCache
+from kvorum.storage.model import LogSlice
+from kvorum.storage.names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     file_name,
 )
-from storage.producer_rebuild import producers_at, remove_snapshots_above
-from storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
-from storage.recovery_state import Resumed, write_recovery_state
-from storage.segment import Segment
+from kvorum.storage.producer_rebuild import producers_at, remove_snapshots_above
+from kvorum.storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
+from kvorum.storage.recovery_state import Resumed, write_recovery_state
+from kvorum.storage.segment import Segment
 
 _READ_BYTES = 1 << 20
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from runtime.ids import uuid_from_text, uuid_text
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.ids import uuid_from_text, uuid_text
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"

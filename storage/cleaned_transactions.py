@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from storage.batch import BatchHeader
-from storage.markers import Marker
-from storage.transaction_index import AbortedTransaction
+from kvorum.storage.batch import BatchHeader
+from kvorum.storage.markers import Marker
+from kvorum.storage.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

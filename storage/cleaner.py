@@ -12,27 +12,27 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData, invariant, required
-from storage.batch import BatchError, BatchHeader, read_header
-from storage.batch_cleaning import BatchCleaner, keys_of
-from storage.batch_stream import StoredBatch, stored_batches
-from storage.cleaned_transactions import CleanedTransactions
-from storage.cleaning import CleaningPlan, group_segments
-from storage.markers import read_marker
-from storage.model import LogConfig
-from storage.names import LOG_SUFFIX
-from storage.offset_map import OffsetMap
-from storage.producer_state import ProducerEnd
-from storage.segment import Segment
-from storage.swapping import (
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, invariant, required
+from kvorum.storage.batch import BatchError, BatchHeader, read_header
+from kvorum.storage.batch_cleaning import BatchCleaner, keys_of
+from kvorum.storage.batch_stream import StoredBatch, stored_batches
+from kvorum.storage.cleaned_transactions import CleanedTransactions
+from kvorum.storage.cleaning import CleaningPlan, group_segments
+from kvorum.storage.markers import read_marker
+from kvorum.storage.model import LogConfig
+from kvorum.storage.names import LOG_SUFFIX
+from kvorum.storage.offset_map import OffsetMap
+from kvorum.storage.producer_state import ProducerEnd
+from kvorum.storage.segment import Segment
+from kvorum.storage.swapping import (
     CLEANED_SUFFIX,
     discard_cleaned,
     remove_stale_snapshots,
     swap_in,
     write_cleaned,
 )
-from storage.transaction_index import AbortedTransaction
+from kvorum.storage.transaction_index import AbortedTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

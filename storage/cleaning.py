@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from storage.model import RELATIVE_OFFSET_MAX, CompactionConfig
+from kvorum.storage.model import RELATIVE_OFFSET_MAX, CompactionConfig
 
 
 class SegmentFacts(Protocol):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from runtime.errors import ErrorCode
-from storage.batch import (
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.batch import (
     BATCH_LENGTH_MIN,
     CODEC_MASK,
     CONTROL_BIT,
@@ -22,15 +22,15 @@ from storage.batch import (
     read_header,
     restamp,
 )
-from storage.compression import (
+from kvorum.storage.compression import (
     Codec,
     CompressionError,
     UnpacksToMore,
     check_lz4_frame,
     decompress,
 )
-from storage.record_check import HEADERS_MAX, RECORDS_MAX, BadRecords, check_records
-from storage.record_codec import INT64_MAX, INT64_MIN, read_record, read_time
+from kvorum.storage.record_check import HEADERS_MAX, RECORDS_MAX, BadRecords, check_records
+from kvorum.storage.record_codec import INT64_MAX, INT64_MIN, read_record, read_time
 
 CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """Attributes that are a producer's to say; the others are the broker's."""

@@ -13,7 +13,7 @@ import struct
 from types import ModuleType
 from typing import Any
 
-from runtime.errors import KvorumError
+from kvorum.runtime.errors import KvorumError
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from runtime.disk import Disk, DiskFile
-from runtime.errors import CorruptData, KvorumError
-from storage.batch import (
+from kvorum.runtime.disk import Disk, DiskFile
+from kvorum.runtime.errors import CorruptData, KvorumError
+from kvorum.storage.batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
     BatchError,
@@ -20,8 +20,8 @@ from storage.batch import (
     iter_records,
     read_header,
 )
-from storage.compression import Codec
-from storage.dump_indexes import (
+from kvorum.storage.compression import Codec
+from kvorum.storage.dump_indexes import (
     Complaints,
     IndexOptions,
     dump_epochs,
@@ -30,8 +30,8 @@ from storage.dump_indexes import (
     dump_time_index,
     dump_transaction_index,
 )
-from storage.epochs import CHECKPOINT_NAME
-from storage.names import INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX
+from kvorum.storage.epochs import CHECKPOINT_NAME
+from kvorum.storage.names import INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX
 
 _KINDS = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
 _CONTROL_NAMES = {0: "ABORT", 1: "COMMIT"}

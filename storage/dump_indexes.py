@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from runtime.disk import Disk, DiskFile
-from storage.batch import (
+from kvorum.runtime.disk import Disk, DiskFile
+from kvorum.storage.batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
     BatchError,
@@ -19,10 +19,10 @@ from storage.batch import (
     iter_records,
     read_header,
 )
-from storage.epochs import read_epochs
-from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from storage.producer_state import read_snapshot
-from storage.transaction_index import parse_aborted
+from kvorum.storage.epochs import read_epochs
+from kvorum.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from kvorum.storage.producer_state import read_snapshot
+from kvorum.storage.transaction_index import parse_aborted
 
 _INDEX_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")

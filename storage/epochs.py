@@ -11,8 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData, invariant
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, invariant
 
 CHECKPOINT_NAME = "leader-epoch-checkpoint"
 UNKNOWN = (-1, -1)

@@ -15,10 +15,10 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from runtime.disk import Disk, DiskFile
-from storage.names import RECOVERY_SUFFIX
-from storage.recovery_state import PendingEntry
-from storage.segment import Segment
+from kvorum.runtime.disk import Disk, DiskFile
+from kvorum.storage.names import RECOVERY_SUFFIX
+from kvorum.storage.recovery_state import PendingEntry
+from kvorum.storage.segment import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

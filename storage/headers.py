@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runtime.disk import DiskFile
-from runtime.errors import CorruptData
-from storage.batch import (
+from kvorum.runtime.disk import DiskFile
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import (
     BATCH_LENGTH_MIN,
     HEADER,
     HEADER_BYTES,

@@ -13,12 +13,12 @@ import logging
 import sys
 from bisect import bisect_right
 
-from runtime.disk import Disk
-from storage import lookup, recovery
-from storage.batch import HEADER_BYTES, Buffer, read_header
-from storage.flush import FlushTicket
-from storage.log_base import LogBase
-from storage.model import (
+from kvorum.runtime.disk import Disk
+from kvorum.storage import lookup, recovery
+from kvorum.storage.batch import HEADER_BYTES, Buffer, read_header
+from kvorum.storage.flush import FlushTicket
+from kvorum.storage.log_base import LogBase
+from kvorum.storage.model import (
     NO_FILE,
     RELATIVE_OFFSET_MAX,
     Appended,
@@ -27,12 +27,12 @@ from storage.model import (
     OffsetOutOfRange,
     OutOfOrderAppend,
 )
-from storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
-from storage.placing import Placed, place_as_follower, place_as_leader, run_that_fits
-from storage.producer_rebuild import rebuild_producers, remove_snapshots_above
-from storage.rolling import must_roll
-from storage.segment import Segment
-from storage.transaction_index import AbortedTransaction, collect_aborted
+from kvorum.storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
+from kvorum.storage.placing import Placed, place_as_follower, place_as_leader, run_that_fits
+from kvorum.storage.producer_rebuild import rebuild_producers, remove_snapshots_above
+from kvorum.storage.rolling import must_roll
+from kvorum.storage.segment import Segment
+from kvorum.storage.transaction_index import AbortedTransaction, collect_aborted
 
 __all__ = [
     "Appended", "FlushTicket", "Log", "LogConfig", "LogSlice",

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from runtime.disk import Disk
-from storage import lookup, recovery, retention
-from storage.cleaner import CleanerConfig, CleaningJob
-from storage.cleaning import CleaningPlan, plan_cleaning
-from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
-from storage.model import LogConfig, OffsetOutOfRange
-from storage.names import DELETED_SUFFIX, LOG_SUFFIX
-from storage.producer_state import ProducerStateTable
-from storage.segment import Segment
-from storage.segments import SegmentList
+from kvorum.runtime.disk import Disk
+from kvorum.storage import lookup, recovery, retention
+from kvorum.storage.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.cleaning import CleaningPlan, plan_cleaning
+from kvorum.storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kvorum.storage.model import LogConfig, OffsetOutOfRange
+from kvorum.storage.names import DELETED_SUFFIX, LOG_SUFFIX
+from kvorum.storage.producer_state import ProducerStateTable
+from kvorum.storage.segment import Segment
+from kvorum.storage.segments import SegmentList
 
 
 class LogBase:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from runtime.errors import CorruptData
-from storage.batch import BatchHeader, iter_times
-from storage.names import INDEX_SUFFIX
-from storage.segment import Segment
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import BatchHeader, iter_times
+from kvorum.storage.names import INDEX_SUFFIX
+from kvorum.storage.segment import Segment
 
 Found = tuple[int, int, int]
 """(timestamp_ms, offset, leader epoch)."""

@@ -17,11 +17,11 @@ indexes know: compaction leaves such gaps as well.
 
 from __future__ import annotations
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
-from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from storage.names import (
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kvorum.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from kvorum.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
@@ -31,7 +31,7 @@ from storage.names import (
     file_name,
     offsets_of,
 )
-from storage.segment import Segment
+from kvorum.storage.segment import Segment
 
 _RELATIVE_OFFSET_BYTES = 4
 

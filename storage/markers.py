@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from runtime.errors import ErrorCode
-from storage.batch import BatchError, BatchHeader, Buffer, build_batch, iter_records
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.batch import BatchError, BatchHeader, Buffer, build_batch, iter_records
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runtime.disk import DiskFile
-from runtime.errors import KvorumError
-from storage.batch import Buffer
+from kvorum.runtime.disk import DiskFile
+from kvorum.runtime.errors import KvorumError
+from kvorum.storage.batch import Buffer
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 """Offsets and positions inside a segment are 32 bits in its index."""

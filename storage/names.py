@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.disk import Disk
+from kvorum.runtime.disk import Disk
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from runtime.errors import ErrorCode, invariant
-from storage.batch import (
+from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.storage.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
     BatchError,
@@ -16,8 +16,8 @@ from storage.batch import (
     read_header,
     stamp,
 )
-from storage.markers import read_marker
-from storage.model import RELATIVE_OFFSET_MAX, OutOfOrderAppend
+from kvorum.storage.markers import read_marker
+from kvorum.storage.model import RELATIVE_OFFSET_MAX, OutOfOrderAppend
 
 
 class Placed(NamedTuple):

@@ -6,13 +6,13 @@ import logging
 from bisect import bisect_right
 from collections.abc import Collection
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.batch import BatchError, BatchHeader
-from storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
-from storage.producer_state import ProducerStateTable, read_snapshot
-from storage.segment import Segment
-from storage.transaction_index import AbortedTransaction
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import BatchError, BatchHeader
+from kvorum.storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.producer_state import ProducerStateTable, read_snapshot
+from kvorum.storage.segment import Segment
+from kvorum.storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger("kvorum.storage")
 

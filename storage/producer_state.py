@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import SEQUENCE_MODULUS, BatchError, BatchHeader, Buffer
-from storage.markers import read_marker
-from storage.transaction_index import AbortedTransaction
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.batch import SEQUENCE_MODULUS, BatchError, BatchHeader, Buffer
+from kvorum.storage.markers import read_marker
+from kvorum.storage.transaction_index import AbortedTransaction
 
 BATCHES_KEPT = 5
 """Batches remembered per producer: the in-flight limit of an idempotent client."""

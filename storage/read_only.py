@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.errors import CorruptData
-from storage.batch import BatchHeader
-from storage.batch_walk import OffsetGap, check_batch, find_batch
-from storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, offsets_of
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import BatchHeader
+from kvorum.storage.batch_walk import OffsetGap, check_batch, find_batch
+from kvorum.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, offsets_of
 
 
 class ReadableDisk(Protocol):

@@ -13,8 +13,8 @@ import functools
 import re
 from typing import NamedTuple, NoReturn
 
-from runtime.errors import ErrorCode, KvorumError
-from storage.record_codec import read_varint, read_varint32, varint
+from kvorum.runtime.errors import ErrorCode, KvorumError
+from kvorum.storage.record_codec import read_varint, read_varint32, varint
 
 RECORDS_MAX = 1_000_000
 """Of one batch; librdkafka's own bound (batch.num.messages). A few compressed kilobytes can hold

@@ -11,14 +11,14 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.batch_walk import BatchWalk, OffsetGap, TornTail, close_files, remove_segments
-from storage.checkpoints import LOG_START_OFFSET
-from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
-from storage.lost_files import check_first_segment, check_sealed, orphans
-from storage.model import LogConfig
-from storage.names import (
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch_walk import BatchWalk, OffsetGap, TornTail, close_files, remove_segments
+from kvorum.storage.checkpoints import LOG_START_OFFSET
+from kvorum.storage.epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kvorum.storage.lost_files import check_first_segment, check_sealed, orphans
+from kvorum.storage.model import LogConfig
+from kvorum.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -27,22 +27,22 @@ from storage.names import (
     file_name,
     offsets_of,
 )
-from storage.producer_rebuild import (
+from kvorum.storage.producer_rebuild import (
     prune_snapshots,
     rebuild_aborted,
     rebuild_producers,
     remove_snapshots_above,
 )
-from storage.producer_state import ProducerStateTable
-from storage.recovery_epochs import (
+from kvorum.storage.producer_state import ProducerStateTable
+from kvorum.storage.recovery_epochs import (
     epoch_of_last,
     load_epochs,
     read_checkpoint,
     start_of_epochs,
 )
-from storage.recovery_state import Resumed, resume_segment
-from storage.segment import Segment
-from storage.swapping import finish_swaps
+from kvorum.storage.recovery_state import Resumed, resume_segment
+from kvorum.storage.segment import Segment
+from kvorum.storage.swapping import finish_swaps
 
 logger = logging.getLogger("kvorum.storage")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.batch import BatchHeader
-from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
-from storage.recovery_state import Resumed
-from storage.segment import Segment
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import BatchHeader
+from kvorum.storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from kvorum.storage.recovery_state import Resumed
+from kvorum.storage.segment import Segment
 
 logger = logging.getLogger("kvorum.storage")
 

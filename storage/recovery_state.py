@@ -25,15 +25,15 @@ from typing import NamedTuple
 import msgpack
 from crc32c import crc32c
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData, invariant
-from storage.batch import BatchHeader
-from storage.index import OffsetIndex, TimeIndex
-from storage.model import RELATIVE_OFFSET_MAX
-from storage.names import RECOVERY_SUFFIX
-from storage.producer_state import ProducerBatch, ProducerEntry, ProducerStateTable
-from storage.segment import Segment
-from storage.transaction_index import pack_aborted, parse_aborted
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, invariant
+from kvorum.storage.batch import BatchHeader
+from kvorum.storage.index import OffsetIndex, TimeIndex
+from kvorum.storage.model import RELATIVE_OFFSET_MAX
+from kvorum.storage.names import RECOVERY_SUFFIX
+from kvorum.storage.producer_state import ProducerBatch, ProducerEntry, ProducerStateTable
+from kvorum.storage.segment import Segment
+from kvorum.storage.transaction_index import pack_aborted, parse_aborted
 
 _PREFIX = struct.Struct(">II")
 _VERSION = 0

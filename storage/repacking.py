@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage.batch import CODEC_MASK, CRC_START, HEADER_BYTES, BatchHeader, Buffer, seal_batch
-from storage.client_batch import UNPACKED_BYTES_MAX
-from storage.compression import Codec, compress, decompress
+from kvorum.storage.batch import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    seal_batch,
+)
+from kvorum.storage.client_batch import UNPACKED_BYTES_MAX
+from kvorum.storage.compression import Codec, compress, decompress
 
 _ATTRIBUTES_END = CRC_START + 2
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from storage.model import RELATIVE_OFFSET_MAX, LogConfig
-from storage.placing import Placed
-from storage.segment import Segment
+from kvorum.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from kvorum.storage.model import RELATIVE_OFFSET_MAX, LogConfig
+from kvorum.storage.placing import Placed
+from kvorum.storage.segment import Segment
 
 
 def must_roll(segment: Segment, item: Placed, config: LogConfig, now_ms: int) -> bool:

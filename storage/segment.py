@@ -15,12 +15,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from runtime.disk import Disk, DiskFile, overwrite
-from runtime.errors import CorruptData
-from storage.batch import BatchHeader
-from storage.headers import headers_between
-from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
-from storage.names import (
+from kvorum.runtime.disk import Disk, DiskFile, overwrite
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import BatchHeader
+from kvorum.storage.headers import headers_between
+from kvorum.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from kvorum.storage.names import (
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -28,7 +28,7 @@ from storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     file_name,
 )
-from storage.transaction_index import AbortedTransaction, pack_aborted, parse_aborted
+from kvorum.storage.transaction_index import AbortedTransaction, pack_aborted, parse_aborted
 
 RECENT_BATCHES_MAX = 4096
 """Batches of the active segment whose place is remembered; at 1 KB each the last 4 MB."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from runtime.disk import Disk, DiskFile
-from runtime.errors import CorruptData, invariant
-from storage.flush import FlushTicket, SealedSegment
-from storage.names import (
+from kvorum.runtime.disk import Disk, DiskFile
+from kvorum.runtime.errors import CorruptData, invariant
+from kvorum.storage.flush import FlushTicket, SealedSegment
+from kvorum.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -20,13 +20,13 @@ from storage.names import (
     file_name,
     put_aside,
 )
-from storage.producer_rebuild import producers_at
-from storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
-from storage.recovery_state import RecoveryStateWriter
-from storage.segment import Segment
+from kvorum.storage.producer_rebuild import producers_at
+from kvorum.storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
+from kvorum.storage.recovery_state import RecoveryStateWriter
+from kvorum.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.cleaner import CleaningJob
+    from kvorum.storage.cleaner import CleaningJob
 
 
 class SegmentList:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.disk import Disk, overwrite
-from storage.names import (
+from kvorum.runtime.disk import Disk, overwrite
+from kvorum.storage.names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -29,7 +29,7 @@ from storage.names import (
     offsets_of,
     put_aside,
 )
-from storage.segment import Segment
+from kvorum.storage.segment import Segment
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"

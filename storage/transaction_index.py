@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from runtime.errors import CorruptData
+from kvorum.runtime.errors import CorruptData
 
 ENTRY_BYTES = 34
 _ENTRY = struct.Struct(">hqqqq")

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.batch_stream import StoredBatch, stored_batches
-from storage.checkpoints import (
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch_stream import StoredBatch, stored_batches
+from kvorum.storage.checkpoints import (
     LOG_START_OFFSET,
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -22,11 +22,11 @@ from storage.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
-from storage.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
-from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
-from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
-from storage.lost_files import check_first_segment
-from storage.names import (
+from kvorum.storage.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
+from kvorum.storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from kvorum.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from kvorum.storage.lost_files import check_first_segment
+from kvorum.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
@@ -38,9 +38,9 @@ from storage.names import (
     offsets_of,
     replica_of,
 )
-from storage.producer_state import read_snapshot
-from storage.recovery_state import verify_recovery_state
-from storage.verify_transactions import TransactionCheck
+from kvorum.storage.producer_state import read_snapshot
+from kvorum.storage.recovery_state import verify_recovery_state
+from kvorum.storage.verify_transactions import TransactionCheck
 
 _BUFFER_BYTES = 1 << 20
 _LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")

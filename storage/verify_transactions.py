@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.batch import BatchError
-from storage.batch_stream import StoredBatch
-from storage.names import TRANSACTION_INDEX_SUFFIX, file_name
-from storage.producer_state import ProducerStateTable
-from storage.transaction_index import AbortedTransaction, parse_aborted
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.batch import BatchError
+from kvorum.storage.batch_stream import StoredBatch
+from kvorum.storage.names import TRANSACTION_INDEX_SUFFIX, file_name
+from kvorum.storage.producer_state import ProducerStateTable
+from kvorum.storage.transaction_index import AbortedTransaction, parse_aborted
 
 
 class _Walked(NamedTuple):

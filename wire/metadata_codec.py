@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from wire.kio_codec import Packed
-from wire.primitives import count_bytes
+from kvorum.wire.kio_codec import Packed
+from kvorum.wire.primitives import count_bytes
 
 OFFLINE_REPLICAS_VERSION = 5
 LEADER_EPOCH_VERSION = 7

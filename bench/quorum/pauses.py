@@ -17,18 +17,18 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from bench.processes import resident_mb
-from metadata.decide.departure import Departure, begin_departure, depart
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.record_codec import encode_records
-from metadata.records import Endpoint, Partition, Record, RegisterBroker, Topic
-from metadata.snapshot_job import header_of, load_image, payloads_of
-from raft.snapshot_files import SnapshotFiles
-from runtime.async_disk import OsAsyncDisk
-from runtime.errors import invariant, required
-from runtime.memory import long_lived_objects, spare_collections
-from snapshots.store import SnapshotStore
-from storage.batch import build_batch
+from kvorum.metadata.decide.departure import Departure, begin_departure, depart
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.record_codec import encode_records
+from kvorum.metadata.records import Endpoint, Partition, Record, RegisterBroker, Topic
+from kvorum.metadata.snapshot_job import header_of, load_image, payloads_of
+from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.errors import invariant, required
+from kvorum.runtime.memory import long_lived_objects, spare_collections
+from kvorum.snapshots.store import SnapshotStore
+from kvorum.storage.batch import build_batch
 
 BROKERS = (101, 102, 103)
 PARTITIONS_PER_TOPIC = 1_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from broker.api import (
+from kvorum.broker.api import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     add_raft_voter,
@@ -72,9 +72,9 @@ from broker.api import (
     update_features,
     write_txn_markers,
 )
-from broker.context import RequestContext
-from wire.kio_codec import warm_up
-from wire.versions import ServedVersions
+from kvorum.broker.context import RequestContext
+from kvorum.wire.kio_codec import warm_up
+from kvorum.wire.versions import ServedVersions
 
 HotHandler = Callable[[RequestContext, memoryview, int, int], None]
 

@@ -16,16 +16,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
-from broker.context import RequestContext, Services
-from broker.coordinator.topics import internal_topic
-from broker.topic_names import INTERNAL_TOPICS, name_refusal
-from metadata.image import ClusterImage, TopicImage
-from metadata.requests import CreateTopics, NewTopic
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO
-from wire.kio_codec import Packed, encode_response, uuid_bytes
-from wire.versions import Api
+from kvorum.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
+from kvorum.broker.context import RequestContext, Services
+from kvorum.broker.coordinator.topics import internal_topic
+from kvorum.broker.topic_names import INTERNAL_TOPICS, name_refusal
+from kvorum.metadata.image import ClusterImage, TopicImage
+from kvorum.metadata.requests import CreateTopics, NewTopic
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.kio_codec import Packed, encode_response, uuid_bytes
+from kvorum.wire.versions import Api
 
 API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
 

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.batch_checks import ProduceTerms
-from broker.client_quotas import QuotaKind
-from broker.context import RequestContext
-from broker.packing import Packer, Unpacked
-from broker.replica import Replica
-from broker.topic_names import INTERNAL_TOPICS
-from broker.transactions.produce_gate import ProduceGate
-from broker.waiters import PendingAck, PendingProduce
-from runtime.errors import ErrorCode
-from storage.client_batch import Unpacking
-from wire.framing import response_head
-from wire.produce_codec import (
+from kvorum.broker.batch_checks import ProduceTerms
+from kvorum.broker.client_quotas import QuotaKind
+from kvorum.broker.context import RequestContext
+from kvorum.broker.packing import Packer, Unpacked
+from kvorum.broker.replica import Replica
+from kvorum.broker.topic_names import INTERNAL_TOPICS
+from kvorum.broker.transactions.produce_gate import ProduceGate
+from kvorum.broker.waiters import PendingAck, PendingProduce
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.client_batch import Unpacking
+from kvorum.wire.framing import response_head
+from kvorum.wire.produce_codec import (
     FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,
     ProducedPartition,
@@ -38,7 +38,7 @@ from wire.produce_codec import (
     pack_produce_response,
     parse_produce_request,
 )
-from wire.versions import Api
+from kvorum.wire.versions import Api
 
 _NAMED_TWICE = "the request names the partition twice; only its first batch was looked at"
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker.batch_checks import ProduceTerms
-from broker.coordinator.loading import read_back
-from broker.coordinator.model import (
+from kvorum.broker.batch_checks import ProduceTerms
+from kvorum.broker.coordinator.loading import read_back
+from kvorum.broker.coordinator.model import (
     Answer,
     Append,
     Ask,
@@ -37,12 +37,12 @@ from broker.coordinator.model import (
     TopicsChanged,
     TransactionEnded,
 )
-from broker.log_directories import is_disk_fault
-from broker.replica import Replica
-from broker.waiters import Deadlines
-from runtime.clock import Clock
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import BatchError, build_batch
+from kvorum.broker.log_directories import is_disk_fault
+from kvorum.broker.replica import Replica
+from kvorum.broker.waiters import Deadlines
+from kvorum.runtime.clock import Clock
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.batch import BatchError, build_batch
 
 _log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from chaos.checks import leadership, records
-from chaos.checks.model import CheckResult, Evidence, Finding, gather
-from chaos.history import Event
+from kvorum.chaos.checks import leadership, records
+from kvorum.chaos.checks.model import CheckResult, Evidence, Finding, gather
+from kvorum.chaos.history import Event
 
 __all__ = ["CHECKS", "CheckResult", "Evidence", "Finding", "gather", "run_checks"]
 

@@ -9,8 +9,8 @@ Observations used, by their field `what`:
 
 from __future__ import annotations
 
-from chaos.checks.model import CheckResult, Evidence, Findings, whole
-from chaos.history import FINAL_READ, Event, details_of
+from kvorum.chaos.checks.model import CheckResult, Evidence, Findings, whole
+from kvorum.chaos.history import FINAL_READ, Event, details_of
 
 _QUORUM = "quorum"
 _PARTITION = "partition"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from chaos.history import (
+from kvorum.chaos.history import (
     CONSUME,
     FAIL,
     FINAL_READ,

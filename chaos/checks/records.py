@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chaos.checks.model import CheckResult, Evidence, Findings, PartitionEvidence
+from kvorum.chaos.checks.model import CheckResult, Evidence, Findings, PartitionEvidence
 
 
 def lost(evidence: Evidence) -> CheckResult:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Protocol
 
-from chaos.sim.async_disk import SimAsyncDisk, SimTask
-from chaos.sim.mirror import log_entries
-from chaos.sim.state import ListState
-from raft.effects import LeaderChanged
-from raft.events import SnapshotsExpired, SnapshotTaken
-from raft.model import OffsetAndEpoch
-from raft.snapshot_files import header_voters
-from runtime.errors import required
-from snapshots.format import SnapshotHeader
+from kvorum.chaos.sim.async_disk import SimAsyncDisk, SimTask
+from kvorum.chaos.sim.mirror import log_entries
+from kvorum.chaos.sim.state import ListState
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.events import SnapshotsExpired, SnapshotTaken
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.snapshot_files import header_voters
+from kvorum.runtime.errors import required
+from kvorum.snapshots.format import SnapshotHeader
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 
 class Machine(Protocol):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from kvorum.cli.backend_controller import ControllerBackend
 from kvorum.cli.backends import Backend, KafkaBackend, Row, check
 from kvorum.rpc.partitions_pb2_grpc import PartitionsStub
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 ITEMS_PER_REQUEST_MAX = 5_000
 """Partitions in one request; half of what a controller takes."""
@@ -139,8 +139,8 @@ class _ThroughController:
     def add(
         self, topic: str, count: int, assignments: Assignments | None, *, validate_only: bool
     ) -> None:
-        from metadata.partitions_codec import decode_grown, encode_create_partitions
-        from metadata.requests import CreatePartitions, MorePartitions
+        from kvorum.metadata.partitions_codec import decode_grown, encode_create_partitions
+        from kvorum.metadata.requests import CreatePartitions, MorePartitions
 
         wanted = MorePartitions(name=topic, count=count, assignments=assignments)
         message = encode_create_partitions(
@@ -157,8 +157,8 @@ class _ThroughController:
         check(grown.error, grown.message, f"topic {topic}")
 
     def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
-        from metadata.partitions_codec import decode_reassigned, encode_alter_reassignments
-        from metadata.requests import AlterReassignments, Reassignment
+        from kvorum.metadata.partitions_codec import decode_reassigned, encode_alter_reassignments
+        from kvorum.metadata.requests import AlterReassignments, Reassignment
 
         rows: list[Row] = []
         for chunk in _chunks(wanted):
@@ -186,8 +186,8 @@ class _ThroughController:
         ]
 
     def reassignments(self) -> list[Row]:
-        from metadata.partitions_codec import decode_ongoing, encode_list_reassignments
-        from metadata.requests import ListReassignments
+        from kvorum.metadata.partitions_codec import decode_ongoing, encode_list_reassignments
+        from kvorum.metadata.requests import ListReassignments
 
         message = encode_list_reassignments(ListReassignments())
         reply = self._client.call(
@@ -209,8 +209,8 @@ class _ThroughController:
         ]
 
     def elect(self, targets: Sequence[Target] | None, election: int) -> list[Row]:
-        from metadata.codec import decode_elected, encode_elect_leaders
-        from metadata.requests import ElectionType, ElectLeaders
+        from kvorum.metadata.codec import decode_elected, encode_elect_leaders
+        from kvorum.metadata.requests import ElectionType, ElectLeaders
 
         message = encode_elect_leaders(
             ElectLeaders(partitions=tuple(targets or ()), election=ElectionType(election))

@@ -10,8 +10,8 @@ import random
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from metadata.features import SUPPORTED, FeatureRange
-from metadata.records import Record
+from kvorum.metadata.features import SUPPORTED, FeatureRange
+from kvorum.metadata.records import Record
 
 ReplyT = TypeVar("ReplyT", covariant=True)
 

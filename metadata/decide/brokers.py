@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from metadata.decide import Context, Decision
-from metadata.decide.directories import (
+from kvorum.metadata.decide import Context, Decision
+from kvorum.metadata.decide.directories import (
     after_failure,
     registered_log_dirs,
     registration_problem,
 )
-from metadata.decide.elections import changes_with_broker, changes_without_broker
-from metadata.decide.electorate import electorate
-from metadata.decide.features import refusal
-from metadata.image import BrokerImage, ClusterImage
-from metadata.records import BrokerRegistrationChange, Record, RegisterBroker
-from metadata.requests import (
+from kvorum.metadata.decide.elections import changes_with_broker, changes_without_broker
+from kvorum.metadata.decide.electorate import electorate
+from kvorum.metadata.decide.features import refusal
+from kvorum.metadata.image import BrokerImage, ClusterImage
+from kvorum.metadata.records import BrokerRegistrationChange, Record, RegisterBroker
+from kvorum.metadata.requests import (
     Heartbeat,
     HeartbeatReply,
     RegisterBrokerRequest,
     RegisteredBroker,
 )
-from runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def register(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from metadata.config_keys import (
+from kvorum.metadata.config_keys import (
     BROKER_CONFIGS,
     CONFIGS_OF,
     broker_config_problem,
@@ -18,26 +18,26 @@ from metadata.config_keys import (
     topic_config_problem,
     topic_configs_conflict,
 )
-from metadata.config_requests import (
+from kvorum.metadata.config_requests import (
     AlterConfigs,
     AlteredConfigs,
     ConfigAlteration,
     ConfigOperation,
     Operation,
 )
-from metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
-from metadata.configs.model import ConfigKey, list_items
-from metadata.decide import Decision
-from metadata.image import (
+from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
+from kvorum.metadata.configs.model import ConfigKey, list_items
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     ClusterImage,
 )
-from metadata.records import Config, Record
-from runtime.errors import ErrorCode, Rejected
-from runtime.text import whole_number
+from kvorum.metadata.records import Config, Record
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.text import whole_number
 
 RECORDS_PER_REQUEST_MAX = 10_000
 """As in Kafka; a request's outcome is one batch of the log, all or nothing."""

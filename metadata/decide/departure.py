@@ -20,11 +20,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from metadata.decide import Decision
-from metadata.decide.electorate import Electorate, electorate
-from metadata.decide.partition_change import Key, dropped
-from metadata.image import ClusterImage
-from metadata.records import NO_LEADER, BrokerRegistrationChange, Partition, PartitionChange, Record
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.decide.electorate import Electorate, electorate
+from kvorum.metadata.decide.partition_change import Key, dropped
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.records import (
+    NO_LEADER,
+    BrokerRegistrationChange,
+    Partition,
+    PartitionChange,
+    Record,
+)
 
 CHUNK_PARTITIONS = 1_000
 """Decided in one go."""

@@ -11,23 +11,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from metadata.decide import Decision
-from metadata.decide.electorate import Electorate, Terms, electorate
-from metadata.decide.partition_change import Wish, change, dropped, without
-from metadata.decide.registered import stale_broker
-from metadata.directory_requests import AssignedReplica, AssignReplicas, ReplicaDirectory
-from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
-from metadata.image import BrokerImage, ClusterImage, PartitionImage
-from metadata.records import (
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.decide.electorate import Electorate, Terms, electorate
+from kvorum.metadata.decide.partition_change import Wish, change, dropped, without
+from kvorum.metadata.decide.registered import stale_broker
+from kvorum.metadata.directory_requests import AssignedReplica, AssignReplicas, ReplicaDirectory
+from kvorum.metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
+from kvorum.metadata.image import BrokerImage, ClusterImage, PartitionImage
+from kvorum.metadata.records import (
     LOST_DIRECTORY,
     UNASSIGNED_DIRECTORY,
     BrokerRegistrationChange,
     PartitionChange,
     Record,
 )
-from metadata.requests import RegisterBrokerRequest
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import uuid_text
+from kvorum.metadata.requests import RegisterBrokerRequest
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import uuid_text
 
 ASSIGNMENTS_PER_REQUEST_MAX = 10_000
 """Replicas in one AssignReplicas: its records are one batch."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from metadata.decide import Decision
-from metadata.decide.electorate import Electorate, Terms
-from metadata.decide.partition_change import Election, Wish, change, dropped
-from metadata.image import ClusterImage, PartitionImage
-from metadata.records import NO_LEADER, PartitionChange
-from metadata.requests import ElectedLeader, ElectionType, ElectLeaders
-from runtime.errors import ErrorCode
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.decide.electorate import Electorate, Terms
+from kvorum.metadata.decide.partition_change import Election, Wish, change, dropped
+from kvorum.metadata.image import ClusterImage, PartitionImage
+from kvorum.metadata.records import NO_LEADER, PartitionChange
+from kvorum.metadata.requests import ElectedLeader, ElectionType, ElectLeaders
+from kvorum.runtime.errors import ErrorCode
 
 SWEEP_PARTITIONS_MAX = 5_000
 """Partitions that one chunk of a sweep looks at: a few milliseconds of the loop's time."""

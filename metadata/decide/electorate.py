@@ -12,16 +12,16 @@ import dataclasses
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from metadata.configs.model import parse
-from metadata.configs.topic_keys import TOPIC_CONFIGS
-from metadata.features import (
+from kvorum.metadata.configs.model import parse
+from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
+from kvorum.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
     METADATA_VERSION,
     REASSIGNMENT_LEVEL,
     level_of,
 )
-from metadata.image import ClusterImage, PartitionImage, is_online
-from metadata.records import LOST_DIRECTORY
+from kvorum.metadata.image import ClusterImage, PartitionImage, is_online
+from kvorum.metadata.records import LOST_DIRECTORY
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from metadata.decide.electorate import MIN_INSYNC_REPLICAS
-from metadata.image import RESOURCE_TOPIC, ClusterImage, TopicImage
-from metadata.records import Config, PartitionChange, Record
+from kvorum.metadata.decide.electorate import MIN_INSYNC_REPLICAS
+from kvorum.metadata.image import RESOURCE_TOPIC, ClusterImage, TopicImage
+from kvorum.metadata.records import Config, PartitionChange, Record
 
 
 def with_elr_cleared(image: ClusterImage, records: Sequence[Record]) -> tuple[Record, ...]:

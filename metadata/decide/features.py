@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from metadata.decide import Context, Decision
-from metadata.decide.eligible import elr_forgotten
-from metadata.features import (
+from kvorum.metadata.decide import Context, Decision
+from kvorum.metadata.decide.eligible import elr_forgotten
+from kvorum.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
     METADATA_VERSION,
     REASSIGNMENT_LEVEL,
@@ -18,10 +18,10 @@ from metadata.features import (
     missing_need,
     unsupported,
 )
-from metadata.image import ClusterImage
-from metadata.quotas import entity_text
-from metadata.records import RECOVERED, FeatureLevel, Record, RegisterController
-from metadata.requests import (
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.quotas import entity_text
+from kvorum.metadata.records import RECOVERED, FeatureLevel, Record, RegisterController
+from kvorum.metadata.requests import (
     FeatureUpdate,
     RegisterControllerRequest,
     RegisteredController,
@@ -29,7 +29,7 @@ from metadata.requests import (
     UpdateFeatures,
     UpdateKind,
 )
-from runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def update_features(

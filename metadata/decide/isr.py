@@ -6,14 +6,14 @@ error whoever sends it.
 
 from __future__ import annotations
 
-from metadata.decide import Decision
-from metadata.decide.electorate import Electorate
-from metadata.decide.partition_change import Wish, change, changed
-from metadata.decide.registered import stale_broker
-from metadata.image import ClusterImage, PartitionImage
-from metadata.records import Record
-from metadata.requests import AlteredPartition, AlterPartition, IsrProposal
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.decide.electorate import Electorate
+from kvorum.metadata.decide.partition_change import Wish, change, changed
+from kvorum.metadata.decide.registered import stale_broker
+from kvorum.metadata.image import ClusterImage, PartitionImage
+from kvorum.metadata.records import Record
+from kvorum.metadata.requests import AlteredPartition, AlterPartition, IsrProposal
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def alter_partition(

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from metadata.decide.electorate import Terms
-from metadata.image import PartitionImage
-from metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
+from kvorum.metadata.decide.electorate import Terms
+from kvorum.metadata.image import PartitionImage
+from kvorum.metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
 
 Key = tuple[bytes, int]
 """Topic id and partition id."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from metadata.decide import Context, Decision
-from metadata.decide.topics import (
+from kvorum.metadata.decide import Context, Decision
+from kvorum.metadata.decide.topics import (
     PARTITIONS_MAX,
     PARTITIONS_PER_REQUEST_MAX,
     assignments_by_hand,
     placeable_brokers,
 )
-from metadata.image import ClusterImage, TopicImage
-from metadata.placement import place
-from metadata.records import Partition
-from metadata.requests import CreatePartitions, GrownTopic, MorePartitions
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.image import ClusterImage, TopicImage
+from kvorum.metadata.placement import place
+from kvorum.metadata.records import Partition
+from kvorum.metadata.requests import CreatePartitions, GrownTopic, MorePartitions
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def create_partitions(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from metadata.decide import Decision
-from metadata.decide.registered import stale_broker
-from metadata.image import ClusterImage
-from metadata.records import ProducerIds
-from metadata.requests import AllocateProducerIds, ProducerIdBlock
-from runtime.errors import Rejected
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.decide.registered import stale_broker
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.records import ProducerIds
+from kvorum.metadata.requests import AllocateProducerIds, ProducerIdBlock
+from kvorum.runtime.errors import Rejected
 
 BLOCK_LENGTH = 1_000
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from metadata.config_requests import AlterClientQuotas, AlteredQuota, QuotaAlteration
-from metadata.decide import Decision
-from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
-from metadata.image import ClusterImage
-from metadata.quotas import canonical, entity_problem, quota_problem
-from metadata.records import ClientQuota, QuotaEntity, Record
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.config_requests import AlterClientQuotas, AlteredQuota, QuotaAlteration
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.quotas import canonical, entity_problem, quota_problem
+from kvorum.metadata.records import ClientQuota, QuotaEntity, Record
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 RECORDS_PER_REQUEST_MAX = 10_000
 """As in Kafka; a request's outcome is one batch of the log, all or nothing."""

@@ -12,20 +12,20 @@ back to. (It comes back as a set: the order among replicas that stayed is that o
 
 from __future__ import annotations
 
-from metadata.decide import Decision
-from metadata.decide.electorate import Electorate
-from metadata.decide.partition_change import Replicas, Wish, change
-from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
-from metadata.image import ClusterImage, PartitionImage, TopicImage
-from metadata.records import PartitionChange
-from metadata.requests import (
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.decide.electorate import Electorate
+from kvorum.metadata.decide.partition_change import Replicas, Wish, change
+from kvorum.metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
+from kvorum.metadata.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.records import PartitionChange
+from kvorum.metadata.requests import (
     AlterReassignments,
     ListReassignments,
     OngoingReassignment,
     ReassignedPartition,
     Reassignment,
 )
-from runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 REASSIGNMENTS_PER_REQUEST_MAX = 10_000
 """Partitions in one request: its records are one batch, and each starts a copy of a log."""

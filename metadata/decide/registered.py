@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from metadata.image import ClusterImage
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def stale_broker(image: ClusterImage, broker_id: int, broker_epoch: int) -> Rejected | None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from metadata.decide import Decision
-from metadata.features import METADATA_VERSION, SCRAM_LEVEL, level_of
-from metadata.image import ClusterImage
-from metadata.records import Record, RemoveScramCredential, ScramCredential
-from metadata.scram_requests import (
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.features import METADATA_VERSION, SCRAM_LEVEL, level_of
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.records import Record, RemoveScramCredential, ScramCredential
+from kvorum.metadata.scram_requests import (
     HASHES,
     AlteredScramUser,
     AlterScramCredentials,
     ScramDeletion,
     ScramUpsertion,
 )
-from runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384

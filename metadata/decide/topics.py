@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from metadata.config_keys import topic_config_problem, topic_configs_conflict
-from metadata.decide import Context, Decision
-from metadata.image import RESOURCE_TOPIC, ClusterImage, TopicImage
-from metadata.placement import UsableBroker, place
-from metadata.records import Config, Partition, Record, RemoveTopic, Topic
-from metadata.requests import (
+from kvorum.metadata.config_keys import topic_config_problem, topic_configs_conflict
+from kvorum.metadata.decide import Context, Decision
+from kvorum.metadata.image import RESOURCE_TOPIC, ClusterImage, TopicImage
+from kvorum.metadata.placement import UsableBroker, place
+from kvorum.metadata.records import Config, Partition, Record, RemoveTopic, Topic
+from kvorum.metadata.requests import (
     CreatedTopic,
     CreateTopics,
     DeletedTopic,
@@ -17,8 +17,8 @@ from metadata.requests import (
     NewTopic,
     TopicReference,
 )
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import new_uuid
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import new_uuid
 
 TOPIC_NAME_LENGTH_MAX = 249
 PARTITIONS_MAX = 40_000

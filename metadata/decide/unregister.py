@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from metadata.decide import Decision
-from metadata.decide.elections import changes_without_broker
-from metadata.decide.electorate import electorate
-from metadata.image import ClusterImage
-from metadata.records import UnregisterBroker
-from metadata.requests import UnregisterBrokerRequest, UnregisteredBroker
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.decide import Decision
+from kvorum.metadata.decide.elections import changes_without_broker
+from kvorum.metadata.decide.electorate import electorate
+from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.records import UnregisterBroker
+from kvorum.metadata.requests import UnregisterBrokerRequest, UnregisteredBroker
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 SHOWN_MAX = 3
 """Partitions named in a refusal."""

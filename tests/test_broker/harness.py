@@ -17,29 +17,29 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.config import BrokerConfig
-from broker.controller_api import QuorumDescription, ReplicaState
-from broker.replica import Replica
-from broker.replicas import ReplicaManager
-from broker.server import KafkaServer
-from metadata.config_requests import (
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.controller_api import QuorumDescription, ReplicaState
+from kvorum.broker.replica import Replica
+from kvorum.broker.replicas import ReplicaManager
+from kvorum.broker.server import KafkaServer
+from kvorum.metadata.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     AlteredConfigs,
     AlteredQuota,
 )
-from metadata.decide import Context
-from metadata.decide.configs import alter_configs
-from metadata.decide.electorate import electorate
-from metadata.decide.partitions import create_partitions
-from metadata.decide.quotas import alter_client_quotas
-from metadata.decide.reassignment import alter_reassignments, list_reassignments
-from metadata.decide.scram import alter_scram_credentials
-from metadata.delta import Delta
-from metadata.directory_requests import AssignReplicas
-from metadata.features import SUPPORTED
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.records import (
+from kvorum.metadata.decide import Context
+from kvorum.metadata.decide.configs import alter_configs
+from kvorum.metadata.decide.electorate import electorate
+from kvorum.metadata.decide.partitions import create_partitions
+from kvorum.metadata.decide.quotas import alter_client_quotas
+from kvorum.metadata.decide.reassignment import alter_reassignments, list_reassignments
+from kvorum.metadata.decide.scram import alter_scram_credentials
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.directory_requests import AssignReplicas
+from kvorum.metadata.features import SUPPORTED
+from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.records import (
     BrokerRegistrationChange,
     Config,
     Endpoint,
@@ -51,7 +51,7 @@ from metadata.records import (
     RemoveTopic,
     Topic,
 )
-from metadata.requests import (
+from kvorum.metadata.requests import (
     AlteredPartition,
     AlterPartition,
     CreatedTopic,
@@ -62,10 +62,10 @@ from metadata.requests import (
     ElectLeaders,
     ProducerIdBlock,
 )
-from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
-from runtime.disk import Disk
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import new_uuid
+from kvorum.metadata.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import new_uuid
 from tests.test_broker.directories import DirectoriesSide, DirectoryHost
 
 CLUSTER_ID = "kvorum-test-cluster-01"

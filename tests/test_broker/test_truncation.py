@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_facts import BrokerFacts
-from broker.config import BrokerConfig
-from broker.log_directories import LogDirectory
-from broker.partition import Partition
-from broker.replica import Replica
-from broker.replica_store import ReplicaStore
-from broker.topic_config import resolve
-from broker.waiters import TurnEnd
-from chaos.sim.disk import MemoryDisk
-from metadata.image import PartitionImage
-from runtime.disk import Disk, OsDisk
-from storage.batch import build_batch, iter_headers
-from storage.checkpoints import read_partition_metadata
-from storage.log import Log
+from kvorum.broker.broker_facts import BrokerFacts
+from kvorum.broker.config import BrokerConfig
+from kvorum.broker.log_directories import LogDirectory
+from kvorum.broker.partition import Partition
+from kvorum.broker.replica import Replica
+from kvorum.broker.replica_store import ReplicaStore
+from kvorum.broker.topic_config import resolve
+from kvorum.broker.waiters import TurnEnd
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.metadata.image import PartitionImage
+from kvorum.runtime.disk import Disk, OsDisk
+from kvorum.storage.batch import build_batch, iter_headers
+from kvorum.storage.checkpoints import read_partition_metadata
+from kvorum.storage.log import Log
 
 TOPIC_ID = bytes(range(16))
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from chaos.faults import FAULTS, Cut, Isolate, Kill, build_fault, describe, fault_name
-from chaos.targets import (
+from kvorum.chaos.faults import FAULTS, Cut, Isolate, Kill, build_fault, describe, fault_name
+from kvorum.chaos.targets import (
     ClusterView,
     PartitionView,
     UnresolvableTarget,

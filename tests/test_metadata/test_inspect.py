@@ -9,13 +9,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
-from metadata.delta import Delta
-from metadata.features import SUPPORTED
-from metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
-from metadata.inspect import BELOW, complete, difference, find, tree_content, tree_lines
-from metadata.quotas import entity_text
-from metadata.records import Config, Endpoint, Partition, RegisterBroker, RegisterController, Topic
-from metadata.tree import (
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.features import SUPPORTED
+from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.inspect import BELOW, complete, difference, find, tree_content, tree_lines
+from kvorum.metadata.quotas import entity_text
+from kvorum.metadata.records import (
+    Config,
+    Endpoint,
+    Partition,
+    RegisterBroker,
+    RegisterController,
+    Topic,
+)
+from kvorum.metadata.tree import (
     REPEATING,
     NoSuchPath,
     children,

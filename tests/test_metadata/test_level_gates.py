@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from metadata.delta import Delta
-from metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, limited
-from metadata.image import EMPTY_IMAGE
-from metadata.record_codec import decode_record, encode_record, encode_records
-from metadata.records import RECOVERED, Partition, PartitionChange
-from metadata.requests import (
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, limited
+from kvorum.metadata.image import EMPTY_IMAGE
+from kvorum.metadata.record_codec import decode_record, encode_record, encode_records
+from kvorum.metadata.records import RECOVERED, Partition, PartitionChange
+from kvorum.metadata.requests import (
     AlterReassignments,
     ElectionType,
     ElectLeaders,
@@ -18,8 +18,8 @@ from metadata.requests import (
     UpdateFeatures,
     UpdateKind,
 )
-from metadata.snapshot_job import payloads_of, records_in
-from runtime.errors import ErrorCode, InvariantViolated, Rejected
+from kvorum.metadata.snapshot_job import payloads_of, records_in
+from kvorum.runtime.errors import ErrorCode, InvariantViolated, Rejected
 from tests.test_metadata.worlds import World
 
 A, B, C = 101, 102, 103

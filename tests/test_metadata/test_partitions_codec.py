@@ -2,10 +2,10 @@
 
 import pytest
 
-from metadata import codec
-from metadata import partitions_codec as partitions
-from metadata import requests as r
-from runtime.errors import ErrorCode
+from kvorum.metadata import codec
+from kvorum.metadata import partitions_codec as partitions
+from kvorum.metadata import requests as r
+from kvorum.runtime.errors import ErrorCode
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.delta import Delta
-from metadata.features import SUPPORTED
-from metadata.image import EMPTY_IMAGE
-from metadata.record_codec import UnreadableRecord, decode_record, encode_record
-from metadata.records import (
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.features import SUPPORTED
+from kvorum.metadata.image import EMPTY_IMAGE
+from kvorum.metadata.record_codec import UnreadableRecord, decode_record, encode_record
+from kvorum.metadata.records import (
     BrokerRegistrationChange,
     Config,
     Endpoint,
@@ -25,8 +25,8 @@ from metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from metadata.requests import DeleteTopics, TopicReference
-from runtime.errors import InvariantViolated
+from kvorum.metadata.requests import DeleteTopics, TopicReference
+from kvorum.runtime.errors import InvariantViolated
 from tests.test_metadata.worlds import World
 
 SAMPLES = [

@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from metadata.delta import Delta
-from metadata.features import METADATA_VERSION, limited
-from metadata.image import EMPTY_IMAGE
-from metadata.record_codec import decode_record, encode_record, record_to_dict
-from metadata.records import ScramCredential
-from metadata.requests import FeatureUpdate, UpdateFeatures, UpdateKind
-from metadata.scram_codec import (
+from kvorum.metadata.delta import Delta
+from kvorum.metadata.features import METADATA_VERSION, limited
+from kvorum.metadata.image import EMPTY_IMAGE
+from kvorum.metadata.record_codec import decode_record, encode_record, record_to_dict
+from kvorum.metadata.records import ScramCredential
+from kvorum.metadata.requests import FeatureUpdate, UpdateFeatures, UpdateKind
+from kvorum.metadata.scram_codec import (
     decode_alter_scram,
     decode_altered_scram,
     encode_alter_scram,
     encode_altered_scram,
 )
-from metadata.scram_requests import (
+from kvorum.metadata.scram_requests import (
     SHA_256,
     SHA_512,
     AlteredScramUser,
@@ -26,9 +26,9 @@ from metadata.scram_requests import (
     ScramDeletion,
     ScramUpsertion,
 )
-from metadata.snapshot_job import records_of
-from metadata.tree import content
-from runtime.errors import ErrorCode
+from kvorum.metadata.snapshot_job import records_of
+from kvorum.metadata.tree import content
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 SECRET = b"do-not-show-this"

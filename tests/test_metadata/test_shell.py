@@ -7,13 +7,13 @@ import shlex
 import pytest
 from immutables import Map
 
-from metadata.history import OffsetNotHeld, history_of
-from metadata.image import EMPTY_IMAGE
-from metadata.records import Config, Partition, PartitionChange, Topic
-from metadata.shell import HELP, Shell, ShellError
-from metadata.snapshot_view import MetadataCopy
-from metadata.tree import NoSuchPath, root
-from runtime.errors import KvorumError
+from kvorum.metadata.history import OffsetNotHeld, history_of
+from kvorum.metadata.image import EMPTY_IMAGE
+from kvorum.metadata.records import Config, Partition, PartitionChange, Topic
+from kvorum.metadata.shell import HELP, Shell, ShellError
+from kvorum.metadata.snapshot_view import MetadataCopy
+from kvorum.metadata.tree import NoSuchPath, root
+from kvorum.runtime.errors import KvorumError
 from tests.test_metadata.folders import batches_of, replayed, snapshot_bytes
 
 ORDERS = b"o" * 16

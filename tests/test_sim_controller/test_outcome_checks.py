@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from chaos.sim.checks import CheckFailed
-from chaos.sim.controller.history import History, Told
-from chaos.sim.controller.outcome_checks import check_attempt, check_blocks, check_outcomes
-from chaos.sim.controller.reference import Reference
-from chaos.sim.mirror import Mirror
-from metadata import requests as r
-from metadata.config_requests import (
+from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.controller.history import History, Told
+from kvorum.chaos.sim.controller.outcome_checks import check_attempt, check_blocks, check_outcomes
+from kvorum.chaos.sim.controller.reference import Reference
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.metadata import requests as r
+from kvorum.metadata.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     AlteredConfigs,
@@ -23,8 +23,8 @@ from metadata.config_requests import (
     QuotaAlteration,
     QuotaOperation,
 )
-from metadata.record_codec import encode_record
-from metadata.records import (
+from kvorum.metadata.record_codec import encode_record
+from kvorum.metadata.records import (
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -39,7 +39,7 @@ from metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 EPOCH = 4
 T = bytes([7] * 16)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage.batch import Record, build_batch, iter_headers, iter_records
-from storage.cleaner import CleanerConfig, CleaningJob
-from storage.log import Log
-from storage.markers import build_marker
+from kvorum.storage.batch import Record, build_batch, iter_headers, iter_records
+from kvorum.storage.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.log import Log
+from kvorum.storage.markers import build_marker
 
 
 def clean(

@@ -18,11 +18,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from chaos.sim.disk import MemoryDisk
-from storage.batch import build_batch
-from storage.log import Log, LogConfig
-from storage.markers import build_marker
-from storage.model import CompactionConfig
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.storage.batch import build_batch
+from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.markers import build_marker
+from kvorum.storage.model import CompactionConfig
 from tests.test_storage.cleaning_steps import clean
 from tests.test_storage.compacted import DIRECTORY
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import BatchError, build_batch, iter_records, read_header
-from storage.log import Log, LogConfig
-from storage.markers import build_marker, read_marker
-from storage.model import CompactionConfig
-from storage.producer_state import ProducerStateTable
-from storage.transaction_index import (
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.batch import BatchError, build_batch, iter_records, read_header
+from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.markers import build_marker, read_marker
+from kvorum.storage.model import CompactionConfig
+from kvorum.storage.producer_state import ProducerStateTable
+from kvorum.storage.transaction_index import (
     AbortedTransaction,
     collect_aborted,
     pack_aborted,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chaos.sim.controller.process import ControllerMachine
-from chaos.sim.controller.wire import Answer, Stream
-from metadata.requests import Heartbeat, HeartbeatReply
-from runtime.errors import ErrorCode, Rejected
+from kvorum.chaos.sim.controller.process import ControllerMachine
+from kvorum.chaos.sim.controller.wire import Answer, Stream
+from kvorum.metadata.requests import Heartbeat, HeartbeatReply
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.brokers import BrokerProcess
+    from kvorum.chaos.sim.controller.brokers import BrokerProcess
 
 HEARTBEAT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from metadata.config_requests import (
+from kvorum.metadata.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigAlteration,
@@ -14,10 +14,10 @@ from metadata.config_requests import (
     QuotaAlteration,
     QuotaOperation,
 )
-from metadata.controller import Request
-from metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
-from metadata.requests import (
+from kvorum.metadata.controller import Request
+from kvorum.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from kvorum.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
+from kvorum.metadata.requests import (
     AlterReassignments,
     CreatePartitions,
     CreateTopics,
