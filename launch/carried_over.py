@@ -10,9 +10,9 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kvorum.broker.dynamic_config import text_of
-from kvorum.metadata.config_keys import broker_key, broker_value_problem, ignored_config
+from kvorum.broker.config.dynamic_config import text_of
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
+from kvorum.metadata.configs.config_keys import broker_key, broker_value_problem, ignored_config
 from kvorum.metadata.configs.effective import in_finer_units
 from kvorum.runtime.config import Properties
 from kvorum.runtime.errors import ConfigError

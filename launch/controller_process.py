@@ -16,17 +16,17 @@ from kvorum.launch.metadata_log import listener_complaint, open_log
 from kvorum.launch.metrics import serve_controller_metrics
 from kvorum.launch.metrics_server import MetricsServer
 from kvorum.launch.properties import CONTROLLER, NodeConfig
-from kvorum.metadata.configs_service import ConfigsServicer
-from kvorum.metadata.controller import Controller, ControllerConfig
-from kvorum.metadata.directories_service import DirectoriesServicer
-from kvorum.metadata.features import limited
-from kvorum.metadata.features_service import FeaturesServicer
-from kvorum.metadata.loop import ControllerLoop
-from kvorum.metadata.partitions_service import PartitionsServicer
-from kvorum.metadata.records import Endpoint
-from kvorum.metadata.registrar import Registrar
-from kvorum.metadata.requests import RegisterControllerRequest
-from kvorum.metadata.service import AdminServicer, ControllerServicer
+from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.loop import ControllerLoop
+from kvorum.metadata.image.features import limited
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
+from kvorum.metadata.rpc.configs_service import ConfigsServicer
+from kvorum.metadata.rpc.directories_service import DirectoriesServicer
+from kvorum.metadata.rpc.features_service import FeaturesServicer
+from kvorum.metadata.rpc.partitions_service import PartitionsServicer
+from kvorum.metadata.rpc.registrar import Registrar
+from kvorum.metadata.rpc.service import AdminServicer, ControllerServicer
 from kvorum.raft.node import RaftNode
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import configs_pb2_grpc as configs_grpc

@@ -15,11 +15,11 @@ from kvorum.launch.properties import Address
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from kvorum.broker.controller_link import ControllerLink
-    from kvorum.broker.replicas import ReplicaManager
-    from kvorum.broker.server import KafkaServer
-    from kvorum.metadata.image import ClusterImage
-    from kvorum.metadata.loop import ControllerLoop
+    from kvorum.broker.controller.lifecycle import ControllerLink
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+    from kvorum.broker.network.server import KafkaServer
+    from kvorum.metadata.controller.loop import ControllerLoop
+    from kvorum.metadata.image.image import ClusterImage
     from kvorum.raft.core import RaftCore
 
 Collect = Callable[[], "Iterable[Metric]"]
@@ -60,7 +60,7 @@ async def serve_broker_metrics(
     """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
     if listener is None:
         return None
-    from kvorum.broker.metrics import broker_metrics
+    from kvorum.broker.metrics.broker_metrics import broker_metrics
     from kvorum.metadata.metrics import image_metrics, quorum_metrics
 
     return await _serve(

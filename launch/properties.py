@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.broker.config import BrokerConfig
-from kvorum.broker.connection_limits import parse_overrides
-from kvorum.broker.dynamic_config import text_of
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.dynamic_config import text_of
 from kvorum.broker.groups.migration.policy import parse_policy
+from kvorum.broker.network.connection_limits import parse_overrides
 from kvorum.launch.carried_over import BROKER_ID, NODE_ID, in_own_words, unbound
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
 from kvorum.metadata.configs.effective import StaticValue
-from kvorum.metadata.controller import ControllerConfig
-from kvorum.metadata.features import RELEASES
+from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.image.features import RELEASES
 from kvorum.raft.model import RaftConfig
 from kvorum.raft.snapshot_files import SnapshotPolicy
 from kvorum.runtime.config import bind, property_names

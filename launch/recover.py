@@ -29,8 +29,8 @@ from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.runtime.text import address_text
 from kvorum.snapshots.store import SnapshotStore
-from kvorum.storage.batch import iter_headers, iter_records
-from kvorum.storage.log import Log
+from kvorum.storage.format.batch import iter_headers, iter_records
+from kvorum.storage.log.log import Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

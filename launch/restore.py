@@ -18,7 +18,7 @@ from kvorum.launch.properties import NodeConfig
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ConfigError, CorruptData
 from kvorum.runtime.ids import uuid_text
-from kvorum.storage.checkpoints import (
+from kvorum.storage.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET,
     HIGH_WATERMARK,
@@ -29,7 +29,7 @@ from kvorum.storage.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
-from kvorum.storage.names import aside_name
+from kvorum.storage.log.file_names import aside_name
 
 ASIDE_SUFFIX = "-damaged"
 """No broker takes a folder of such a name for a replica's, and none removes it."""

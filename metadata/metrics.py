@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from kvorum.metadata.image import ClusterImage
-from kvorum.metadata.records import NO_LEADER
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import NO_LEADER
 from kvorum.raft.core import RaftCore
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kvorum.raft.voters import VOTERS_MAX, Voter, VoterSet
 from kvorum.runtime.errors import WireError, invariant
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 
 LEADER_CHANGE = 2
 KRAFT_VERSION = 5

@@ -16,8 +16,8 @@ from kvorum.raft.vote_store import FILE_NAME, VoteStore
 from kvorum.raft.voters import NO_VOTERS, VoterSet
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.epochs import CHECKPOINT_NAME, read_epochs
-from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, read_epochs
+from kvorum.storage.log.log import Log, LogConfig
 
 logger = logging.getLogger("kvorum.raft")
 

@@ -60,7 +60,7 @@ from kvorum.runtime.clock import REARM_MS, monotonic_ms, wall_ms
 from kvorum.runtime.errors import required
 from kvorum.runtime.tasks import TaskGroup, Worker
 from kvorum.snapshots.format import SnapshotHeader
-from kvorum.storage.flush import FlushTicket
+from kvorum.storage.log.flush import FlushTicket
 
 logger = logging.getLogger("kvorum.raft")
 

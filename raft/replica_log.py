@@ -30,8 +30,14 @@ from kvorum.raft.model import BatchSpan, OffsetAndEpoch
 from kvorum.raft.vote_store import VoteStore
 from kvorum.raft.voters import VoterSet
 from kvorum.runtime.errors import CorruptData, WireError, invariant
-from kvorum.storage.batch import BatchError, BatchHeader, check_crc, iter_headers, iter_records
-from kvorum.storage.log import Log
+from kvorum.storage.format.batch import (
+    BatchError,
+    BatchHeader,
+    check_crc,
+    iter_headers,
+    iter_records,
+)
+from kvorum.storage.log.log import Log
 
 DiskEffect = (
     PersistVoteState

@@ -52,7 +52,7 @@ _LEADER_TAG = struct.Struct(">BBiiB")
 
 
 class FileSlice(Protocol):
-    """Stored batches: `length` bytes at `position` of a file (storage.log.LogSlice)."""
+    """Stored batches: `length` bytes at `position` of a file (storage.log.log.LogSlice)."""
 
     @property
     def length(self) -> int: ...
@@ -61,7 +61,7 @@ class FileSlice(Protocol):
 
 
 class Aborted(Protocol):
-    """An aborted transaction (storage.transaction_index.AbortedTransaction)."""
+    """An aborted transaction (storage.log.transaction_index.AbortedTransaction)."""
 
     @property
     def producer_id(self) -> int: ...

@@ -1,7 +1,7 @@
 """The partitions of a topic in Metadata answers, packed by hand.
 
 After a fail-over every client asks at once. A partition takes less than half the time of the cold
-encoder, and what is packed serves the next who asks too (`broker.topic_metadata`).
+encoder, and what is packed serves the next who asks too (`broker.metadata_answers.topic_metadata`).
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from typing import Any
 from bench.cluster import HOST, BenchFailed
 from bench.kvorum_cluster import KvorumCluster
 from bench.processes import CONTROLLER, cpu_percent_over
-from kvorum.metadata import codec
-from kvorum.metadata.client import ControllerClient
-from kvorum.metadata.features import SUPPORTED
-from kvorum.metadata.records import Endpoint
-from kvorum.metadata.requests import Heartbeat, RegisterBrokerRequest
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import Heartbeat, RegisterBrokerRequest
+from kvorum.metadata.rpc import codec
+from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid

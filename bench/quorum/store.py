@@ -36,7 +36,7 @@ from kvorum.runtime.ids import NO_NODE
 from kvorum.runtime.rpc import RpcServer
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.snapshots.store import SnapshotStore
-from kvorum.storage.batch import build_batch, iter_headers
+from kvorum.storage.format.batch import build_batch, iter_headers
 
 CLUSTER_ID = "bench-quorum"
 PENDING_MAX = 100_000

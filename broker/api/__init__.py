@@ -72,7 +72,7 @@ from kvorum.broker.api import (
     update_features,
     write_txn_markers,
 )
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.wire.kio_codec import warm_up
 from kvorum.wire.versions import ServedVersions
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.topic_names import OFFSETS_TOPIC
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import AddPartitions
 from kvorum.runtime.errors import ErrorCode

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kvorum.broker.context import RequestContext, Services
+from kvorum.broker.api.context import RequestContext, Services
 from kvorum.broker.transactions.coordinators import ADD_PARTITIONS_TO_TXN
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.raft.control_records import LISTENER_NAME
 from kvorum.raft.messages import AddVoterRequest
 from kvorum.raft.voters import Voter

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.config_alteration import REQUEST_TIMEOUT_MS
-from kvorum.broker.context import RequestContext
-from kvorum.metadata.scram_requests import (
+from kvorum.broker.api.config_alteration import REQUEST_TIMEOUT_MS
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.scram_requests import (
     HASHES,
     AlteredScramUser,
     AlterScramCredentials,

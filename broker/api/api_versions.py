@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api, ServedVersions
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kvorum.broker.authorized_operations import GROUP_OPERATIONS, if_asked
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import ask_named
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask_named
 from kvorum.broker.groups.consumer.member import Partitions
 from kvorum.broker.groups.consumer.records import by_topic
 from kvorum.broker.groups.consumer.requests import (
@@ -20,7 +19,8 @@ from kvorum.broker.groups.consumer.requests import (
     DescribeConsumerGroup,
     DescribedMember,
 )
-from kvorum.metadata.image import ClusterImage
+from kvorum.broker.metadata_answers.authorized_operations import GROUP_OPERATIONS, if_asked
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 

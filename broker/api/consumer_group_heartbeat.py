@@ -10,11 +10,11 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import call
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.consumer.records import by_topic
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from kvorum.metadata.features import GROUP_VERSION, level_of
+from kvorum.metadata.image.features import GROUP_VERSION, level_of
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds, read_request, uuid_bytes
 from kvorum.wire.versions import Api

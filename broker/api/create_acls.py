@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.describe_acls import NO_AUTHORIZER
-from kvorum.broker.context import RequestContext
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

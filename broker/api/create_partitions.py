@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.mutation_charge import MutationCharge
-from kvorum.metadata.requests import CreatePartitions, GrownTopic, MorePartitions
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.mutation_charge import MutationCharge
+from kvorum.metadata.requests.controller_requests import (
+    CreatePartitions,
+    GrownTopic,
+    MorePartitions,
+)
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api

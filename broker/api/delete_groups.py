@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import ask
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import DeleteGroup
 from kvorum.wire.versions import Api
 

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.blocking import in_thread
-from kvorum.broker.context import RequestContext
-from kvorum.broker.log_directories import LogDirectory
-from kvorum.broker.low_watermarks import UNKNOWN_LOW_WATERMARK, Deleted, PendingDeletion
-from kvorum.broker.replica import Replica
-from kvorum.broker.topic_config import DELETE
-from kvorum.broker.topic_names import INTERNAL_TOPICS
+from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.manager.delayed_delete_records import (
+    UNKNOWN_LOW_WATERMARK,
+    Deleted,
+    PendingDeletion,
+)
+from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.topic_config import DELETE
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
-from kvorum.storage.log import OffsetOutOfRange
+from kvorum.storage.log.log import OffsetOutOfRange
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 

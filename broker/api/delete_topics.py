@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.mutation_charge import MutationCharge
-from kvorum.metadata.image import ClusterImage
-from kvorum.metadata.requests import DeletedTopic, DeleteTopics, TopicReference
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.mutation_charge import MutationCharge
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.requests.controller_requests import DeletedTopic, DeleteTopics, TopicReference
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.wire.kio_codec import milliseconds, uuid_bytes

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.metadata.quotas import QuotaFilter, filter_problem, matching
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.image.quotas import QuotaFilter, filter_problem, matching
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

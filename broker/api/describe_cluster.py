@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.authorized_operations import CLUSTER_OPERATIONS, if_asked
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metadata_answers.authorized_operations import CLUSTER_OPERATIONS, if_asked
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

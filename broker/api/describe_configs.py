@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from kvorum.broker.config_entries import (
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.config.config_entries import (
     Entry,
     broker_entries,
     cluster_default_entries,
     named_entries,
     topic_entries,
 )
-from kvorum.broker.context import RequestContext
-from kvorum.broker.topic_names import name_refusal
-from kvorum.metadata.image import (
+from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.metadata.image.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,

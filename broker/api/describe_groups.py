@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kvorum.broker.authorized_operations import GROUP_OPERATIONS, if_asked
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import ask
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import DescribeGroup, GroupDescription
+from kvorum.broker.metadata_answers.authorized_operations import GROUP_OPERATIONS, if_asked
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

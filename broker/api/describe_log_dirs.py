@@ -11,10 +11,10 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.log_directories import LogDirectory
-from kvorum.broker.replica import Replica
-from kvorum.broker.replicas import ReplicaManager
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import OWN_TAGS
 from kvorum.wire.log_dirs_codec import (

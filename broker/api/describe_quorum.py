@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.controller.controller_api import NoQuorum, QuorumDescription, ReplicaState
 from kvorum.raft.control_records import LISTENER_NAME
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api

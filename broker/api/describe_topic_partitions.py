@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.authorized_operations import TOPIC_OPERATIONS
-from kvorum.broker.context import RequestContext
-from kvorum.broker.topic_metadata import live_brokers, offline_replicas
-from kvorum.broker.topic_names import INTERNAL_TOPICS, name_refusal
-from kvorum.metadata.image import PartitionImage, TopicImage
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metadata_answers.authorized_operations import TOPIC_OPERATIONS
+from kvorum.broker.metadata_answers.topic_metadata import live_brokers, offline_replicas
+from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS, name_refusal
+from kvorum.metadata.image.image import PartitionImage, TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.metadata.image import ClusterImage
-from kvorum.metadata.records import ScramCredential
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.metadata.requests import ElectedLeader, ElectionType, ElectLeaders
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.controller_requests import ElectedLeader, ElectionType, ElectLeaders
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 

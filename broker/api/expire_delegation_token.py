@@ -6,7 +6,7 @@ values are not read: they may hold a duration that `read_request` refuses.
 
 from __future__ import annotations
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import check_request
 from kvorum.wire.versions import Api

@@ -9,9 +9,9 @@ their rack. Quotas of bytes: what exceeds them is sent, and the client pauses af
 
 from __future__ import annotations
 
-from kvorum.broker.client_quotas import QuotaKind
-from kvorum.broker.context import RequestContext
-from kvorum.broker.fetching import Answers, start_fetch
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.fetch.leader_fetch import Answers, start_fetch
+from kvorum.broker.quotas.client_quotas import QuotaKind
 from kvorum.runtime.errors import WireError
 from kvorum.wire.fetch_codec import (
     FIRST_FLEXIBLE,

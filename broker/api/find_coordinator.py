@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.coordinator.host import CoordinatorHost
-from kvorum.metadata.records import NO_LEADER
+from kvorum.metadata.image.records import NO_LEADER
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 

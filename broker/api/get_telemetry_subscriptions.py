@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.client_telemetry import COMPRESSION_TYPES, TELEMETRY_BYTES_MAX, ClientFacts
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metrics.client_telemetry import (
+    COMPRESSION_TYPES,
+    TELEMETRY_BYTES_MAX,
+    ClientFacts,
+)
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO, new_uuid
 from kvorum.wire.kio_codec import uuid_bytes

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import call
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.requests import Heartbeat
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import encode_response, read_request

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.config_alteration import alter
-from kvorum.broker.context import RequestContext
-from kvorum.metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
+from kvorum.broker.api.config_alteration import alter
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
 from kvorum.wire.versions import Api
 
 API = Api(

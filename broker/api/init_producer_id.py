@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.transactions.requests import InitProducerId
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds

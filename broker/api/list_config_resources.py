@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

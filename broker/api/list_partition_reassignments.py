@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.metadata.requests import ListReassignments
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.controller_requests import ListReassignments
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.transactions.model import NAMES
 from kvorum.broker.transactions.requests import ListTransactions
 from kvorum.runtime.errors import ErrorCode

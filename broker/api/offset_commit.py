@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import ask
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import NO_RETENTION_TIME, CommitOffsets, OffsetToCommit
-from kvorum.metadata.image import TopicImage
+from kvorum.metadata.image.image import TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import ask_named, has_partition
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask_named, has_partition
 from kvorum.broker.groups.requests import DeleteOffsets, TopicPartitions
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api

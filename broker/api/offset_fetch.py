@@ -14,8 +14,8 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import ask
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import (
     FetchedOffset,
     FetchedTopicOffsets,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.get_telemetry_subscriptions import facts_of
-from kvorum.broker.context import RequestContext
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import uuid_bytes
 from kvorum.wire.versions import Api

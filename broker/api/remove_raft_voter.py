@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.raft.messages import RemoveVoterRequest
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import UUID_ZERO

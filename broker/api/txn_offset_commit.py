@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.broker.group_calls import ask
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
 from kvorum.broker.groups.requests import CommitTransactionOffsets, OffsetToCommit
-from kvorum.broker.topic_names import OFFSETS_TOPIC
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.broker.transactions.coordinators import as_told_to_producer
 from kvorum.broker.transactions.offsets_gate import admit_offsets
 from kvorum.runtime.errors import ErrorCode

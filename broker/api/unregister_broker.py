@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.metadata.requests import UnregisterBrokerRequest
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
-from kvorum.metadata.requests import FeatureUpdate, UpdatedFeature, UpdateFeatures, UpdateKind
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.controller_requests import (
+    FeatureUpdate,
+    UpdatedFeature,
+    UpdateFeatures,
+    UpdateKind,
+)
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.context import RequestContext
+from kvorum.broker.api.context import RequestContext
 from kvorum.broker.transactions.markers import WRITE_TXN_MARKERS
 from kvorum.broker.transactions.marking import Marker, write_markers
 from kvorum.broker.transactions.model import TopicPartition

@@ -17,16 +17,16 @@ from kvorum.broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from kvorum.broker.coordinator.term import Respond, State, Term
+from kvorum.broker.coordinator.shard_context import Respond, State, Term
 from kvorum.broker.failures import report_failure
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from kvorum.runtime.tasks import TaskGroup
 
 if TYPE_CHECKING:
-    from kvorum.broker.replica import Replica
-    from kvorum.broker.replicas import ReplicaManager
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+    from kvorum.broker.partition.replica import Replica
 
 MakeShard = Callable[[int, int], Shard]
 """(partition id, leader epoch) -> an empty shard."""

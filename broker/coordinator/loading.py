@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvorum.broker.coordinator.model import ReplayedRecord, TransactionEnd
-from kvorum.storage.batch import BatchHeader, iter_headers, iter_records
-from kvorum.storage.batch_walk import first_damage
-from kvorum.storage.log import Log
-from kvorum.storage.markers import read_marker
+from kvorum.storage.format.batch import BatchHeader, iter_headers, iter_records
+from kvorum.storage.format.markers import read_marker
+from kvorum.storage.log.log import Log
+from kvorum.storage.recovery.batch_walk import first_damage
 
 CHUNK_BYTES = 64 * 1024
 """Bytes that are replayed before others have the loop again; a larger batch comes whole."""

@@ -17,7 +17,7 @@ from kvorum.broker.coordinator.model import (
 )
 from kvorum.broker.groups.config import GroupConfig
 from kvorum.metadata.configs.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, number_of
-from kvorum.metadata.image import RESOURCE_GROUP
+from kvorum.metadata.image.image import RESOURCE_GROUP
 
 BATCH_BYTES_MAX = 512 * 1024
 """Keys and values in one batch of records that need not stay together: well below the usual

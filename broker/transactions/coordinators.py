@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kvorum.broker.coordinator.keys import partition_of
-from kvorum.broker.topic_names import TRANSACTIONS_TOPIC
+from kvorum.broker.metadata_answers.topic_names import TRANSACTIONS_TOPIC
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.peers import Peers, error_of
 from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
@@ -19,7 +19,7 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
 if TYPE_CHECKING:
-    from kvorum.broker.context import Services
+    from kvorum.broker.api.context import Services
 
 ADD_PARTITIONS_TO_TXN = Api(
     key=24,

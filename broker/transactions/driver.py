@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvorum.broker.config import part_of
+from kvorum.broker.config.broker_config import part_of
 from kvorum.broker.coordinator.model import Told
-from kvorum.broker.coordinator.term import Term
+from kvorum.broker.coordinator.shard_context import Term
 from kvorum.broker.failures import report_failure
 from kvorum.broker.transactions.config import TransactionConfig
 from kvorum.broker.transactions.coordinators import Coordinators
@@ -14,12 +14,12 @@ from kvorum.broker.transactions.markers import MarkerSender
 from kvorum.broker.transactions.peers import Peers
 from kvorum.broker.transactions.requests import ProducerIdTaken, SendMarkers, TakeProducerId
 from kvorum.broker.transactions.shard import TransactionShard
-from kvorum.metadata.features import TRANSACTION_VERSION, level_of
+from kvorum.metadata.image.features import TRANSACTION_VERSION, level_of
 from kvorum.runtime.errors import InvariantViolated, Rejected
 from kvorum.runtime.tasks import TaskGroup
 
 if TYPE_CHECKING:
-    from kvorum.broker.context import Services
+    from kvorum.broker.api.context import Services
 
 
 class TransactionDriver:

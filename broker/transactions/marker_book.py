@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import SendMarkers
-from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
 MARKERS_PER_REQUEST_MAX = 1_000

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvorum.broker.coordinator.model import Told
-from kvorum.broker.coordinator.term import State, Term
+from kvorum.broker.coordinator.shard_context import State, Term
 from kvorum.broker.failures import report_failure
 from kvorum.broker.transactions.marker_book import Batch, MarkerBook
 from kvorum.broker.transactions.marking import Marker, write_markers
@@ -26,7 +26,7 @@ from kvorum.runtime.tasks import TaskGroup
 from kvorum.wire.versions import Api
 
 if TYPE_CHECKING:
-    from kvorum.broker.context import Services
+    from kvorum.broker.api.context import Services
 
 _log = logging.getLogger(__name__)
 

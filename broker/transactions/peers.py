@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.broker.fetcher import Connect, PeerAddress
-from kvorum.broker.frame_buffer import FrameBuffer
+from kvorum.broker.fetch.follower_fetch import Connect, PeerAddress
+from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.runtime.errors import ErrorCode, WireError
 from kvorum.wire.kio_codec import encode_request, read_response
 from kvorum.wire.primitives import string_bytes

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import BatchError, BatchHeader
-from kvorum.storage.producer_state import ProducerStateTable
+from kvorum.storage.format.batch import BatchError, BatchHeader
+from kvorum.storage.log.producer_state import ProducerStateTable
 
 T = TypeVar("T")
 

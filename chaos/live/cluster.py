@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvorum.chaos.experiment.scenario import Configuration
 from kvorum.chaos.live.links import LinkPlan
 from kvorum.chaos.live.processes import (
     ProcessFailed,
@@ -19,7 +20,6 @@ from kvorum.chaos.live.processes import (
     stop_process,
     wait_until,
 )
-from kvorum.chaos.scenario import Configuration
 from kvorum.runtime.errors import KvorumError
 
 #: Orderly stop of every node, snapshots and clean-shutdown markers included.

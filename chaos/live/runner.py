@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.history import HISTORY_FILE, HistoryWriter
+from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter
+from kvorum.chaos.experiment.report import RUN_FILE, write_report
+from kvorum.chaos.experiment.scenario import Experiment, load_experiment
 from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.links import link_count, plan_links
@@ -32,8 +34,6 @@ from kvorum.chaos.live.observe import NotObservable, Observer, TopicState, Topic
 from kvorum.chaos.live.probes import Measurement, Probes
 from kvorum.chaos.live.processes import NotReached, free_ports, wait_until
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
-from kvorum.chaos.report import RUN_FILE, write_report
-from kvorum.chaos.scenario import Experiment, load_experiment
 from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
 from kvorum.chaos.workloads.create_topics import CreateTopicsLoad
 from kvorum.chaos.workloads.produce import ProduceLoad
@@ -111,7 +111,7 @@ def _make_room(run_dir: Path) -> None:
 
 def finish(run_dir: str) -> RunResult:
     """Judge a run folder: checks, report, Parquet. Also for a folder of an earlier run."""
-    from kvorum.chaos.export import export_history
+    from kvorum.chaos.experiment.export import export_history
 
     export_history(run_dir)
     report = write_report(run_dir)

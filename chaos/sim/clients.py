@@ -1,8 +1,8 @@
 """Clients of the replicated list: appends and reads, and what each of them was told.
 
-A reply waits as in the controller's purgatory (`metadata.loop`): what is decided at the leader is
-answered once everything appended up to then is committed in the leader's own epoch. Two kinds of
-read:
+A reply waits as in the controller's purgatory (`metadata.controller.loop`): what is decided at the
+leader is answered once everything appended up to then is committed in the leader's own epoch. Two
+kinds of read:
 
 - A read by barrier appends a record of its own, so it rests on a commit after its invocation. It is
   checked for linearizability, with all appends.

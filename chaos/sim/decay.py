@@ -17,8 +17,8 @@ from kvorum.chaos.sim.mirror import Mirror
 from kvorum.chaos.sim.recovery import DiskSettings, open_node
 from kvorum.runtime.errors import CorruptData
 from kvorum.snapshots.format import parse_file_name
-from kvorum.storage.batch import iter_headers
-from kvorum.storage.names import LOG_SUFFIX
+from kvorum.storage.format.batch import iter_headers
+from kvorum.storage.log.file_names import LOG_SUFFIX
 
 _LENGTH_START, _LENGTH_END = 8, 12
 _MAGIC_START = 16

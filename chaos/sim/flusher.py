@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvorum.chaos.sim.disk import PowerCut
 from kvorum.raft.effects import FlushLog
 from kvorum.raft.events import LogFlushed
-from kvorum.storage.flush import FlushTicket
+from kvorum.storage.log.flush import FlushTicket
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.node import SimNode

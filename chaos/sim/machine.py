@@ -1,7 +1,7 @@
 """The state machine of a node: applies what is committed, snapshots itself, loads snapshots.
 
-Stands for `metadata.loop` and `metadata.snapshotter`: one snapshot is written at a time, nothing is
-applied while one is being loaded, and of several to load the latest wins.
+Stands for `metadata.controller.loop` and `metadata.image.snapshotter`: one snapshot is written at a
+time, nothing is applied while one is being loaded, and of several to load the latest wins.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from kvorum.raft.effects import (
     AppendVoters,
     TruncateLog,
 )
-from kvorum.storage.batch import iter_headers, iter_records
-from kvorum.storage.log import Log
+from kvorum.storage.format.batch import iter_headers, iter_records
+from kvorum.storage.log.log import Log
 
 LogEffect = AppendProposed | AppendLeaderChange | AppendVoters | AppendFetched | TruncateLog
 

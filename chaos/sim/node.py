@@ -46,7 +46,7 @@ from kvorum.raft.replica_log import ReplicaLog
 from kvorum.raft.snapshot_files import SnapshotFiles
 from kvorum.runtime.errors import invariant, required
 from kvorum.runtime.ids import new_uuid
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum import QuorumWorld

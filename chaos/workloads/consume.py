@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvorum.chaos.history import CONSUME, FINAL_READ, INFO, OBSERVE, OK, HistoryWriter
+from kvorum.chaos.experiment.history import CONSUME, FINAL_READ, INFO, OBSERVE, OK, HistoryWriter
 from kvorum.chaos.workloads.records import decode
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError

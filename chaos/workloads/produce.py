@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kvorum.chaos.history import FAIL, INFO, PRODUCE, HistoryWriter
-from kvorum.chaos.scenario import WorkloadPlan
+from kvorum.chaos.experiment.history import FAIL, INFO, PRODUCE, HistoryWriter
+from kvorum.chaos.experiment.scenario import WorkloadPlan
 from kvorum.chaos.workloads.records import encode
 from kvorum.runtime.errors import KvorumError
 

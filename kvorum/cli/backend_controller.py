@@ -8,16 +8,10 @@ from typing import Any
 from kvorum.cli.backends import Row, check
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.controller_client import ControllerClient
-from kvorum.metadata.codec import (
-    decode_created,
-    decode_deleted,
-    encode_create_topics,
-    encode_delete_topics,
-)
-from kvorum.metadata.features import UNSAID, level_of
-from kvorum.metadata.features_codec import decode_updated, encode_update
-from kvorum.metadata.image import ClusterImage, TopicImage
-from kvorum.metadata.requests import (
+from kvorum.metadata.image.features import UNSAID, level_of
+from kvorum.metadata.image.image import ClusterImage, TopicImage
+from kvorum.metadata.inspect.snapshot_view import image_of
+from kvorum.metadata.requests.controller_requests import (
     CreateTopics,
     DeleteTopics,
     FeatureUpdate,
@@ -26,7 +20,13 @@ from kvorum.metadata.requests import (
     UpdateFeatures,
     UpdateKind,
 )
-from kvorum.metadata.snapshot_view import image_of
+from kvorum.metadata.rpc.codec import (
+    decode_created,
+    decode_deleted,
+    encode_create_topics,
+    encode_delete_topics,
+)
+from kvorum.metadata.rpc.features_codec import decode_updated, encode_update
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.rpc.features_pb2_grpc import FeaturesStub
 from kvorum.runtime.ids import UUID_ZERO, uuid_text

@@ -18,7 +18,7 @@ from kvorum.cli.common import (
     bootstrap_of,
     warn,
 )
-from kvorum.metadata import quorum_report
+from kvorum.metadata.inspect import quorum_report
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO, uuid_text
 

@@ -16,12 +16,12 @@ from kvorum.cli.config_backends import (
     quota_alteration,
     quota_rows,
 )
-from kvorum.metadata import configs_codec
-from kvorum.metadata.config_keys import TOPIC_CONFIGS, broker_key
+from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS, broker_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_configs
-from kvorum.metadata.image import ClusterImage
-from kvorum.metadata.quotas import entity_text, filter_problem, matching
-from kvorum.metadata.records import QuotaEntity
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.quotas import entity_text, filter_problem, matching
+from kvorum.metadata.image.records import QuotaEntity
+from kvorum.metadata.rpc import configs_codec
 from kvorum.rpc import configs_pb2_grpc as pb_grpc
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 
 from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, warn
-from kvorum.metadata import quorum_report
-from kvorum.metadata.snapshot_view import MetadataCopy
+from kvorum.metadata.inspect import quorum_report
+from kvorum.metadata.inspect.snapshot_view import MetadataCopy
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.rpc import admin_pb2_grpc as pb_grpc
 from kvorum.runtime.errors import ErrorCode

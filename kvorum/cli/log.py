@@ -42,8 +42,8 @@ def dump(
     from kvorum.raft.control_text import control_text
     from kvorum.runtime.disk import OsDisk
     from kvorum.runtime.errors import KvorumError
-    from kvorum.storage.dump import dump_lines
-    from kvorum.storage.dump_indexes import Complaints, IndexOptions
+    from kvorum.storage.tools.dump import dump_lines
+    from kvorum.storage.tools.dump_indexes import Complaints, IndexOptions
 
     if offsets_decoder:
         raise CommandFailed(
@@ -99,7 +99,7 @@ def verify(directories: tuple[str, ...]) -> None:
     """
     from kvorum.launch.identity import is_locked
     from kvorum.runtime.disk import OsDisk
-    from kvorum.storage.verify import verify_log
+    from kvorum.storage.tools.verify import verify_log
 
     is_sound = True
     for given in directories:

@@ -15,7 +15,7 @@ import click
 
 from kvorum.cli.common import CommandFailed, warn
 from kvorum.cli.metadata_source import Source
-from kvorum.metadata.shell import Shell
+from kvorum.metadata.inspect.shell import Shell
 from kvorum.runtime.errors import KvorumError
 
 HISTORY_LINES_MAX = 1_000

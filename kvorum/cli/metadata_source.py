@@ -16,8 +16,8 @@ import click
 from kvorum.cli.common import CommandFailed, CommandT, cluster_options, warn
 
 if TYPE_CHECKING:
-    from kvorum.metadata.history import MetadataHistory
-    from kvorum.metadata.image import ClusterImage
+    from kvorum.metadata.image.image import ClusterImage
+    from kvorum.metadata.inspect.history import MetadataHistory
 
 LIVE = "the cluster"
 LIVE_WORD = "live"
@@ -83,7 +83,7 @@ def open_source(options: dict[str, Any]) -> Source:
 
 def source_of_path(path: str) -> Source:
     """A checkpoint file, or a node's folder."""
-    from kvorum.metadata.directory import history_of_directory, history_of_file
+    from kvorum.metadata.inspect.node_directory import history_of_directory, history_of_file
     from kvorum.runtime.disk import OsDisk
 
     if os.path.isdir(path):
@@ -94,7 +94,7 @@ def source_of_path(path: str) -> Source:
 def _live(options: dict[str, Any]) -> Source:
     """The committed metadata. A broker names the controllers; one of them sends it."""
     from kvorum.cli.backends import open_controllers
-    from kvorum.metadata.history import history_of
+    from kvorum.metadata.inspect.history import history_of
 
     controllers = open_controllers(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvorum.cli.common import INT32_MAX, CommandFailed
-from kvorum.metadata.placement import UsableBroker, place
+from kvorum.metadata.controller.placement import UsableBroker, place
 from kvorum.runtime.errors import Rejected
 
 Assignment = dict[tuple[str, int], tuple[int, ...]]

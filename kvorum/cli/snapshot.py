@@ -29,7 +29,7 @@ def inspect(file: str, with_records: bool, output: str) -> None:
     """
     import asyncio
 
-    from kvorum.metadata.record_codec import UnreadableRecord
+    from kvorum.metadata.image.record_codec import UnreadableRecord
     from kvorum.runtime.errors import CorruptData
 
     try:
@@ -51,7 +51,7 @@ async def _summary(path: str) -> dict[str, Any]:
     import os
     from collections import Counter
 
-    from kvorum.metadata.snapshot_job import records_in
+    from kvorum.metadata.image.snapshot_job import records_in
     from kvorum.runtime.async_disk import OsAsyncDisk
     from kvorum.snapshots.format import VERSION, iter_payloads
     from kvorum.snapshots.store import verify_named
@@ -109,8 +109,8 @@ def _show_summary(summary: dict[str, Any]) -> None:
 
 
 async def _show_records(path: str) -> None:
-    from kvorum.metadata.record_codec import record_to_dict
-    from kvorum.metadata.snapshot_job import records_in
+    from kvorum.metadata.image.record_codec import record_to_dict
+    from kvorum.metadata.image.snapshot_job import records_in
     from kvorum.runtime.async_disk import OsAsyncDisk
     from kvorum.snapshots.format import iter_payloads
 

@@ -12,7 +12,7 @@ import sys
 
 from kvorum.metadata.configs.model import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Update
 from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
-from kvorum.metadata.features import RELEASES
+from kvorum.metadata.image.features import RELEASES
 
 _DOUBLE_MAX = sys.float_info.max
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING

@@ -13,7 +13,7 @@ import typing
 from typing import Any
 
 from kvorum.broker.api import SERVED
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request, message_class
 
 TOPIC = "fuzzed"

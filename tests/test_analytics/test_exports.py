@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kvorum.metadata.export import export_history
-from kvorum.metadata.export_schema import SCHEMA_VERSION, TABLES
-from kvorum.metadata.history import history_of
-from kvorum.metadata.snapshot_view import MetadataCopy
+from kvorum.metadata.inspect.export import export_history
+from kvorum.metadata.inspect.export_schema import SCHEMA_VERSION, TABLES
+from kvorum.metadata.inspect.history import history_of
+from kvorum.metadata.inspect.snapshot_view import MetadataCopy
 from tests.test_metadata.folders import batches_of, records_of_seed
 
 pytest.importorskip("pyspark")

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvorum.analytics.schemas import find_inputs
-from kvorum.chaos.export import faults_schema, history_schema
+from kvorum.chaos.experiment.export import faults_schema, history_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.runtime.clock import wall_ms
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.raw_client import RawClient, produce_values
 
 TOPIC, BROKER = 2, 4

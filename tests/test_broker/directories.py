@@ -7,10 +7,10 @@ import errno
 from pathlib import Path
 from typing import Any
 
-from kvorum.broker.log_directories import Claim
-from kvorum.metadata.decide.directories import after_failure, assign_replicas
-from kvorum.metadata.decide.electorate import electorate
-from kvorum.metadata.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.broker.log_dirs.log_directories import Claim
+from kvorum.metadata.controller.decide.directories import after_failure, assign_replicas
+from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
 from kvorum.runtime.disk import Disk, OsDisk
 from kvorum.runtime.errors import Rejected
 

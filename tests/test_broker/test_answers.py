@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker import context
-from kvorum.broker.config import BrokerConfig
-from kvorum.storage.batch import build_batch
+from kvorum.broker.api import context
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config import BrokerConfig
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.launch.properties import static_values
 from kvorum.metadata.configs.effective import Source
 from kvorum.metadata.configs.model import ConfigType

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config import BrokerConfig
-from kvorum.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from kvorum.wire.fetch_codec import FetchPartition
 from kvorum.wire.replica_fetch_codec import (
     ReplicaFetchAnswer,

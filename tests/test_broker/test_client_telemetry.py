@@ -13,9 +13,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
-from kvorum.broker import client_figures
-from kvorum.broker.client_figures import ClientFigures
-from kvorum.broker.client_telemetry import (
+from kvorum.broker.metrics import client_metrics_page as client_figures
+from kvorum.broker.metrics.client_metrics_page import ClientFigures
+from kvorum.broker.metrics.client_telemetry import (
     EXPIRY_MS_MIN,
     INSTANCES_MAX,
     TELEMETRY_BYTES_MAX,
@@ -24,7 +24,7 @@ from kvorum.broker.client_telemetry import (
     Instance,
 )
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.compression import Codec, compress
+from kvorum.storage.format.compression import Codec, compress
 from tests.test_broker.config_calls import alter
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient

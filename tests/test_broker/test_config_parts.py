@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from kvorum.broker.config import BrokerConfig, part_of
+from kvorum.broker.config.broker_config import BrokerConfig, part_of
 from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.assignors import parse_assignors
 from kvorum.broker.groups.migration.policy import MigrationPolicy

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config import BrokerConfig
-from kvorum.broker.dynamic_config import with_dynamic
-from kvorum.broker.throttle import ThrottledReplicas
-from kvorum.metadata.config_keys import TOPIC_CONFIGS
-from kvorum.metadata.records import Config
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.dynamic_config import with_dynamic
+from kvorum.broker.quotas.replication_quota import ThrottledReplicas
+from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
+from kvorum.metadata.image.records import Config
 from kvorum.runtime.clock import wall_ms
-from kvorum.storage.compression import Codec
-from kvorum.storage.model import INDEX_BYTES_MIN, CompactionConfig
-from kvorum.storage.repacking import Packing
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.format.recompression import Packing
+from kvorum.storage.log.model import INDEX_BYTES_MIN, CompactionConfig
 from tests.test_broker.config_calls import (
     BROKER,
     DELETE,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.config import BrokerConfig
-from kvorum.metadata.features import GROUP_VERSION
-from kvorum.metadata.records import FeatureLevel
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.metadata.image.features import GROUP_VERSION
+from kvorum.metadata.image.records import FeatureLevel
 from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient

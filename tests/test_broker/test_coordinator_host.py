@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kvorum.broker.config import BrokerConfig
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.loading import read_back
@@ -38,12 +38,12 @@ from kvorum.broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from kvorum.broker.coordinator.term import State
-from kvorum.metadata.records import Partition, PartitionChange, Record, RemoveTopic, Topic
+from kvorum.broker.coordinator.shard_context import State
+from kvorum.metadata.image.records import Partition, PartitionChange, Record, RemoveTopic, Topic
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData, ErrorCode
-from kvorum.storage.batch import build_batch
-from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log, LogConfig
 from tests.test_broker.harness import Harness, wait_until
 
 TOPIC = "kept"

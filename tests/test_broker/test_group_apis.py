@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kvorum.broker.api import SERVED
-from kvorum.broker.config import BrokerConfig
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.keys import partition_of
-from kvorum.broker.topic_names import OFFSETS_TOPIC
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config import BrokerConfig
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.cli.log_dirs import _asked
-from kvorum.metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.disk import OsDisk, OsDiskFile
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.batch import build_batch
-from kvorum.storage.log import Log
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
 

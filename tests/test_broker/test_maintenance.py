@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.waiters import Deadlines, PendingAck, PendingProduce
-from kvorum.metadata.records import RemoveTopic
+from kvorum.broker.network.purgatory import Deadlines, PendingAck, PendingProduce
+from kvorum.metadata.image.records import RemoveTopic
 from kvorum.runtime.disk import OsDisk, OsDiskFile
 from kvorum.runtime.errors import CorruptData, ErrorCode
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values

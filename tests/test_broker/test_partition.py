@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from kvorum.broker.broker_facts import BrokerFacts
-from kvorum.broker.isr import Committed, PendingExpand, PendingShrink, Reaction
-from kvorum.broker.partition import Partition
-from kvorum.metadata.image import BrokerImage, PartitionImage
-from kvorum.metadata.records import RECOVERING, Endpoint
-from kvorum.metadata.requests import AlteredPartition
+from kvorum.broker.partition.isr import Committed, PendingExpand, PendingShrink, Reaction
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.metadata.image.image import BrokerImage, PartitionImage
+from kvorum.metadata.image.records import RECOVERING, Endpoint
+from kvorum.metadata.requests.controller_requests import AlteredPartition
 from kvorum.runtime.errors import ErrorCode
 
 TOPIC_ID = bytes(range(16))

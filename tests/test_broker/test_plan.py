@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from kvorum.broker.plan import Delete, Follow, Lead, plan
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
-from kvorum.metadata.records import Partition, PartitionChange, Record, RemoveTopic, Topic
+from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.records import Partition, PartitionChange, Record, RemoveTopic, Topic
 from kvorum.runtime.ids import new_uuid
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.broker import suspects
-from kvorum.broker.suspects import SUSPICION_MS, WAITING_MAX, Suspects
-from kvorum.metadata.image import EMPTY_IMAGE
+from kvorum.broker.metadata_answers import suspects
+from kvorum.broker.metadata_answers.suspects import SUSPICION_MS, WAITING_MAX, Suspects
+from kvorum.metadata.image.image import EMPTY_IMAGE
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 

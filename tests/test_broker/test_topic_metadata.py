@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker import topic_metadata
-from kvorum.broker.topic_metadata import TopicMetadata
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
-from kvorum.metadata.records import (
+from kvorum.broker.metadata_answers import topic_metadata
+from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.records import (
     NO_LEADER,
     BrokerRegistrationChange,
     Endpoint,

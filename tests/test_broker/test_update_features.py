@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kvorum.broker.api import update_features
-from kvorum.metadata.requests import UpdatedFeature
+from kvorum.metadata.requests.controller_requests import UpdatedFeature
 from kvorum.runtime.errors import ErrorCode
 
 GOOD = UpdatedFeature(name="group.version")

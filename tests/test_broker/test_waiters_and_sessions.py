@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvorum.broker.config import BrokerConfig
-from kvorum.broker.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchState, SessionCache
-from kvorum.broker.fetching import note_sent
-from kvorum.broker.frame_buffer import FIRST_BYTES, FrameBuffer
-from kvorum.broker.topic_config import resolve
-from kvorum.broker.topic_names import name_refusal
-from kvorum.broker.waiters import Deadlines, PendingProduce, TurnEnd
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.fetch.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchState, SessionCache
+from kvorum.broker.fetch.leader_fetch import note_sent
+from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
+from kvorum.broker.network.purgatory import Deadlines, PendingProduce, TurnEnd
+from kvorum.broker.partition.topic_config import resolve
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, WireError
 from kvorum.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic

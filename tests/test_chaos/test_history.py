@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kvorum.chaos.history import HistoryWriter, read_history, records_of
+from kvorum.chaos.experiment.history import HistoryWriter, read_history, records_of
 from kvorum.chaos.workloads.records import decode, encode
 from kvorum.runtime.errors import CorruptData
 

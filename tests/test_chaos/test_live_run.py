@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.export import HISTORY_PARQUET
-from kvorum.chaos.history import FAULT_BEGIN, details_of, read_history
+from kvorum.chaos.experiment.export import HISTORY_PARQUET
+from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
+from kvorum.chaos.experiment.scenario import parse_experiment
 from kvorum.chaos.live import processes
 from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
-from kvorum.chaos.scenario import parse_experiment
 from kvorum.runtime.errors import ConfigError
 
 from .endpoints import eventually

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kvorum import chaos
-from kvorum.chaos.faults import Cut, Kill
-from kvorum.chaos.scenario import Action, load_experiment, parse_experiment
+from kvorum.chaos.experiment.faults import Cut, Kill
+from kvorum.chaos.experiment.scenario import Action, load_experiment, parse_experiment
 from kvorum.runtime.errors import ConfigError
 
 EXPERIMENTS = sorted((Path(chaos.__file__).parent / "experiments").glob("*.yaml"))

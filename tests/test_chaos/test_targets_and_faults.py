@@ -4,8 +4,16 @@ import random
 
 import pytest
 
-from kvorum.chaos.faults import FAULTS, Cut, Isolate, Kill, build_fault, describe, fault_name
-from kvorum.chaos.targets import (
+from kvorum.chaos.experiment.faults import (
+    FAULTS,
+    Cut,
+    Isolate,
+    Kill,
+    build_fault,
+    describe,
+    fault_name,
+)
+from kvorum.chaos.experiment.targets import (
     ClusterView,
     PartitionView,
     UnresolvableTarget,

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from kvorum.chaos.faults import (
+from kvorum.chaos.experiment.faults import (
     Bandwidth,
     Cut,
     Down,
@@ -22,21 +22,21 @@ from kvorum.chaos.faults import (
     ResetPeer,
     Resume,
 )
-from kvorum.chaos.history import HistoryWriter, details_of, read_history
-from kvorum.chaos.live import processes
-from kvorum.chaos.live.cluster import LiveCluster
-from kvorum.chaos.live.injector import Injector
-from kvorum.chaos.live.links import Link, Stream, plan_links
-from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
-from kvorum.chaos.scenario import parse_experiment
-from kvorum.chaos.targets import (
+from kvorum.chaos.experiment.history import HistoryWriter, details_of, read_history
+from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.experiment.targets import (
     CLIENTS,
     ClusterView,
     PartitionView,
     UnresolvableTarget,
     parse_target,
 )
+from kvorum.chaos.live import processes
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.live.links import Link, Stream, plan_links
+from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.runtime.errors import ConfigError
 
 from .endpoints import RecordingServer, connect, eventually, is_open, rest_of

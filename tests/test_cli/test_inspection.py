@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from kvorum.cli.main import main
-from kvorum.metadata.records import BrokerRegistrationChange
-from kvorum.metadata.tree import content
+from kvorum.metadata.image.records import BrokerRegistrationChange
+from kvorum.metadata.inspect.tree import content
 from kvorum.runtime.disk import OsDisk
 from tests.test_metadata.folders import (
     records_of_seed,

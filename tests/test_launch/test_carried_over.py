@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.dynamic_config import ignored_configs
+from kvorum.broker.config.dynamic_config import ignored_configs
 from kvorum.launch.carried_over import reject_unheard_of
 from kvorum.launch.plan import plan_cluster
 from kvorum.launch.properties import (
@@ -18,9 +18,9 @@ from kvorum.launch.properties import (
 )
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.effective import Source, StaticValue, broker_settings
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, ClusterImage
-from kvorum.metadata.records import Config
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, RESOURCE_BROKER, ClusterImage
+from kvorum.metadata.image.records import Config
 from kvorum.runtime.errors import ConfigError
 
 CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"

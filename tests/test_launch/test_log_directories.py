@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.broker.config import BrokerConfig
-from kvorum.broker.log_directories import DirectoriesLost
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.log_dirs.log_directories import DirectoriesLost
 from kvorum.launch.broker_process import BrokerProcess
 from kvorum.launch.identity import DirectoryLock
 from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
@@ -23,7 +23,7 @@ from kvorum.launch.restore import ASIDE_SUFFIX, Restoration, restore
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, CorruptData
 from kvorum.runtime.ids import uuid_text
-from kvorum.storage.checkpoints import (
+from kvorum.storage.log.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK,
     RECOVERY_POINT,

@@ -15,7 +15,7 @@ from kvorum.launch.control import finish_restart, request_restart, take_restart_
 from kvorum.launch.identity import check_owner, claim_directory, is_locked
 from kvorum.launch.plan import Links, check_ports, plan_cluster, reserve_ports
 from kvorum.launch.properties import broker_config, controller_config, parse_address
-from kvorum.metadata.image import EMPTY_IMAGE
+from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import new_uuid, uuid_text

@@ -22,8 +22,8 @@ from kvorum.launch.process import run_node
 from kvorum.launch.properties import controller_config
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
-from kvorum.storage.batch import build_batch
-from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log, LogConfig
 
 SAID = """
 import resource

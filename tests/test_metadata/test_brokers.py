@@ -1,5 +1,5 @@
-from kvorum.metadata.records import NO_LEADER
-from kvorum.metadata.requests import UnregisterBrokerRequest, UnregisteredBroker
+from kvorum.metadata.image.records import NO_LEADER
+from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest, UnregisteredBroker
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_metadata.worlds import World
 

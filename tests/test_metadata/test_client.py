@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from kvorum.metadata.client import ControllerClient
-from kvorum.metadata.quorum_report import LEADER_WAIT_MS
+from kvorum.metadata.inspect.quorum_report import LEADER_WAIT_MS
+from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.http2.status import rpc_error, unsent

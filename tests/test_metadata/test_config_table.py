@@ -6,16 +6,16 @@ import dataclasses
 
 import pytest
 
-from kvorum.broker.config import BrokerConfig
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.launch.properties import BROKER_CLASSES, NodeProperties
-from kvorum.metadata.config_keys import (
+from kvorum.metadata.configs.broker_keys import OTHER_NAMES
+from kvorum.metadata.configs.config_keys import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     VALUE_LENGTH_MAX,
     broker_config_problem,
     topic_config_problem,
 )
-from kvorum.metadata.configs.broker_keys import OTHER_NAMES
 from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update, parse
 from kvorum.runtime.config import property_names
 from kvorum.runtime.errors import ErrorCode

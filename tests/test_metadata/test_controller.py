@@ -1,6 +1,6 @@
 import pytest
 
-from kvorum.metadata.requests import AllocateProducerIds, CreateTopics, NewTopic
+from kvorum.metadata.requests.controller_requests import AllocateProducerIds, CreateTopics, NewTopic
 from kvorum.runtime.errors import InvariantViolated
 from tests.test_metadata.worlds import World
 

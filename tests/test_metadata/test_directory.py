@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvorum.metadata.directory import NoMetadata, history_of_directory, history_of_file
-from kvorum.metadata.history import OffsetNotHeld
+from kvorum.metadata.inspect.history import OffsetNotHeld
+from kvorum.metadata.inspect.node_directory import NoMetadata, history_of_directory, history_of_file
 from kvorum.raft.metadata_log import recover_log
 from kvorum.raft.snapshot_files import FoundSnapshots
 from kvorum.runtime.errors import CorruptData

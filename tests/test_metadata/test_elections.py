@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.metadata.controller import ControllerConfig
-from kvorum.metadata.decide import elections
-from kvorum.metadata.decide.electorate import Terms
-from kvorum.metadata.decide.eligible import with_elr_cleared
-from kvorum.metadata.decide.partition_change import change, dropped, without
-from kvorum.metadata.image import PartitionImage
-from kvorum.metadata.records import NO_LEADER, RECOVERED, RECOVERING, Config
-from kvorum.metadata.requests import ElectionType, ElectLeaders
+from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.controller.decide import elections
+from kvorum.metadata.controller.decide.electorate import Terms
+from kvorum.metadata.controller.decide.eligible import with_elr_cleared
+from kvorum.metadata.controller.decide.partition_change import change, dropped, without
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.records import NO_LEADER, RECOVERED, RECOVERING, Config
+from kvorum.metadata.requests.controller_requests import ElectionType, ElectLeaders
 from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 

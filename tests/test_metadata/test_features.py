@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.metadata.controller import Controller, ControllerConfig
-from kvorum.metadata.decide.features import bootstrap
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.features import (
+from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.decide.features import bootstrap
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
     METADATA_VERSION,
@@ -24,24 +24,24 @@ from kvorum.metadata.features import (
     missing_need,
     unsupported,
 )
-from kvorum.metadata.features_codec import (
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.loader import check_features
+from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, encode_record
+from kvorum.metadata.image.records import Endpoint, FeatureLevel, RegisterController
+from kvorum.metadata.requests.controller_requests import (
+    FeatureUpdate,
+    RegisterBrokerRequest,
+    RegisterControllerRequest,
+    UpdateFeatures,
+    UpdateKind,
+)
+from kvorum.metadata.rpc.features_codec import (
     decode_register_controller,
     decode_update,
     decode_updated,
     encode_register_controller,
     encode_update,
     encode_updated,
-)
-from kvorum.metadata.image import EMPTY_IMAGE
-from kvorum.metadata.loader import check_features
-from kvorum.metadata.record_codec import UnreadableRecord, decode_record, encode_record
-from kvorum.metadata.records import Endpoint, FeatureLevel, RegisterController
-from kvorum.metadata.requests import (
-    FeatureUpdate,
-    RegisterBrokerRequest,
-    RegisterControllerRequest,
-    UpdateFeatures,
-    UpdateKind,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected, WireError
 from tests.test_metadata.worlds import CLUSTER_ID

@@ -9,12 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.features import SUPPORTED
-from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
-from kvorum.metadata.inspect import BELOW, complete, difference, find, tree_content, tree_lines
-from kvorum.metadata.quotas import entity_text
-from kvorum.metadata.records import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.quotas import entity_text
+from kvorum.metadata.image.records import (
     Config,
     Endpoint,
     Partition,
@@ -22,7 +21,7 @@ from kvorum.metadata.records import (
     RegisterController,
     Topic,
 )
-from kvorum.metadata.tree import (
+from kvorum.metadata.inspect.tree import (
     REPEATING,
     NoSuchPath,
     children,
@@ -32,6 +31,14 @@ from kvorum.metadata.tree import (
     parts_of,
     resolve,
     root,
+)
+from kvorum.metadata.inspect.tree_queries import (
+    BELOW,
+    complete,
+    difference,
+    find,
+    tree_content,
+    tree_lines,
 )
 from tests.test_metadata.folders import records_of_seed, replayed
 

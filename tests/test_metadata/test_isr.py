@@ -1,6 +1,6 @@
 import pytest
 
-from kvorum.metadata.requests import AlterPartition, ElectLeaders, IsrProposal
+from kvorum.metadata.requests.controller_requests import AlterPartition, ElectLeaders, IsrProposal
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_metadata.worlds import World
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from kvorum.launch.properties import BROKER_NAMES, CONTROLLER_NAMES
-from kvorum.metadata.config_keys import (
+from kvorum.metadata.configs.config_keys import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     broker_config_problem,

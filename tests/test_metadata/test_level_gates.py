@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, limited
-from kvorum.metadata.image import EMPTY_IMAGE
-from kvorum.metadata.record_codec import decode_record, encode_record, encode_records
-from kvorum.metadata.records import RECOVERED, Partition, PartitionChange
-from kvorum.metadata.requests import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, limited
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.record_codec import decode_record, encode_record, encode_records
+from kvorum.metadata.image.records import RECOVERED, Partition, PartitionChange
+from kvorum.metadata.image.snapshot_job import payloads_of, records_in
+from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     ElectionType,
     ElectLeaders,
@@ -18,7 +19,6 @@ from kvorum.metadata.requests import (
     UpdateFeatures,
     UpdateKind,
 )
-from kvorum.metadata.snapshot_job import payloads_of, records_in
 from kvorum.runtime.errors import ErrorCode, InvariantViolated, Rejected
 from tests.test_metadata.worlds import World
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kvorum.metadata.decide import partitions
-from kvorum.metadata.requests import CreatePartitions, MorePartitions
+from kvorum.metadata.controller.decide import partitions
+from kvorum.metadata.requests.controller_requests import CreatePartitions, MorePartitions
 from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 

@@ -13,18 +13,18 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvorum.metadata.decide.electorate import min_isr_of
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.image import EMPTY_IMAGE
-from kvorum.metadata.records import NO_LEADER, RECOVERING, Config
-from kvorum.metadata.requests import (
+from kvorum.metadata.controller.decide.electorate import min_isr_of
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.records import NO_LEADER, RECOVERING, Config
+from kvorum.metadata.image.snapshot_job import records_of
+from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     CreatePartitions,
     ElectionType,
     ElectLeaders,
     MorePartitions,
 )
-from kvorum.metadata.snapshot_job import records_of
 from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kvorum.metadata import codec
-from kvorum.metadata import partitions_codec as partitions
-from kvorum.metadata import requests as r
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.rpc import codec
+from kvorum.metadata.rpc import partitions_codec as partitions
 from kvorum.runtime.errors import ErrorCode
 
 

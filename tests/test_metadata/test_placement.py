@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.placement import main
-from kvorum.metadata.placement import UsableBroker, place
+from kvorum.metadata.controller.placement import UsableBroker, place
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 

@@ -1,6 +1,6 @@
 """What is said of a quorum without a leader, from any set of answers."""
 
-from kvorum.metadata import quorum_report as report
+from kvorum.metadata.inspect import quorum_report as report
 from kvorum.rpc import admin_pb2 as pb
 
 ADDRESSES = {1: "one:1", 2: "two:2", 3: "three:3"}

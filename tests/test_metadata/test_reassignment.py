@@ -2,9 +2,9 @@
 
 import pytest
 
-from kvorum.metadata.decide import reassignment
-from kvorum.metadata.records import NO_LEADER
-from kvorum.metadata.requests import (
+from kvorum.metadata.controller.decide import reassignment
+from kvorum.metadata.image.records import NO_LEADER
+from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     AlterReassignments,
     ElectionType,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.features import SUPPORTED
-from kvorum.metadata.image import EMPTY_IMAGE
-from kvorum.metadata.record_codec import UnreadableRecord, decode_record, encode_record
-from kvorum.metadata.records import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, encode_record
+from kvorum.metadata.image.records import (
     BrokerRegistrationChange,
     Config,
     Endpoint,
@@ -25,7 +25,7 @@ from kvorum.metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from kvorum.metadata.requests import DeleteTopics, TopicReference
+from kvorum.metadata.requests.controller_requests import DeleteTopics, TopicReference
 from kvorum.runtime.errors import InvariantViolated
 from tests.test_metadata.worlds import World
 

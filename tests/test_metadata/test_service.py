@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from kvorum.metadata.controller import Undecided
-from kvorum.metadata.loop import ControllerLoop
-from kvorum.metadata.service import AdminServicer
+from kvorum.metadata.controller.controller import Undecided
+from kvorum.metadata.controller.loop import ControllerLoop
+from kvorum.metadata.rpc.service import AdminServicer
 from kvorum.raft.core import RaftCore
 from kvorum.raft.flight_recorder import FlightRecorder, replay
 from kvorum.raft.log_tail import LogTail

@@ -1,7 +1,12 @@
 import pytest
 
-from kvorum.metadata.controller import ControllerConfig
-from kvorum.metadata.requests import CreateTopics, DeleteTopics, NewTopic, TopicReference
+from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.requests.controller_requests import (
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+    TopicReference,
+)
 from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from kvorum.metadata.controller import Controller, ControllerConfig
-from kvorum.metadata.decide.eligible import with_elr_cleared
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.features import SUPPORTED
-from kvorum.metadata.records import Endpoint
-from kvorum.metadata.requests import (
+from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.decide.eligible import with_elr_cleared
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     AlterReassignments,
     CreateTopics,

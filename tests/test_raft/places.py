@@ -9,7 +9,7 @@ from kvorum.raft.metadata_log import recover_log
 from kvorum.raft.snapshot_files import SnapshotFiles, header_voters
 from kvorum.snapshots.format import SnapshotHeader, file_name
 from kvorum.snapshots.store import SnapshotStore
-from kvorum.storage.batch import build_batch, iter_headers, iter_records
+from kvorum.storage.format.batch import build_batch, iter_headers, iter_records
 
 FOLDER = "/data/__cluster_metadata-0"
 SEGMENT_BYTES = 300

@@ -15,7 +15,7 @@ from kvorum.raft.voters import Voter, VoterSet
 from kvorum.rpc import raft_pb2 as pb
 from kvorum.runtime.errors import ErrorCode, WireError
 from kvorum.runtime.ids import UUID_ZERO
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from tests.test_raft.driver import voter, voter_set
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)

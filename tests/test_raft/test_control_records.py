@@ -13,7 +13,7 @@ from kvorum.raft.control_records import (
 from kvorum.raft.replica_log import spans_of
 from kvorum.raft.voters import VOTERS_MAX, Voter, VoterSet
 from kvorum.runtime.errors import InvariantViolated, WireError
-from kvorum.storage.batch import iter_headers, iter_records
+from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_raft.driver import voter, voter_set
 
 VOTERS_KEY = bytes.fromhex("00000006")

@@ -5,7 +5,7 @@ import pytest
 from kvorum.raft import replica_log
 from kvorum.raft.effects import PersistVoteState, ReplaceLog, ReplyWithRecords, TruncateLog
 from kvorum.raft.model import OffsetAndEpoch, VoteState
-from kvorum.storage.batch import iter_headers, iter_records
+from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_raft.places import Place
 
 

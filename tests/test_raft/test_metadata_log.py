@@ -24,7 +24,7 @@ from kvorum.raft.vote_store import VoteStore
 from kvorum.raft.voters import NO_VOTERS
 from kvorum.runtime.errors import CorruptData
 from kvorum.snapshots.format import SnapshotHeader
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from tests.test_raft.driver import voter_set
 from tests.test_raft.places import FOLDER, Place, crash_everywhere, with_ten_records
 

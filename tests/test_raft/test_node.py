@@ -29,7 +29,7 @@ from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.rpc import RpcServer
 from kvorum.snapshots.store import SnapshotStore
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from tests.test_raft.driver import CLUSTER
 from tests.test_runtime.http2_peers import free_port, run, until
 

@@ -20,7 +20,7 @@ from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.rpc import RpcServer, open_channel
 from kvorum.runtime.tasks import TaskGroup
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from tests.test_raft.driver import CLUSTER
 from tests.test_runtime.http2_peers import free_port, run, until
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvorum.broker.forwarding import _nodes
+from kvorum.broker.controller.forwarding import _nodes
 from kvorum.cli.voters import _add_request
 from kvorum.runtime.text import address_text, split_address
 from tests.test_tree import sources

@@ -13,7 +13,7 @@ from kvorum.raft.effects import ReplaceLog
 from kvorum.raft.model import OffsetAndEpoch, VoteState
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.snapshots.format import SnapshotHeader
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 
 SETTINGS = DiskSettings(static_voters=frozenset({(1, UUID_ZERO)}))
 RECEIVED = OffsetAndEpoch(20, 5)

@@ -22,7 +22,7 @@ from kvorum.raft.voters import Voter, VoterSet
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.snapshots.format import SnapshotHeader
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 
 SETTINGS = DiskSettings(static_voters=frozenset({(1, UUID_ZERO)}))
 
@@ -276,13 +276,13 @@ def test_flipped_bits_are_refused_or_cut_and_never_served():
 
 
 def test_recovery_without_checksums_is_caught(monkeypatch):
-    monkeypatch.setattr("kvorum.storage.batch_walk.crc32c", lambda _: AnyCrc())
+    monkeypatch.setattr("kvorum.storage.recovery.batch_walk.crc32c", lambda _: AnyCrc())
     with pytest.raises(CheckFailed, match=r"DamageDetected: .* serves damaged records"):
         damage_at(56, 1)  # a byte of the first value
 
 
 def test_recovery_that_cuts_whatever_is_damaged_is_caught(monkeypatch):
-    monkeypatch.setattr("kvorum.storage.batch_walk._refuse_unless_torn", lambda *_: None)
+    monkeypatch.setattr("kvorum.storage.recovery.batch_walk._refuse_unless_torn", lambda *_: None)
     with pytest.raises(CheckFailed, match=r"DamageDetected: .* good ones follow"):
         damage_at(-400, 1)
 

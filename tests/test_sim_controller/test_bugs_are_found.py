@@ -8,20 +8,20 @@ import pytest
 
 from kvorum.chaos.sim.checks import SeedFailed
 from kvorum.chaos.sim.worlds import run_seed
-from kvorum.metadata import controller as controllers
-from kvorum.metadata import snapshot_job
-from kvorum.metadata.controller_core import ControllerCore, _Parked
-from kvorum.metadata.decide import Decision, brokers, partition_change, topics
-from kvorum.metadata.decide.partition_change import _Outcome
-from kvorum.metadata.delta import _REPLAY, Delta
-from kvorum.metadata.records import (
+from kvorum.metadata.controller import controller as controllers
+from kvorum.metadata.controller.controller_core import ControllerCore, _Parked
+from kvorum.metadata.controller.decide import Decision, brokers, partition_change, topics
+from kvorum.metadata.controller.decide.partition_change import _Outcome
+from kvorum.metadata.image import snapshot_job
+from kvorum.metadata.image.delta import _REPLAY, Delta
+from kvorum.metadata.image.records import (
     NO_LEADER,
     BrokerRegistrationChange,
     ClientQuota,
     PartitionChange,
     ProducerIds,
 )
-from kvorum.metadata.requests import AllocateProducerIds, ProducerIdBlock
+from kvorum.metadata.requests.controller_requests import AllocateProducerIds, ProducerIdBlock
 from kvorum.runtime.errors import ErrorCode
 
 SEEDS = range(60)
@@ -149,52 +149,60 @@ def unclean_everywhere(partition, shape, wish, terms):
     ("place", "bug", "check"),
     [
         (
-            "kvorum.metadata.controller_core.ControllerCore._park",
+            "kvorum.metadata.controller.controller_core.ControllerCore._park",
             answer_before_the_commit,
             "AcknowledgedSurvives",
         ),
         (
-            "kvorum.metadata.controller_core.ControllerCore._not_controller",
+            "kvorum.metadata.controller.controller_core.ControllerCore._not_controller",
             answer_although_deposed,
             "AcknowledgedSurvives",
         ),
         (
-            "kvorum.metadata.controller_core.ControllerCore._note_committed",
+            "kvorum.metadata.controller.controller_core.ControllerCore._note_committed",
             park_what_was_decided_last,
             "SpeculativeMatchesCommitted",
         ),
         (
-            "kvorum.metadata.controller.Controller._decide",
+            "kvorum.metadata.controller.controller.Controller._decide",
             block_from_the_committed_image,
             "ProducerIdBlockOnce",
         ),
-        ("kvorum.metadata.controller.depart", depart_without_new_leaders, "FencedNeverLeads"),
         (
-            "kvorum.metadata.decide.brokers.changes_without_broker",
+            "kvorum.metadata.controller.controller.depart",
+            depart_without_new_leaders,
+            "FencedNeverLeads",
+        ),
+        (
+            "kvorum.metadata.controller.decide.brokers.changes_without_broker",
             fence_for_nobody,
             "LeaderWherePossible",
         ),
         (
-            "kvorum.metadata.decide.partition_change._elect",
+            "kvorum.metadata.controller.decide.partition_change._elect",
             skip_the_eligible,
             "LeaderWherePossible",
         ),
-        ("kvorum.metadata.decide.partition_change._elect", unclean_everywhere, "LeaderInIsr"),
         (
-            "kvorum.metadata.snapshot_job.records_of",
+            "kvorum.metadata.controller.decide.partition_change._elect",
+            unclean_everywhere,
+            "LeaderInIsr",
+        ),
+        (
+            "kvorum.metadata.image.snapshot_job.records_of",
             snapshot_without_quotas,
             "SnapshotEqualsPrefix",
         ),
-        ("kvorum.metadata.decide.topics.new_uuid", few_topic_ids, "TopicIdNeverReused"),
-        ("kvorum.metadata.controller.register", epoch_of_yesterday, "BrokerEpochGrows"),
-        ("kvorum.metadata.decide.partition_change.without", empty_isr, "IsrNeverEmpty"),
+        ("kvorum.metadata.controller.decide.topics.new_uuid", few_topic_ids, "TopicIdNeverReused"),
+        ("kvorum.metadata.controller.controller.register", epoch_of_yesterday, "BrokerEpochGrows"),
+        ("kvorum.metadata.controller.decide.partition_change.without", empty_isr, "IsrNeverEmpty"),
         (
-            "kvorum.metadata.controller.create_topics",
+            "kvorum.metadata.controller.controller.create_topics",
             refuse_and_do_it_all_the_same,
             "RefusedLeftNoTrace",
         ),
         (
-            "kvorum.metadata.controller.create_topics",
+            "kvorum.metadata.controller.controller.create_topics",
             acknowledge_and_do_nothing,
             "AcknowledgedSurvives",
         ),
@@ -225,14 +233,16 @@ def test_a_follower_that_skips_a_fact_is_found(monkeypatch):
         if not isinstance(record, ClientQuota) or not self.base.topics:
             replay_one(self, record)
 
-    monkeypatch.setattr("kvorum.metadata.loader.Delta.replay", skip_quotas)
+    monkeypatch.setattr("kvorum.metadata.image.loader.Delta.replay", skip_quotas)
     names = failures_until("SpeculativeMatchesCommitted")
     # The reference skips it as well; whoever decided it did not.
     assert "SpeculativeMatchesCommitted" in names
 
 
 def test_a_controller_that_does_not_renounce_is_found(monkeypatch):
-    monkeypatch.setattr("kvorum.metadata.controller.Controller.renounce", lambda self: None)
+    monkeypatch.setattr(
+        "kvorum.metadata.controller.controller.Controller.renounce", lambda self: None
+    )
     names = set()
     for seed in SEEDS:
         try:

@@ -11,20 +11,8 @@ from kvorum.chaos.sim.controller.history import History, Told
 from kvorum.chaos.sim.controller.outcome_checks import check_attempt, check_blocks, check_outcomes
 from kvorum.chaos.sim.controller.reference import Reference
 from kvorum.chaos.sim.mirror import Mirror
-from kvorum.metadata import requests as r
-from kvorum.metadata.config_requests import (
-    AlterClientQuotas,
-    AlterConfigs,
-    AlteredConfigs,
-    AlteredQuota,
-    ConfigAlteration,
-    ConfigOperation,
-    Operation,
-    QuotaAlteration,
-    QuotaOperation,
-)
-from kvorum.metadata.record_codec import encode_record
-from kvorum.metadata.records import (
+from kvorum.metadata.image.record_codec import encode_record
+from kvorum.metadata.image.records import (
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -38,6 +26,18 @@ from kvorum.metadata.records import (
     RemoveTopic,
     Topic,
     UnregisterBroker,
+)
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlteredConfigs,
+    AlteredQuota,
+    ConfigAlteration,
+    ConfigOperation,
+    Operation,
+    QuotaAlteration,
+    QuotaOperation,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
 

@@ -9,10 +9,9 @@ import pytest
 from kvorum.chaos.sim.checks import CheckFailed
 from kvorum.chaos.sim.controller.history import Attempt
 from kvorum.chaos.sim.controller.record_checks import RecordChecks
-from kvorum.metadata.config_requests import AlterConfigs
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC
-from kvorum.metadata.records import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, RESOURCE_TOPIC
+from kvorum.metadata.image.records import (
     NO_LEADER,
     BrokerRegistrationChange,
     ClientQuota,
@@ -27,7 +26,8 @@ from kvorum.metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from kvorum.metadata.requests import (
+from kvorum.metadata.requests.config_requests import AlterConfigs
+from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     AlterReassignments,
     ElectionType,

@@ -8,8 +8,8 @@ from kvorum.chaos.sim.checks import CheckFailed
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
 from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
 from kvorum.chaos.sim.partitions.watch import _completes_a_move
-from kvorum.metadata.image import PartitionImage
-from kvorum.metadata.records import RECOVERING
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.records import RECOVERING
 
 
 def log_of(*epochs, first=0, crc=100):

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from kvorum.cli.main import main
-from kvorum.metadata.snapshot_job import (
+from kvorum.metadata.image.snapshot_job import (
     header_of,
     image_of_snapshot,
     last_timestamp_ms,
@@ -22,7 +22,7 @@ from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.ids import uuid_text
 from kvorum.snapshots.format import SnapshotHeader
 from kvorum.snapshots.store import SnapshotStore, read_snapshot
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from tests.test_metadata.worlds import World
 from tests.test_snapshots.places import NEW
 

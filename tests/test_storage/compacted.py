@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from kvorum.chaos.sim.disk import MemoryDisk
-from kvorum.storage.batch import build_batch
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.model import CompactionConfig
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import records
 
 DIRECTORY = "data/t-0"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import (
+from kvorum.storage.format.batch import (
     HEADER_BYTES,
     BatchError,
     BatchHeader,
@@ -26,7 +26,7 @@ from kvorum.storage.batch import (
     stamp_log_append_time,
     varint,
 )
-from kvorum.storage.compression import Codec, compress
+from kvorum.storage.format.compression import Codec, compress
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parent.parent / "golden" / "record_batches.json").read_text()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.batch import check_crc
-from kvorum.storage.cleaner import CleanerConfig
-from kvorum.storage.cleaning import CleaningPlan, group_segments, plan_cleaning
-from kvorum.storage.compression import Codec
-from kvorum.storage.log import LogConfig
-from kvorum.storage.model import CompactionConfig
-from kvorum.storage.offset_map import ENTRY_BYTES, OffsetMap
+from kvorum.storage.cleaning.cleanable_range import CleaningPlan, group_segments, plan_cleaning
+from kvorum.storage.cleaning.cleaner import CleanerConfig
+from kvorum.storage.cleaning.offset_map import ENTRY_BYTES, OffsetMap
+from kvorum.storage.format.batch import check_crc
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.log.log import LogConfig
+from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import as_dictionary, batches, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,

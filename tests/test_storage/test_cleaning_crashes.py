@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
-from kvorum.storage.compression import Codec
-from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.log.log import Log, LogConfig
 from tests.test_storage.cleaning_steps import as_dictionary, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,

@@ -12,11 +12,11 @@ import pytest
 
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.disk import Disk, OsDisk
-from kvorum.storage.batch import build_batch, read_header
-from kvorum.storage.cleaner import CleanerConfig, CleaningJob
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.model import CompactionConfig
-from kvorum.storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.format.batch import build_batch, read_header
+from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import Writer, as_dictionary, batches, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import (
+from kvorum.storage.format.batch import (
     HEADER_BYTES,
     BatchError,
     check_crc,
@@ -17,14 +17,14 @@ from kvorum.storage.batch import (
     read_header,
     seal_batch,
 )
-from kvorum.storage.client_batch import (
+from kvorum.storage.format.client_batch import (
     UNPACKED_BYTES_MAX,
     validate_client_batch,
     validate_client_records,
 )
-from kvorum.storage.compression import Codec, compress
-from kvorum.storage.record_check import RECORDS_MAX, BadRecords, check_records
-from kvorum.storage.record_codec import read_record, read_varint, varint
+from kvorum.storage.format.compression import Codec, compress
+from kvorum.storage.format.record_codec import read_record, read_varint, varint
+from kvorum.storage.format.record_validation import RECORDS_MAX, BadRecords, check_records
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 
 

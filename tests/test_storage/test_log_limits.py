@@ -14,25 +14,31 @@ from hypothesis import strategies as st
 
 from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import BatchError, BatchHeader, build_batch, iter_records, read_header
-from kvorum.storage.batch_cleaning import BatchCleaner
-from kvorum.storage.cleaned_transactions import CleanedTransactions
-from kvorum.storage.client_batch import validate_client_batch, validate_client_records
-from kvorum.storage.compression import (
+from kvorum.storage.cleaning.batch_cleaning import BatchCleaner
+from kvorum.storage.cleaning.cleaned_transactions import CleanedTransactions
+from kvorum.storage.cleaning.offset_map import OffsetMap
+from kvorum.storage.format.batch import (
+    BatchError,
+    BatchHeader,
+    build_batch,
+    iter_records,
+    read_header,
+)
+from kvorum.storage.format.client_batch import validate_client_batch, validate_client_records
+from kvorum.storage.format.compression import (
     Codec,
     CompressionError,
     check_lz4_frame,
     compress,
     decompress,
 )
-from kvorum.storage.epochs import CHECKPOINT_NAME
-from kvorum.storage.index import OffsetIndex, TimeIndex
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.model import CompactionConfig
-from kvorum.storage.offset_map import OffsetMap
-from kvorum.storage.record_codec import INT64_MAX, INT64_MIN, encode_record
-from kvorum.storage.retention import deletable_count
-from kvorum.storage.segment import Segment
+from kvorum.storage.format.record_codec import INT64_MAX, INT64_MIN, encode_record
+from kvorum.storage.log.index import OffsetIndex, TimeIndex
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.retention import deletable_count
+from kvorum.storage.log.segment import Segment
 from tests.test_storage.cleaning_steps import batches, clean, records
 from tests.test_storage.compacted import CONFIG, DAY_MS, DIRECTORY, new_disk, opened, put, seal
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
-from kvorum.storage.batch import build_batch, iter_headers
-from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.format.batch import build_batch, iter_headers
+from kvorum.storage.log.log import Log, LogConfig
 
 DIRECTORY = "data/t-0"
 CONFIG = LogConfig(

@@ -12,11 +12,11 @@ import pytest
 
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.batch import build_batch
-from kvorum.storage.epochs import CHECKPOINT_NAME, read_epochs
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.model import CompactionConfig
-from kvorum.storage.verify import verify_log
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, read_epochs
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer
 from tests.test_storage.test_recovery import DIRECTORY, SMALL, filled, new_disk, opened
 

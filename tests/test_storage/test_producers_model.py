@@ -19,10 +19,10 @@ from hypothesis.stateful import (
 )
 
 from kvorum.chaos.sim.disk import MemoryDisk
-from kvorum.storage.batch import build_batch
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.markers import build_marker
-from kvorum.storage.model import CompactionConfig
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.markers import build_marker
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import clean
 from tests.test_storage.compacted import DIRECTORY
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import (
+from kvorum.storage.format.batch import (
     BatchError,
     encode_record,
     iter_records,
@@ -13,11 +13,11 @@ from kvorum.storage.batch import (
     read_header,
     varint,
 )
-from kvorum.storage.client_batch import UNPACKED_BYTES_MAX, Unpacking
-from kvorum.storage.compression import Codec, compress
-from kvorum.storage.log import LogConfig
-from kvorum.storage.record_check import HEADERS_MAX, BadRecords, check_records
-from kvorum.storage.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, read_varint32
+from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX, Unpacking
+from kvorum.storage.format.compression import Codec, compress
+from kvorum.storage.format.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, read_varint32
+from kvorum.storage.format.record_validation import HEADERS_MAX, BadRecords, check_records
+from kvorum.storage.log.log import LogConfig
 from tests.test_storage.compacted import new_disk, opened
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 from tests.test_storage.test_client_batch import resealed, validated

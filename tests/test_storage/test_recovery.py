@@ -12,9 +12,9 @@ import pytest
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData, InvariantViolated
-from kvorum.storage.batch import Buffer, build_batch
-from kvorum.storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
-from kvorum.storage.log import Log, LogConfig
+from kvorum.storage.format.batch import Buffer, build_batch
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from kvorum.storage.log.log import Log, LogConfig
 
 DIRECTORY = "data/t-0"
 FIRST = f"{DIRECTORY}/00000000000000000000.log"

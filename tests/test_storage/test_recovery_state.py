@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.batch import build_batch
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.markers import build_marker
-from kvorum.storage.producer_state import ProducerEntry
-from kvorum.storage.recovery_state import verify_recovery_state
-from kvorum.storage.segment import Segment
-from kvorum.storage.verify import verify_log
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.markers import build_marker
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.producer_state import ProducerEntry
+from kvorum.storage.log.segment import Segment
+from kvorum.storage.recovery.segment_state import verify_recovery_state
+from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.test_recovery import DIRECTORY, FIRST, new_disk
 
 CONFIG = LogConfig(

@@ -8,13 +8,13 @@ import pytest
 
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage import checkpoints
-from kvorum.storage.batch import build_batch
-from kvorum.storage.compression import Codec
-from kvorum.storage.dump import DumpError, dump_lines
-from kvorum.storage.dump_indexes import Complaints
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.names import replica_of
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.log import checkpoints
+from kvorum.storage.log.file_names import replica_of
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.tools.dump import DumpError, dump_lines
+from kvorum.storage.tools.dump_indexes import Complaints
 
 TOPIC_ID = bytes(15) + b"\x01"
 

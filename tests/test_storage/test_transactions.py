@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData, ErrorCode
-from kvorum.storage.batch import BatchError, build_batch, iter_records, read_header
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.markers import build_marker, read_marker
-from kvorum.storage.model import CompactionConfig
-from kvorum.storage.producer_state import ProducerStateTable
-from kvorum.storage.transaction_index import (
+from kvorum.storage.format.batch import BatchError, build_batch, iter_records, read_header
+from kvorum.storage.format.markers import build_marker, read_marker
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.producer_state import ProducerStateTable
+from kvorum.storage.log.transaction_index import (
     AbortedTransaction,
     collect_aborted,
     pack_aborted,

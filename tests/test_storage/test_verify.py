@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from kvorum.runtime.disk import OsDisk
-from kvorum.storage.batch import build_batch
-from kvorum.storage.checkpoints import (
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.checkpoints import (
     LOG_START_OFFSET,
     RECOVERY_POINT,
     write_offsets,
     write_partition_metadata,
 )
-from kvorum.storage.log import Log, LogConfig
-from kvorum.storage.model import CompactionConfig
-from kvorum.storage.transaction_index import parse_aborted
-from kvorum.storage.verify import verify_log
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.transaction_index import parse_aborted
+from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer, clean
 from tests.test_storage.command import kvorum
 

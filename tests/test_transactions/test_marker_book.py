@@ -8,7 +8,7 @@ from kvorum.broker.transactions import marker_book
 from kvorum.broker.transactions.marker_book import MarkerBook
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import SendMarkers
-from kvorum.metadata.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
 from kvorum.runtime.errors import ErrorCode
 
 NOBODY: frozenset[int] = frozenset()

@@ -9,7 +9,7 @@ import pytest
 
 from kvorum.broker.transactions import marking
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import build_batch
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 from tests.test_transactions.raw_producer import (

@@ -6,8 +6,8 @@ import pytest
 
 from kvorum.broker.transactions.verification import SEQUENCES_KEPT_MAX, Verifications, admit
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import BatchError, build_batch, read_header
-from kvorum.storage.producer_state import ProducerStateTable
+from kvorum.storage.format.batch import BatchError, build_batch, read_header
+from kvorum.storage.log.producer_state import ProducerStateTable
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.runtime.errors import CorruptData, ErrorCode, Rejected, WireError
-from kvorum.storage.batch import BatchError
+from kvorum.storage.format.batch import BatchError
 from kvorum.wire.errors import rejection_of
 from kvorum.wire.framing import frame_size, parse_request_header, response_head
 from kvorum.wire.primitives import Reader, uvarint_bytes

@@ -32,7 +32,7 @@ from kvorum.broker.groups.timers import (
     ConsumerSessionTimer,
 )
 from kvorum.broker.groups.turn import NO_CONFIGS, Turn
-from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected, required
 
 Groups = dict[str, ClassicGroup | ConsumerGroup]

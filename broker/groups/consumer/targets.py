@@ -13,8 +13,8 @@ from kvorum.broker.groups.consumer.assignors import ASSIGNORS, Subscriber
 from kvorum.broker.groups.consumer.expressions import expression_refusal, matching_topics
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.records import ResolvedExpression
-from kvorum.broker.topic_names import INTERNAL_TOPICS
-from kvorum.metadata.image import ClusterImage
+from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
+from kvorum.metadata.image.image import ClusterImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from kvorum.broker.groups.consumer.member import ConsumerMember
 from kvorum.broker.groups.consumer.membership import forget_timers
 from kvorum.broker.groups.migration.embedded import encode_assignment
 from kvorum.broker.groups.turn import Turn
-from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import required
 
 _ASSIGNMENT_VERSION = 1

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kvorum.broker.groups.consumer.member import Partitions
 from kvorum.broker.groups.consumer.records import by_topic
-from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import WireError
 from kvorum.wire.primitives import Reader, string_bytes
 

@@ -33,7 +33,7 @@ from kvorum.broker.groups.requests import (
     SyncGroup,
 )
 from kvorum.broker.groups.turn import Turn
-from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
 

@@ -27,7 +27,7 @@ from kvorum.broker.groups.migration.embedded import (
 from kvorum.broker.groups.records import group_key
 from kvorum.broker.groups.timers import JoinTimer, SyncTimer
 from kvorum.broker.groups.turn import Turn
-from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
 CLIENTS_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")

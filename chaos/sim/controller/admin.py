@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kvorum.chaos.sim.controller.operations import Draws
 from kvorum.chaos.sim.controller.outcome_checks import check_outcomes
 from kvorum.chaos.sim.controller.process import ControllerMachine
-from kvorum.metadata.controller import Request
-from kvorum.metadata.image import ClusterImage
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:

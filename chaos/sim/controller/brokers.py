@@ -1,7 +1,7 @@
 """Simulated brokers: an observer of the metadata log each, and a process that wants its place.
 
-Does what `broker.controller_link` does: registers (again and again, as long as an earlier process
-is given the benefit of the doubt), heartbeats over a stream, follows hints to the active
+Does what `broker.controller.lifecycle` does: registers (again and again, as long as an earlier
+process is given the benefit of the doubt), heartbeats over a stream, follows hints to the active
 controller, leaves in good order. What brokers do with data is not simulated.
 """
 
@@ -17,12 +17,12 @@ from kvorum.chaos.sim.controller.isr import IsrProposals
 from kvorum.chaos.sim.controller.process import ControllerMachine
 from kvorum.chaos.sim.controller.targets import Targets
 from kvorum.chaos.sim.controller.wire import Answer
-from kvorum.metadata.controller import Request
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.features import SUPPORTED
-from kvorum.metadata.image import ClusterImage
-from kvorum.metadata.records import Endpoint
-from kvorum.metadata.requests import (
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import (
     AllocateProducerIds,
     Heartbeat,
     RegisterBrokerRequest,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_MS = 2_000
 REGISTRATION_BACKOFF_MS = 50
-"""As in `broker.controller_link`."""
+"""As in `broker.controller.lifecycle`."""
 
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
 RESTART_MS = 300

@@ -8,9 +8,9 @@ from kvorum.chaos.sim.controller.faults import FlapLink
 from kvorum.chaos.sim.controller.scenario import ControllerScenario
 from kvorum.chaos.sim.controller.world import ControllerWorld
 from kvorum.chaos.sim.faults import ScheduledFault
-from kvorum.metadata.controller import Request
-from kvorum.metadata.image import ClusterImage
-from kvorum.metadata.requests import CreateTopics, ListReassignments, NewTopic
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.requests.controller_requests import CreateTopics, ListReassignments, NewTopic
 
 SETTLED_MS = 3_000
 """Until then the cluster forms and gets its topics."""

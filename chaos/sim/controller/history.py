@@ -10,10 +10,10 @@ from typing import Any
 
 from kvorum.chaos.sim.checks import check
 from kvorum.chaos.sim.mirror import Mirror
-from kvorum.metadata import requests as r
-from kvorum.metadata.config_requests import AlterClientQuotas, AlterConfigs
-from kvorum.metadata.controller import Reply, Request
-from kvorum.metadata.directory_requests import AssignReplicas
+from kvorum.metadata.controller.controller import Reply, Request
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.config_requests import AlterClientQuotas, AlterConfigs
+from kvorum.metadata.requests.directory_requests import AssignReplicas
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 _KINDS: dict[type[Any], str] = {

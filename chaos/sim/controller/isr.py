@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kvorum.metadata.image import PartitionImage
-from kvorum.metadata.requests import AlterPartition, IsrProposal
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.requests.controller_requests import AlterPartition, IsrProposal
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.brokers import BrokerProcess

@@ -11,15 +11,15 @@ from typing import Any
 from kvorum.chaos.sim.controller import broker_checks
 from kvorum.chaos.sim.controller.broker_checks import NO_TRACE, SURVIVES, Verdicts
 from kvorum.chaos.sim.controller.history import Attempt
-from kvorum.metadata import requests as r
-from kvorum.metadata.config_requests import (
+from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage, PartitionImage
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigAlteration,
     Operation,
 )
-from kvorum.metadata.directory_requests import AssignReplicas
-from kvorum.metadata.image import RESOURCE_TOPIC, ClusterImage, PartitionImage
+from kvorum.metadata.requests.directory_requests import AssignReplicas
 from kvorum.runtime.errors import ErrorCode
 
 Problem = tuple[str, str]

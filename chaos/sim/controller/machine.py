@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.machine import StateMachine
 from kvorum.chaos.sim.state import ListState
-from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
-from kvorum.metadata.loader import advance
-from kvorum.metadata.snapshot_job import load_image, payloads_of
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.loader import advance
+from kvorum.metadata.image.snapshot_job import load_image, payloads_of
 from kvorum.raft.effects import LeaderChanged
 from kvorum.runtime.async_disk import AsyncDisk
 from kvorum.runtime.errors import required
@@ -81,7 +81,7 @@ class ImageMachine(StateMachine):
 
 
 class BrokerMachine(ImageMachine):
-    """Stands for `metadata.publisher`: the image of a broker, which follows the log."""
+    """Stands for `metadata.image.publisher`: the image of a broker, which follows the log."""
 
     def __init__(
         self, node: SimNode, state: ListState, world: ControllerWorld, broker: SimBroker

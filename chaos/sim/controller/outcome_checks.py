@@ -15,7 +15,7 @@ from kvorum.chaos.sim.controller.history import Attempt, History, Told, brief
 from kvorum.chaos.sim.controller.item_checks import problem_of
 from kvorum.chaos.sim.controller.reference import Reference
 from kvorum.chaos.sim.mirror import Mirror
-from kvorum.metadata.requests import ProducerIdBlock
+from kvorum.metadata.requests.controller_requests import ProducerIdBlock
 
 
 def check_outcomes(history: History, committed: Mirror, reference: Reference) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.checks import check
-from kvorum.metadata.config_requests import AlterConfigs
-from kvorum.metadata.decide.electorate import min_isr_of
-from kvorum.metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
-from kvorum.metadata.image import ClusterImage, PartitionImage
-from kvorum.metadata.records import (
+from kvorum.metadata.controller.decide.electorate import min_isr_of
+from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
+from kvorum.metadata.image.image import ClusterImage, PartitionImage
+from kvorum.metadata.image.records import (
     NO_LEADER,
     RECOVERING,
     BrokerRegistrationChange,
@@ -26,7 +25,13 @@ from kvorum.metadata.records import (
     RemoveTopic,
     Topic,
 )
-from kvorum.metadata.requests import AlterPartition, AlterReassignments, ElectionType, ElectLeaders
+from kvorum.metadata.requests.config_requests import AlterConfigs
+from kvorum.metadata.requests.controller_requests import (
+    AlterPartition,
+    AlterReassignments,
+    ElectionType,
+    ElectLeaders,
+)
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.history import Attempt

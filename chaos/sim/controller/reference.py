@@ -14,10 +14,10 @@ from kvorum.chaos.sim.checks import check
 from kvorum.chaos.sim.controller.record_checks import RecordChecks
 from kvorum.chaos.sim.mirror import Mirror
 from kvorum.chaos.sim.state import VOTERS_PREFIX
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
-from kvorum.metadata.record_codec import decode_record
-from kvorum.metadata.records import Record
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.record_codec import decode_record
+from kvorum.metadata.image.records import Record
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.history import Attempt

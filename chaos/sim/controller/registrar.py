@@ -1,5 +1,4 @@
-"""Stands for `metadata.registrar`: a controller tells the active one of itself until the log has
-it."""
+"""Stands for `metadata.rpc.registrar`: a controller registers until the log has it."""
 
 from __future__ import annotations
 
@@ -8,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.controller.process import ControllerMachine
 from kvorum.chaos.sim.controller.wire import Answer
-from kvorum.metadata.features import SUPPORTED
-from kvorum.metadata.records import Endpoint
-from kvorum.metadata.requests import RegisterControllerRequest
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
 from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:

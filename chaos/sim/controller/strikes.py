@@ -14,7 +14,7 @@ from kvorum.chaos.sim.node import Killed
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.world import ControllerWorld
     from kvorum.chaos.sim.node import SimNode
-    from kvorum.metadata.controller import Reply
+    from kvorum.metadata.controller.controller import Reply
 
 ARMED_MAX = 32
 """Strikes that wait for their operation; the oldest gives way."""

@@ -27,8 +27,8 @@ from kvorum.chaos.sim.quorum import QuorumOutcome, QuorumWorld
 from kvorum.chaos.sim.recovery import LoadState
 from kvorum.chaos.sim.scenario import Scenario
 from kvorum.chaos.sim.state import ListState
-from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage
-from kvorum.metadata.records import NO_LEADER
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.records import NO_LEADER
 
 
 class ControllerWorld(QuorumWorld):

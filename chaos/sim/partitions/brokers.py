@@ -13,30 +13,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from kvorum.broker.config import BrokerConfig
-from kvorum.broker.controller_api import Controller
-from kvorum.broker.fetcher import CONNECT_TIMEOUT_MS
-from kvorum.broker.log_directories import Claim
-from kvorum.broker.replica import Replica
-from kvorum.broker.replicas import ReplicaManager
-from kvorum.broker.server import KafkaServer
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.fetch.follower_fetch import CONNECT_TIMEOUT_MS
+from kvorum.broker.log_dirs.log_directories import Claim
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.controller.brokers import BrokerProcess, SimBroker
 from kvorum.chaos.sim.controller.machine import BrokerMachine
 from kvorum.chaos.sim.disk import PowerCut
 from kvorum.chaos.sim.partitions.event_loop import SimLoop
 from kvorum.chaos.sim.partitions.sockets import SimSocket
-from kvorum.metadata.controller import Request
-from kvorum.metadata.delta import Delta
-from kvorum.metadata.directory_requests import AssignedReplica, AssignReplicas
-from kvorum.metadata.image import ClusterImage
-from kvorum.metadata.requests import (
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.requests.controller_requests import (
     AllocateProducerIds,
     AlteredPartition,
     AlterPartition,
     ProducerIdBlock,
 )
+from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
 from kvorum.runtime.errors import ErrorCode, Rejected
-from kvorum.storage.checkpoints import (
+from kvorum.storage.log.checkpoints import (
     read_clean_shutdown,
     remove_clean_shutdown,
     write_clean_shutdown,
@@ -76,7 +76,7 @@ class NodeClock:
 
 
 class ControllerPort:
-    """The part of `broker.controller_api.Controller` that replicas and producers need."""
+    """What replicas and producers need of `broker.controller.controller_api.Controller`."""
 
     def __init__(self, process: PartitionProcess) -> None:
         self._process = process

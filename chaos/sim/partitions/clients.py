@@ -10,15 +10,15 @@ from kvorum.chaos.sim.partitions.consumers import Consumer
 from kvorum.chaos.sim.partitions.deleters import Deleter
 from kvorum.chaos.sim.partitions.final_checks import check_replicas_equal
 from kvorum.chaos.sim.partitions.producers import ACKS_ALL, Producer
-from kvorum.metadata.config_requests import (
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
+from kvorum.metadata.requests.config_requests import (
     AlterConfigs,
     ConfigAlteration,
     ConfigOperation,
     Operation,
 )
-from kvorum.metadata.controller import Request
-from kvorum.metadata.image import RESOURCE_TOPIC, ClusterImage
-from kvorum.metadata.requests import (
+from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     CreatePartitions,
     CreateTopics,

@@ -10,7 +10,7 @@ from kvorum.chaos.sim.checks import check
 from kvorum.chaos.sim.partitions.history import Batch, Told
 from kvorum.chaos.sim.partitions.lookup import Caller, Leader, look_up
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import check_crc, iter_headers
+from kvorum.storage.format.batch import check_crc, iter_headers
 from kvorum.wire.fetch_codec import FetchPartition
 from kvorum.wire.replica_fetch_codec import ReplicaAnswer, pack_replica_fetch, parse_replica_answer
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvorum.broker.replica import Replica
+from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.checks import check
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory
 from kvorum.chaos.sim.partitions.watch import view_of
-from kvorum.storage.batch import iter_headers
+from kvorum.storage.format.batch import iter_headers
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.partitions.history import PartitionHistory

@@ -13,7 +13,7 @@ from kvorum.chaos.sim.partitions.history import Told
 from kvorum.chaos.sim.partitions.lookup import Caller, look_up
 from kvorum.chaos.sim.partitions.wire import pack_produce, parse_produced
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.batch import build_batch, read_header
+from kvorum.storage.format.batch import build_batch, read_header
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.partitions.world import PartitionWorld

@@ -6,13 +6,13 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvorum.broker.replica import Replica
+from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
 from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, View
-from kvorum.metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage
-from kvorum.metadata.records import RECOVERING
-from kvorum.storage.batch import iter_headers, iter_records
-from kvorum.storage.log import Log
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage
+from kvorum.metadata.image.records import RECOVERING
+from kvorum.storage.format.batch import iter_headers, iter_records
+from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.node import SimNode

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import cast
 
-from kvorum.broker.replica import Replica
+from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.controller.admin import Administrators
 from kvorum.chaos.sim.controller.machine import BrokerMachine
 from kvorum.chaos.sim.controller.world import ControllerWorld

@@ -25,7 +25,7 @@ from kvorum.broker.groups.consumer.records import (
 from kvorum.broker.groups.consumer.states import GroupState, MemberState
 from kvorum.broker.groups.shard import GroupShard
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.batch import iter_headers, iter_records
+from kvorum.storage.format.batch import iter_headers, iter_records
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "groups" / "consumer-4.1.0.log"
 

@@ -11,7 +11,7 @@ from kvorum.broker.coordinator.model import TopicsChanged
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import Partitions
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from kvorum.metadata.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.world import GROUP, World
 

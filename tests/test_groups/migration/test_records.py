@@ -25,9 +25,9 @@ from kvorum.broker.groups.migration.embedded import (
 )
 from kvorum.broker.groups.requests import ProtocolMetadata
 from kvorum.broker.groups.shard import GroupShard
-from kvorum.metadata.image import ClusterImage, TopicImage
+from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.batch import iter_headers, iter_records
+from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_groups.consumer.world import PARTITION, image_of, parts
 from tests.test_groups.migration.world import MixedWorld, assignment, orders, subscription
 from tests.test_groups.world import join_body
