@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from kvorum.broker.api import usual_schemas
+from kvorum.broker.api.registry import usual_schemas
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import ignored_configs
 from kvorum.broker.controller.lifecycle import ControllerLink, RegistrationFailed

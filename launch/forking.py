@@ -41,7 +41,7 @@ def preload_brokers() -> None:
     """As `preload_controllers`, with the schemas of a client's first requests: three brokers that
     import them one by one, while their first clients wait, take three times as long."""
     import kvorum.launch.broker_process  # noqa: F401
-    from kvorum.broker.api import preload
+    from kvorum.broker.api.registry import preload
 
     preload()
     keep_heap()

@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.broker.api import HOT_HANDLERS, SERVED, cold_handler
 from kvorum.broker.api.context import RequestContext, Services
+from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.manager.replica_manager import ReplicaManager

@@ -12,7 +12,7 @@ import struct
 import typing
 from typing import Any
 
-from kvorum.broker.api import SERVED
+from kvorum.broker.api.registry import SERVED
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request, message_class
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.serial import entity_reader
 
-from kvorum.broker.api import SERVED
+from kvorum.broker.api.registry import SERVED
 from kvorum.wire.kio_codec import encode_request, message_class
 
 TIMEOUT_S = 10.0

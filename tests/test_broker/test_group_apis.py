@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.api import SERVED
+from kvorum.broker.api.registry import SERVED
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC

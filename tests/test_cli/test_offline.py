@@ -176,7 +176,7 @@ def test_a_command_leaves_nothing_where_it_was_called(tmp_path):
         "sys.argv[1:] = ['--version']\n"
         "with contextlib.suppress(SystemExit):\n"
         f"    importlib.import_module({module_of_the_command()!r}).main()\n"
-        "from kvorum.broker.api import preload\n"
+        "from kvorum.broker.api.registry import preload\n"
         "preload()\n"
         "sys.exit('kio.static.primitive' not in sys.modules)\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.serial import entity_reader
 
-from kvorum.broker.api import SERVED
+from kvorum.broker.api.registry import SERVED
 from kvorum.runtime.errors import WireError
 from kvorum.wire.kio_codec import OWN_TAGS, encode_response, message_class, read_request
 from kvorum.wire.log_dirs_codec import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.broker.api import SERVED
+from kvorum.broker.api.registry import SERVED
 from kvorum.runtime.errors import WireError
 from kvorum.wire.kio_codec import encode_request, message_class, read_request
 from kvorum.wire.length_check import check_lengths

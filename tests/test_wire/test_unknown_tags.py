@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kvorum.broker.api import SERVED
+from kvorum.broker.api.registry import SERVED
 from kvorum.runtime.errors import WireError
 from kvorum.wire import unknown_tags
 from kvorum.wire.kio_codec import encode_request, message_class, read_request
