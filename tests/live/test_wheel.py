@@ -90,7 +90,8 @@ def test_wheel_holds_one_package_and_nothing_of_the_tests(distributions):
 
 def test_sdist_holds_what_the_readme_links_to(distributions):
     (sdist,) = distributions.glob("*.tar.gz")
-    names = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
     for file in (
         *("kvorum/raft/core.py", "proto/kvorum/rpc/raft.proto", "deploy/setup.sh"),
         *("docs/compat.md", "ARCHITECTURE.md", "CONTRIBUTING.md"),
