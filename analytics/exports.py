@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType
 
-from analytics.schemas import PLACES, SCHEMAS
+from kvorum.analytics.schemas import PLACES, SCHEMAS
 
 SCHEMA_FILE = "schema.json"
 SCHEMA_VERSION_MAX = 2

@@ -1,4 +1,5 @@
-"""The Spark job: `python -m analytics.job --input DIR [DIR...] --output OUT [--master local[2]]`.
+"""The Spark job:
+`python -m kvorum.analytics.job --input DIR [DIR...] --output OUT [--master local[2]]`.
 
 Each input folder is one run or one metadata export (see schemas.py for the files). Tables go to
 OUT/tables as Parquet and CSV, pictures to OUT/plots, the gist to OUT/summary.json. A table whose
@@ -29,10 +30,10 @@ except ModuleNotFoundError:
         raise
     sys.exit("the Spark job needs pyspark: pip install 'kvorum[spark]'")
 
-from analytics import failover, metadata
-from analytics.exports import UnreadableExport, check_exports
-from analytics.plots import draw_all
-from analytics.schemas import SCHEMAS, find_inputs
+from kvorum.analytics import failover, metadata
+from kvorum.analytics.exports import UnreadableExport, check_exports
+from kvorum.analytics.plots import draw_all
+from kvorum.analytics.schemas import SCHEMAS, find_inputs
 
 SUMMARY_VERSION = 1
 
@@ -214,7 +215,8 @@ def _summary(
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit code: 0 done, 2 nothing to read."""
     parser = argparse.ArgumentParser(
-        prog="python -m analytics.job", description="Analyse chaos runs and exported metadata."
+        prog="python -m kvorum.analytics.job",
+        description="Analyse chaos runs and exported metadata.",
     )
     parser.add_argument("--input", nargs="+", action="extend", required=True, metavar="DIR")
     parser.add_argument("--output", required=True, metavar="OUT")

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from bench.observe import BrokerView
 from bench.processes import BROKER, CONTROLLER, ClusterProcess
-from runtime.errors import KvorumError, WireError
+from kvorum.runtime.errors import KvorumError, WireError
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed
 from bench.figures import KAFKA
 from bench.processes import BROKER, CONTROLLER, ClusterProcess
-from chaos.live.processes import start_process, stop_process
+from kvorum.chaos.live.processes import start_process, stop_process
 
 VERSION = "4.3.1"
 HEAP = "-Xmx512m"

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed
 from bench.figures import KVORUM
 from bench.processes import LAUNCHER, ClusterProcess
-from chaos.live.processes import is_alive, start_process, stop_process
+from kvorum.chaos.live.processes import is_alive, start_process, stop_process
 
 _STOP_TIMEOUT_MS = 30_000
 _RESTART_TIMEOUT_S = 30.0

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from runtime.errors import WireError
+from kvorum.runtime.errors import WireError
 
 _LIST_OFFSETS_KEY = 2
 _LIST_OFFSETS_VERSION = 1

@@ -12,8 +12,8 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from metadata.placement import UsableBroker, place
-from runtime.errors import Rejected
+from kvorum.metadata.controller.placement import UsableBroker, place
+from kvorum.runtime.errors import Rejected
 
 BROKER_COUNTS = (1, 2, 3, 5, 10, 20, 50)
 RACK_COUNTS = (1, 2, 3, 5)

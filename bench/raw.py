@@ -9,8 +9,8 @@ import asyncio
 import struct
 from typing import Any
 
-from runtime.errors import WireError
-from wire.kio_codec import encode_request, message_class, read_response
+from kvorum.runtime.errors import WireError
+from kvorum.wire.kio_codec import encode_request, message_class, read_response
 
 CLIENT_ID = b"bench"
 ANSWER_BYTES_MAX = 64 << 20

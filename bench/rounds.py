@@ -44,7 +44,7 @@ from bench.topics import (
     wait_gone,
     wait_in_sync,
 )
-from runtime.errors import KvorumError
+from kvorum.runtime.errors import KvorumError
 
 PARTITIONS = 3
 LARGE_RECORD_BYTES = 1_000

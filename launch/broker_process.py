@@ -8,35 +8,35 @@ import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from broker.api import usual_schemas
-from broker.config import BrokerConfig
-from broker.controller_link import ControllerLink, RegistrationFailed
-from broker.dynamic_config import ignored_configs
-from broker.log_directories import DirectoriesLost, LogDirectory
-from broker.replicas import ReplicaManager
-from broker.server import KafkaServer
-from launch.log_directories import UNCLEAN, OwnDirectories, take_directories
-from launch.metadata_log import open_log
-from launch.metrics import serve_broker_metrics
-from launch.metrics_server import MetricsServer
-from launch.process import ended
-from launch.properties import Address, NodeConfig, static_values
-from metadata.delta import Delta
-from metadata.features import limited
-from metadata.image import RESOURCE_BROKER, ClusterImage
-from metadata.publisher import MetadataPublisher
-from metadata.records import Endpoint
-from metadata.requests import RegisterBrokerRequest
-from raft.node import RaftNode
-from raft.voters import VoterSet
-from runtime.clock import monotonic_ms
-from runtime.disk import OsDisk
-from runtime.errors import ConfigError, DirectoryUnusable
-from runtime.ids import new_uuid
-from runtime.tasks import TaskGroup
-from runtime.text import address_text
-from storage.checkpoints import remove_clean_shutdown, write_clean_shutdown
-from wire.kio_codec import warm_up
+from kvorum.broker.api.registry import usual_schemas
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.dynamic_config import ignored_configs
+from kvorum.broker.controller.lifecycle import ControllerLink, RegistrationFailed
+from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.server import KafkaServer
+from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
+from kvorum.launch.metadata_log import open_log
+from kvorum.launch.metrics import serve_broker_metrics
+from kvorum.launch.metrics_server import MetricsServer
+from kvorum.launch.process import ended
+from kvorum.launch.properties import Address, NodeConfig, static_values
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import limited
+from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
+from kvorum.metadata.image.publisher import MetadataPublisher
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
+from kvorum.raft.node import RaftNode
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import ConfigError, DirectoryUnusable
+from kvorum.runtime.ids import new_uuid
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.text import address_text
+from kvorum.storage.log.checkpoints import remove_clean_shutdown, write_clean_shutdown
+from kvorum.wire.kio_codec import warm_up
 
 logger = logging.getLogger("kvorum.broker")
 

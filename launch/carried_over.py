@@ -10,12 +10,12 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from broker.dynamic_config import text_of
-from metadata.config_keys import broker_key, broker_value_problem, ignored_config
-from metadata.configs.broker_keys import BROKER_CONFIGS
-from metadata.configs.effective import in_finer_units
-from runtime.config import Properties
-from runtime.errors import ConfigError
+from kvorum.broker.config.dynamic_config import text_of
+from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
+from kvorum.metadata.configs.config_keys import broker_key, broker_value_problem, ignored_config
+from kvorum.metadata.configs.effective import in_finer_units
+from kvorum.runtime.config import Properties
+from kvorum.runtime.errors import ConfigError
 
 NODE_ID, BROKER_ID = "node.id", "broker.id"
 

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.errors import ConfigError
+from kvorum.runtime.errors import ConfigError
 
 FILE_NAME = "cluster.json"
 VERSION = 1

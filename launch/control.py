@@ -10,9 +10,9 @@ import signal
 import time
 from collections.abc import Sequence
 
-from launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, read_cluster_file
-from launch.identity import is_locked
-from runtime.errors import ConfigError, KvorumError, required
+from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, read_cluster_file
+from kvorum.launch.identity import is_locked
+from kvorum.runtime.errors import ConfigError, KvorumError, required
 
 REQUESTS_FOLDER = "requests"
 _RESTART = "restart-"

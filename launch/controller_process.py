@@ -6,6 +6,28 @@ import logging
 import random
 from collections.abc import Callable
 
+from kvorum.launch.identity import (
+    DirectoryLock,
+    check_log_folder,
+    claim_directory,
+    require_formatted,
+)
+from kvorum.launch.metadata_log import listener_complaint, open_log
+from kvorum.launch.metrics import serve_controller_metrics
+from kvorum.launch.metrics_server import MetricsServer
+from kvorum.launch.properties import CONTROLLER, NodeConfig
+from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.loop import ControllerLoop
+from kvorum.metadata.image.features import limited
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
+from kvorum.metadata.rpc.configs_service import ConfigsServicer
+from kvorum.metadata.rpc.directories_service import DirectoriesServicer
+from kvorum.metadata.rpc.features_service import FeaturesServicer
+from kvorum.metadata.rpc.partitions_service import PartitionsServicer
+from kvorum.metadata.rpc.registrar import Registrar
+from kvorum.metadata.rpc.service import AdminServicer, ControllerServicer
+from kvorum.raft.node import RaftNode
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
@@ -13,33 +35,11 @@ from kvorum.rpc import directories_pb2_grpc as directories_grpc
 from kvorum.rpc import features_pb2_grpc as features_grpc
 from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
-from launch.identity import (
-    DirectoryLock,
-    check_log_folder,
-    claim_directory,
-    require_formatted,
-)
-from launch.metadata_log import listener_complaint, open_log
-from launch.metrics import serve_controller_metrics
-from launch.metrics_server import MetricsServer
-from launch.properties import CONTROLLER, NodeConfig
-from metadata.configs_service import ConfigsServicer
-from metadata.controller import Controller, ControllerConfig
-from metadata.directories_service import DirectoriesServicer
-from metadata.features import limited
-from metadata.features_service import FeaturesServicer
-from metadata.loop import ControllerLoop
-from metadata.partitions_service import PartitionsServicer
-from metadata.records import Endpoint
-from metadata.registrar import Registrar
-from metadata.requests import RegisterControllerRequest
-from metadata.service import AdminServicer, ControllerServicer
-from raft.node import RaftNode
-from runtime.disk import OsDisk
-from runtime.ids import new_uuid
-from runtime.rpc import RpcServer
-from runtime.tasks import TaskGroup
-from runtime.text import address_text
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.ids import new_uuid
+from kvorum.runtime.rpc import RpcServer
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.text import address_text
 
 logger = logging.getLogger("kvorum.controller")
 

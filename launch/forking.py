@@ -14,8 +14,8 @@ import sys
 import traceback
 from dataclasses import dataclass
 
-from launch.plan import NodePlan
-from runtime.memory import keep_heap
+from kvorum.launch.plan import NodePlan
+from kvorum.runtime.memory import keep_heap
 
 _PR_SET_PDEATHSIG = 1
 READY = b"ready\n"
@@ -31,8 +31,8 @@ class Child:
 
 def preload_controllers() -> None:
     """Import what controllers run, so that the forked ones find it in memory."""
-    import launch.controller_process
-    import launch.node  # noqa: F401
+    import kvorum.launch.controller_process
+    import kvorum.launch.node  # noqa: F401
 
     keep_heap()
 
@@ -40,8 +40,8 @@ def preload_controllers() -> None:
 def preload_brokers() -> None:
     """As `preload_controllers`, with the schemas of a client's first requests: three brokers that
     import them one by one, while their first clients wait, take three times as long."""
-    import launch.broker_process  # noqa: F401
-    from broker.api import preload
+    import kvorum.launch.broker_process  # noqa: F401
+    from kvorum.broker.api.registry import preload
 
     preload()
     keep_heap()
@@ -81,7 +81,7 @@ def _run_child(node: NodePlan, ready_fd: int) -> int:
     os.setsid()
     _die_with_parent()
     _redirect_output(node.log_file)
-    from launch.node import run_planned_node
+    from kvorum.launch.node import run_planned_node
 
     def ready() -> None:
         os.write(ready_fd, READY)

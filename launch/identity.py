@@ -10,11 +10,11 @@ import fcntl
 import os
 import random
 
-from raft.metadata_log import FOLDER_NAME
-from runtime.disk import Disk
-from runtime.errors import ConfigError, CorruptData, DirectoryUnusable
-from runtime.ids import UUID_ZERO, new_uuid, uuid_from_text, uuid_text
-from storage.checkpoints import read_meta_properties, write_meta_properties
+from kvorum.raft.metadata_log import FOLDER_NAME
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from kvorum.runtime.ids import UUID_ZERO, new_uuid, uuid_from_text, uuid_text
+from kvorum.storage.log.checkpoints import read_meta_properties, write_meta_properties
 
 LOCK_NAME = ".lock"
 _ANEW = (

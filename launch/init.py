@@ -15,17 +15,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from launch.carried_over import reject_unheard_of
-from launch.identity import claim_directory
-from launch.metadata_log import metadata_directory
-from launch.places import NodePlace, check_places, parse_host, with_ports
-from launch.plan import (
+from kvorum.launch.carried_over import reject_unheard_of
+from kvorum.launch.identity import claim_directory
+from kvorum.launch.metadata_log import metadata_directory
+from kvorum.launch.places import NodePlace, check_places, parse_host, with_ports
+from kvorum.launch.plan import (
     BROKER_ID_BASE,
     CONTROLLER_PORT_SHIFT,
     GIVEN_BY_THE_PLAN,
     internal_topic_factors,
 )
-from launch.properties import (
+from kvorum.launch.properties import (
     BROKER_NAMES,
     CONTROLLER,
     CONTROLLER_NAMES,
@@ -34,15 +34,15 @@ from launch.properties import (
     parse_address,
     settings_for,
 )
-from raft.snapshot_files import header_voters
-from raft.voters import Voter, VoterSet
-from runtime.async_disk import OsAsyncDisk
-from runtime.config import dump_properties, load_properties
-from runtime.disk import OsDisk
-from runtime.errors import ConfigError
-from runtime.ids import new_uuid, uuid_text
-from snapshots.format import BOOTSTRAP_ID, SnapshotHeader
-from snapshots.store import SnapshotStore
+from kvorum.raft.snapshot_files import header_voters
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.config import dump_properties, load_properties
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.ids import new_uuid, uuid_text
+from kvorum.snapshots.format import BOOTSTRAP_ID, SnapshotHeader
+from kvorum.snapshots.store import SnapshotStore
 
 ENDING = ".toml"
 DATA_FOLDER = "data"

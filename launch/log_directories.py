@@ -13,12 +13,16 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from broker.log_directories import Claim
-from launch.identity import DirectoryLock, check_owner, claim_directory
-from runtime.disk import Disk
-from runtime.errors import ConfigError, CorruptData
-from runtime.ids import uuid_text
-from storage.checkpoints import META_PROPERTIES, read_clean_shutdown, write_clean_shutdown
+from kvorum.broker.log_dirs.log_directories import Claim
+from kvorum.launch.identity import DirectoryLock, check_owner, claim_directory
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import ConfigError, CorruptData
+from kvorum.runtime.ids import uuid_text
+from kvorum.storage.log.checkpoints import (
+    META_PROPERTIES,
+    read_clean_shutdown,
+    write_clean_shutdown,
+)
 
 _log = logging.getLogger(__name__)
 

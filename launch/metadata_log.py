@@ -5,23 +5,23 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from launch.properties import NodeConfig
-from raft.metadata_log import FOLDER_NAME, MetadataLog, open_metadata_log
-from raft.model import RaftConfig
-from raft.snapshot_files import SnapshotFiles
-from raft.voters import VoterSet
-from runtime.async_disk import OsAsyncDisk
-from runtime.clock import wall_ms
-from runtime.disk import Disk
-from runtime.errors import (
+from kvorum.launch.properties import NodeConfig
+from kvorum.raft.metadata_log import FOLDER_NAME, MetadataLog, open_metadata_log
+from kvorum.raft.model import RaftConfig
+from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.clock import wall_ms
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
     DirectoryUnusable,
     NewerFormat,
     disk_failure,
 )
-from runtime.text import address_text
-from snapshots.store import SnapshotStore
+from kvorum.runtime.text import address_text
+from kvorum.snapshots.store import SnapshotStore
 
 logger = logging.getLogger("kvorum.raft")
 

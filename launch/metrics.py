@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from launch.metrics_server import MetricsServer
-from launch.properties import Address
+from kvorum.launch.metrics_server import MetricsServer
+from kvorum.launch.properties import Address
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from broker.controller_link import ControllerLink
-    from broker.replicas import ReplicaManager
-    from broker.server import KafkaServer
-    from metadata.image import ClusterImage
-    from metadata.loop import ControllerLoop
-    from raft.core import RaftCore
+    from kvorum.broker.controller.lifecycle import ControllerLink
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+    from kvorum.broker.network.server import KafkaServer
+    from kvorum.metadata.controller.loop import ControllerLoop
+    from kvorum.metadata.image.image import ClusterImage
+    from kvorum.raft.core import RaftCore
 
 Collect = Callable[[], "Iterable[Metric]"]
 
@@ -40,7 +40,7 @@ async def serve_controller_metrics(
     """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
     if listener is None:
         return None
-    from metadata.metrics import image_metrics, quorum_metrics
+    from kvorum.metadata.metrics import image_metrics, quorum_metrics
 
     return await _serve(
         listener,
@@ -60,8 +60,8 @@ async def serve_broker_metrics(
     """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
     if listener is None:
         return None
-    from broker.metrics import broker_metrics
-    from metadata.metrics import image_metrics, quorum_metrics
+    from kvorum.broker.metrics.broker_metrics import broker_metrics
+    from kvorum.metadata.metrics import image_metrics, quorum_metrics
 
     return await _serve(
         listener,

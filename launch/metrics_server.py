@@ -1,7 +1,8 @@
 """`GET /metrics`: a node's state as Prometheus reads it, on a port of its own (`metrics.listener`).
 
 A few lines of HTTP/1.1 on asyncio, as a framework would cost every node its import. Who collects
-says what there is (`broker.metrics`, `metadata.metrics`); nothing is counted between two scrapes.
+says what there is (`broker.metrics.broker_metrics`, `metadata.metrics`); nothing is counted between
+two scrapes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from runtime.errors import ConfigError
-from runtime.text import address_text
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.text import address_text
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from launch.process import run_node, set_up_logging
-from launch.properties import NodeConfig, broker_config, controller_config
-from runtime.errors import ConfigError
+from kvorum.launch.process import run_node, set_up_logging
+from kvorum.launch.properties import NodeConfig, broker_config, controller_config
+from kvorum.runtime.errors import ConfigError
 
 logger = logging.getLogger("kvorum.node")
 
@@ -22,7 +22,7 @@ def run_planned_node(
     """
     set_up_logging()
     if role == "controller":
-        from launch.controller_process import ControllerProcess
+        from kvorum.launch.controller_process import ControllerProcess
 
         config, controller = controller_config(properties)
         _log_notes(config)
@@ -30,7 +30,7 @@ def run_planned_node(
             lambda failed: ControllerProcess(config, controller, on_failure=failed), ready=ready
         )
     if role == "broker":
-        from launch.broker_process import BrokerProcess
+        from kvorum.launch.broker_process import BrokerProcess
 
         broker_node, broker = broker_config(properties)
         _log_notes(broker_node)

@@ -10,10 +10,10 @@ import ipaddress
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from launch.plan import BROKER_ID_BASE, NODES_MAX
-from raft.voters import HOST_BYTES_MAX
-from runtime.errors import ConfigError
-from runtime.text import PORT_MAX, address_text, whole_number
+from kvorum.launch.plan import BROKER_ID_BASE, NODES_MAX
+from kvorum.raft.voters import HOST_BYTES_MAX
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.text import PORT_MAX, address_text, whole_number
 
 NODE_ID_MAX = (1 << 31) - 1
 SEVERAL_HOSTS = "for several hosts give each node with --controller ID@HOST and --broker ID@HOST"

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launch.carried_over import in_own_words, reject_unheard_of
-from launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
-from launch.identity import LOCK_NAME, check_owner, is_locked
-from launch.properties import (
+from kvorum.launch.carried_over import in_own_words, reject_unheard_of
+from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, read_cluster_file
+from kvorum.launch.identity import LOCK_NAME, check_owner, is_locked
+from kvorum.launch.properties import (
     BROKER_CLASSES,
     BROKER_NAMES,
     CONTROLLER_CLASSES,
@@ -26,10 +26,10 @@ from launch.properties import (
     controller_config,
     settings_for,
 )
-from runtime.config import bind
-from runtime.disk import OsDisk
-from runtime.errors import ConfigError
-from runtime.ids import new_uuid, uuid_text
+from kvorum.runtime.config import bind
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.ids import new_uuid, uuid_text
 
 HOST = "127.0.0.1"
 BROKER_ID_BASE = 100

@@ -15,15 +15,15 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from launch.repeated_lines import RepeatedLines
-from runtime.errors import (
+from kvorum.launch.repeated_lines import RepeatedLines
+from kvorum.runtime.errors import (
     ConfigError,
     CorruptData,
     DirectoryUnusable,
     Dismissed,
     disk_failure,
 )
-from runtime.memory import spare_collections
+from kvorum.runtime.memory import spare_collections
 
 logger = logging.getLogger("kvorum.node")
 

@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.config import BrokerConfig
-from broker.connection_limits import parse_overrides
-from broker.dynamic_config import text_of
-from broker.groups.migration.policy import parse_policy
-from launch.carried_over import BROKER_ID, NODE_ID, in_own_words, unbound
-from metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
-from metadata.configs.effective import StaticValue
-from metadata.controller import ControllerConfig
-from metadata.features import RELEASES
-from raft.model import RaftConfig
-from raft.snapshot_files import SnapshotPolicy
-from runtime.config import bind, property_names
-from runtime.errors import ConfigError
-from runtime.ids import uuid_from_text
-from runtime.text import split_address, whole_number
-from snapshots.store import CHUNK_BYTES_MAX
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.dynamic_config import text_of
+from kvorum.broker.groups.migration.policy import parse_policy
+from kvorum.broker.network.connection_limits import parse_overrides
+from kvorum.launch.carried_over import BROKER_ID, NODE_ID, in_own_words, unbound
+from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS, OTHER_NAMES
+from kvorum.metadata.configs.effective import StaticValue
+from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.image.features import RELEASES
+from kvorum.raft.model import RaftConfig
+from kvorum.raft.snapshot_files import SnapshotPolicy
+from kvorum.runtime.config import bind, property_names
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.ids import uuid_from_text
+from kvorum.runtime.text import split_address, whole_number
+from kvorum.snapshots.store import CHUNK_BYTES_MAX
 
 Address = tuple[str, int]
 SEGMENT_BYTES_MIN = 8 << 20

@@ -14,23 +14,23 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from launch.identity import DirectoryLock, check_owner
-from launch.metadata_log import check_kind, metadata_directory
-from launch.properties import NodeConfig
-from raft.control_records import parse_leader_change, voters_batch
-from raft.metadata_log import MetadataLog, open_metadata_log
-from raft.model import VoteState
-from raft.snapshot_files import SnapshotFiles
-from raft.voters import Voter, VoterSet
-from runtime.async_disk import OsAsyncDisk
-from runtime.clock import wall_ms
-from runtime.disk import OsDisk
-from runtime.errors import ConfigError
-from runtime.ids import UUID_ZERO
-from runtime.text import address_text
-from snapshots.store import SnapshotStore
-from storage.batch import iter_headers, iter_records
-from storage.log import Log
+from kvorum.launch.identity import DirectoryLock, check_owner
+from kvorum.launch.metadata_log import check_kind, metadata_directory
+from kvorum.launch.properties import NodeConfig
+from kvorum.raft.control_records import parse_leader_change, voters_batch
+from kvorum.raft.metadata_log import MetadataLog, open_metadata_log
+from kvorum.raft.model import VoteState
+from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.clock import wall_ms
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.runtime.text import address_text
+from kvorum.snapshots.store import SnapshotStore
+from kvorum.storage.format.batch import iter_headers, iter_records
+from kvorum.storage.log.log import Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

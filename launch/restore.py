@@ -13,12 +13,12 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from launch.identity import DirectoryLock, check_owner
-from launch.properties import NodeConfig
-from runtime.disk import Disk
-from runtime.errors import ConfigError, CorruptData
-from runtime.ids import uuid_text
-from storage.checkpoints import (
+from kvorum.launch.identity import DirectoryLock, check_owner
+from kvorum.launch.properties import NodeConfig
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import ConfigError, CorruptData
+from kvorum.runtime.ids import uuid_text
+from kvorum.storage.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET,
     HIGH_WATERMARK,
@@ -29,7 +29,7 @@ from storage.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
-from storage.names import aside_name
+from kvorum.storage.log.file_names import aside_name
 
 ASIDE_SUFFIX = "-damaged"
 """No broker takes a folder of such a name for a replica's, and none removes it."""

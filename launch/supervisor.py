@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
-from launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, write_cluster_file
-from launch.control import finish_restart, take_restart_requests
-from launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
-from launch.plan import HOST, ClusterPlan, NodePlan
-from runtime.errors import KvorumError
+from kvorum.launch.cluster_file import FILE_NAME, ClusterFile, NodeEntry, write_cluster_file
+from kvorum.launch.control import finish_restart, take_restart_requests
+from kvorum.launch.forking import READY, Child, preload_brokers, preload_controllers, spawn
+from kvorum.launch.plan import HOST, ClusterPlan, NodePlan
+from kvorum.runtime.errors import KvorumError
 
 STOP_TIMEOUT_MS = 8_000
 """After this a node that was told to stop is killed; it recovers from disk next time."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from metadata.image import ClusterImage
-from metadata.records import NO_LEADER
-from raft.core import RaftCore
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import NO_LEADER
+from kvorum.raft.core import RaftCore
 
 
 def quorum_metrics(core: RaftCore) -> Iterator[Metric]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.raft import messages as m
+from kvorum.raft.control_records import parsed_set
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.replica_log import fetched_spans
+from kvorum.raft.voters import Voter
 from kvorum.rpc import raft_pb2 as pb
-from raft import messages as m
-from raft.control_records import parsed_set
-from raft.model import OffsetAndEpoch
-from raft.replica_log import fetched_spans
-from raft.voters import Voter
-from runtime.errors import ErrorCode, WireError
-from runtime.ids import UUID_ZERO
+from kvorum.runtime.errors import ErrorCode, WireError
+from kvorum.runtime.ids import UUID_ZERO
 
 Address = tuple[str, int]
 

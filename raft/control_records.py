@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from raft.voters import VOTERS_MAX, Voter, VoterSet
-from runtime.errors import WireError, invariant
-from storage.batch import build_batch
+from kvorum.raft.voters import VOTERS_MAX, Voter, VoterSet
+from kvorum.runtime.errors import WireError, invariant
+from kvorum.storage.format.batch import build_batch
 
 LEADER_CHANGE = 2
 KRAFT_VERSION = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 
-from raft.control_records import (
+from kvorum.raft.control_records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     LISTENER_NAME,
@@ -13,9 +13,9 @@ from raft.control_records import (
     parse_leader_change,
     parse_voters,
 )
-from raft.voters import Voter
-from runtime.errors import WireError
-from runtime.ids import uuid_text
+from kvorum.raft.voters import Voter
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.ids import uuid_text
 
 
 def control_text(key: bytes, value: bytes) -> str | None:

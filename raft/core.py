@@ -9,14 +9,8 @@ from __future__ import annotations
 
 import random
 
-from raft.effects import (
-    Effect,
-    HighWatermarkAdvanced,
-    LeaderChanged,
-    Noted,
-    Reply,
-)
-from raft.events import (
+from kvorum.raft.effects import Effect, HighWatermarkAdvanced, LeaderChanged, Noted, Reply
+from kvorum.raft.events import (
     CallerGone,
     Event,
     LogFlushed,
@@ -31,8 +25,8 @@ from raft.events import (
     SnapshotTaken,
     Tick,
 )
-from raft.log_tail import LogTail
-from raft.messages import (
+from kvorum.raft.log_tail import LogTail
+from kvorum.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -47,10 +41,10 @@ from raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.model import RaftConfig, VoteState
-from raft.progress import SnapshotFetch
-from raft.roles import election, follower, leader, snapshots, voter_changes
-from raft.roles.states import (
+from kvorum.raft.model import RaftConfig, VoteState
+from kvorum.raft.progress import SnapshotFetch
+from kvorum.raft.roles import election, follower, leader, snapshots, voter_changes
+from kvorum.raft.roles.states import (
     NEVER_MS,
     Candidate,
     Follower,
@@ -60,10 +54,10 @@ from raft.roles.states import (
     Role,
     Unattached,
 )
-from raft.transitions import become_follower, become_unattached
-from raft.voters import Voter, VoterSet
-from runtime.errors import ErrorCode, invariant
-from runtime.ids import NO_NODE, UUID_ZERO
+from kvorum.raft.transitions import become_follower, become_unattached
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 
 class RaftCore:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.messages import Request, Response
-from raft.model import OffsetAndEpoch
-from raft.voters import VoterSet
+from kvorum.raft.messages import Request, Response
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,25 +22,25 @@ from typing import Any
 
 from crc32c import crc32c
 
-from runtime.errors import KvorumError, invariant
+from kvorum.runtime.errors import KvorumError, invariant
 
 BYTES_KEPT_MAX = 32
 """Ids of disks and the like stay readable; records do not."""
 
 MODULES = (
-    "raft.model",
-    "raft.messages",
-    "raft.events",
-    "raft.effects",
-    "raft.progress",
-    "raft.log_tail",
-    "raft.voters",
-    "raft.roles.states",
-    "runtime.errors",
+    "kvorum.raft.model",
+    "kvorum.raft.messages",
+    "kvorum.raft.events",
+    "kvorum.raft.effects",
+    "kvorum.raft.progress",
+    "kvorum.raft.log_tail",
+    "kvorum.raft.voters",
+    "kvorum.raft.roles.states",
+    "kvorum.runtime.errors",
 )
 """Classes of these modules go by their bare names, all others by module and name."""
 
-PACKAGES = ("raft.", "runtime.")
+PACKAGES = ("kvorum.raft.", "kvorum.runtime.")
 """A record may name classes from here and no others: to read one must not run strange code."""
 
 _RANDOM_STATE = struct.Struct(">625I")

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvorum import __version__
-from raft.core import RaftCore
-from raft.effects import Effect
-from raft.events import Event, RequestReceived, ResponseReceived
-from raft.flight_codec import (
+from kvorum.raft.core import RaftCore
+from kvorum.raft.effects import Effect
+from kvorum.raft.events import Event, RequestReceived, ResponseReceived
+from kvorum.raft.flight_codec import (
     UndecodableValue,
     decode,
     dumps,
@@ -32,9 +32,9 @@ from raft.flight_codec import (
     encode_attributes,
     restore_attributes,
 )
-from runtime.clock import monotonic_ms, wall_ms
-from runtime.disk import Disk, OsDisk
-from runtime.errors import KvorumError
+from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.disk import Disk, OsDisk
+from kvorum.runtime.errors import KvorumError
 
 FORMAT_VERSION = 1
 

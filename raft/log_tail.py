@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from raft.model import BatchSpan, OffsetAndEpoch
-from raft.voters import VoterHistory, VoterSet
-from runtime.errors import InvariantViolated, invariant
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.voters import VoterHistory, VoterSet
+from kvorum.runtime.errors import InvariantViolated, invariant
 
 NO_SNAPSHOT = OffsetAndEpoch(0, 0)
 

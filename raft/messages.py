@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.model import BatchSpan, OffsetAndEpoch
-from raft.voters import NO_VOTERS, Voter, VoterSet
-from runtime.errors import ErrorCode
-from runtime.ids import NO_NODE, UUID_ZERO
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.voters import NO_VOTERS, Voter, VoterSet
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from raft.model import OffsetAndEpoch
-from raft.replica_log import ReplicaLog, voter_sets_in
-from raft.snapshot_files import FoundSnapshots, SnapshotFiles, voters_of
-from raft.vote_store import FILE_NAME, VoteStore
-from raft.voters import NO_VOTERS, VoterSet
-from runtime.disk import Disk
-from runtime.errors import CorruptData
-from storage.epochs import CHECKPOINT_NAME, read_epochs
-from storage.log import Log, LogConfig
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.replica_log import ReplicaLog, voter_sets_in
+from kvorum.raft.snapshot_files import FoundSnapshots, SnapshotFiles, voters_of
+from kvorum.raft.vote_store import FILE_NAME, VoteStore
+from kvorum.raft.voters import NO_VOTERS, VoterSet
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, read_epochs
+from kvorum.storage.log.log import Log, LogConfig
 
 logger = logging.getLogger("kvorum.raft")
 

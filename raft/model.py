@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.voters import VoterSet
-from runtime.errors import invariant
-from runtime.ids import NO_NODE, UUID_ZERO
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.errors import invariant
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
-from raft.core import RaftCore
-from raft.effects import (
+from kvorum.raft.core import RaftCore
+from kvorum.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
@@ -38,7 +38,7 @@ from raft.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from raft.events import (
+from kvorum.raft.events import (
     Event,
     LogFlushed,
     Propose,
@@ -47,20 +47,20 @@ from raft.events import (
     SnapshotsExpired,
     Tick,
 )
-from raft.flight_recorder import FlightRecorder
-from raft.flush_pace import FlushPace
-from raft.messages import VoterChangeRequest
-from raft.metadata_log import MetadataLog
-from raft.model import OffsetAndEpoch, RaftConfig
-from raft.servicer import RaftServicer
-from raft.snapshot_files import header_voters
-from raft.transport import Address, PeerAddress, RaftTransport
-from raft.voters import NO_VOTERS, VoterSet
-from runtime.clock import REARM_MS, monotonic_ms, wall_ms
-from runtime.errors import required
-from runtime.tasks import TaskGroup, Worker
-from snapshots.format import SnapshotHeader
-from storage.flush import FlushTicket
+from kvorum.raft.flight_recorder import FlightRecorder
+from kvorum.raft.flush_pace import FlushPace
+from kvorum.raft.messages import VoterChangeRequest
+from kvorum.raft.metadata_log import MetadataLog
+from kvorum.raft.model import OffsetAndEpoch, RaftConfig
+from kvorum.raft.servicer import RaftServicer
+from kvorum.raft.snapshot_files import header_voters
+from kvorum.raft.transport import Address, PeerAddress, RaftTransport
+from kvorum.raft.voters import NO_VOTERS, VoterSet
+from kvorum.runtime.clock import REARM_MS, monotonic_ms, wall_ms
+from kvorum.runtime.errors import required
+from kvorum.runtime.tasks import TaskGroup, Worker
+from kvorum.snapshots.format import SnapshotHeader
+from kvorum.storage.log.flush import FlushTicket
 
 logger = logging.getLogger("kvorum.raft")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.model import OffsetAndEpoch
-from runtime.ids import UUID_ZERO
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.runtime.ids import UUID_ZERO
 
 ReplicaKey = tuple[int, bytes]
 """(node id, directory id): one disk that follows the log."""

@@ -8,8 +8,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from raft.control_records import LeaderChange, leader_change_batch, parse_voters, voters_batch
-from raft.effects import (
+from kvorum.raft.control_records import (
+    LeaderChange,
+    leader_change_batch,
+    parse_voters,
+    voters_batch,
+)
+from kvorum.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
@@ -19,14 +24,20 @@ from raft.effects import (
     ReplyWithRecords,
     TruncateLog,
 )
-from raft.log_tail import LogTail
-from raft.messages import FetchResponse
-from raft.model import BatchSpan, OffsetAndEpoch
-from raft.vote_store import VoteStore
-from raft.voters import VoterSet
-from runtime.errors import CorruptData, WireError, invariant
-from storage.batch import BatchError, BatchHeader, check_crc, iter_headers, iter_records
-from storage.log import Log
+from kvorum.raft.log_tail import LogTail
+from kvorum.raft.messages import FetchResponse
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.vote_store import VoteStore
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.errors import CorruptData, WireError, invariant
+from kvorum.storage.format.batch import (
+    BatchError,
+    BatchHeader,
+    check_crc,
+    iter_headers,
+    iter_records,
+)
+from kvorum.storage.log.log import Log
 
 DiskEffect = (
     PersistVoteState

@@ -12,13 +12,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from kvorum.raft import codec
+from kvorum.raft import messages as m
+from kvorum.raft.events import CallerGone, Event, RequestReceived
+from kvorum.raft.transport import NoteAddress, PeerAddress
 from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
-from raft import codec
-from raft import messages as m
-from raft.events import CallerGone, Event, RequestReceived
-from raft.transport import NoteAddress, PeerAddress
-from runtime.errors import WireError
+from kvorum.runtime.errors import WireError
 
 NO_TOKEN = 0
 """Of no request."""

@@ -9,22 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from raft.effects import FinishSnapshot, ReplyWithSnapshot, WriteSnapshotChunk
-from raft.events import SnapshotChunkWritten, SnapshotReceived, SnapshotTaken
-from raft.messages import FetchSnapshotResponse
-from raft.model import OffsetAndEpoch
-from raft.voters import Voter, VoterSet
-from runtime.errors import CorruptData, ErrorCode
-from runtime.ids import uuid_from_text, uuid_text
-from snapshots.format import SnapshotHeader, SnapshotId, read_header
-from snapshots.retention import SnapshotFile, to_remove
-from snapshots.store import (
-    PositionOutOfRange,
-    SnapshotNotFound,
-    SnapshotStore,
-    verify_named,
-)
-from snapshots.transfer import SnapshotReceiver
+from kvorum.raft.effects import FinishSnapshot, ReplyWithSnapshot, WriteSnapshotChunk
+from kvorum.raft.events import SnapshotChunkWritten, SnapshotReceived, SnapshotTaken
+from kvorum.raft.messages import FetchSnapshotResponse
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.ids import uuid_from_text, uuid_text
+from kvorum.snapshots.format import SnapshotHeader, SnapshotId, read_header
+from kvorum.snapshots.retention import SnapshotFile, to_remove
+from kvorum.snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, verify_named
+from kvorum.snapshots.transfer import SnapshotReceiver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

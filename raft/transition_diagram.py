@@ -1,13 +1,13 @@
 """The transition table as the diagram and the table of docs/protocol/election.md.
 
-`python -m raft.transition_diagram` prints both; a test holds the document to it.
+`python -m kvorum.raft.transition_diagram` prints both; a test holds the document to it.
 """
 
 from __future__ import annotations
 
 import sys
 
-from raft.roles.states import TRANSITIONS, Unattached
+from kvorum.raft.roles.states import TRANSITIONS, Unattached
 
 
 def diagram() -> str:

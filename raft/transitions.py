@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import LeaderChanged, Noted, PersistVoteState, Reply
-from raft.messages import FetchResponse, VoterChangeResponse
-from raft.model import VoteState
-from raft.roles.states import (
+from kvorum.raft.effects import LeaderChanged, Noted, PersistVoteState, Reply
+from kvorum.raft.messages import FetchResponse, VoterChangeResponse
+from kvorum.raft.model import VoteState
+from kvorum.raft.roles.states import (
     NEVER_MS,
     TRANSITIONS,
     Candidate,
@@ -23,11 +23,11 @@ from raft.roles.states import (
     Role,
     Unattached,
 )
-from runtime.errors import ErrorCode, invariant
-from runtime.ids import NO_NODE, UUID_ZERO
+from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 if TYPE_CHECKING:
-    from raft.core import RaftCore
+    from kvorum.raft.core import RaftCore
 
 
 def become_unattached(

@@ -12,14 +12,14 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from kvorum.raft import codec
+from kvorum.raft import messages as m
+from kvorum.raft.events import Event, RequestFailed, ResponseReceived
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
-from raft import codec
-from raft import messages as m
-from raft.events import Event, RequestFailed, ResponseReceived
-from runtime.errors import WireError
-from runtime.rpc import open_channel
-from runtime.tasks import TaskGroup
-from runtime.text import address_text
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.rpc import open_channel
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.text import address_text
 
 Address = tuple[str, int]
 PeerAddress = Callable[[int], Address | None]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 
-from raft.model import VoteState
-from runtime.disk import Disk
-from runtime.errors import CorruptData, NewerFormat
-from runtime.ids import NO_NODE, UUID_ZERO, uuid_from_text, uuid_text
+from kvorum.raft.model import VoteState
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, NewerFormat
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO, uuid_from_text, uuid_text
 
 FILE_NAME = "quorum-state"
 

@@ -11,9 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runtime.errors import invariant
-from runtime.ids import UUID_ZERO, uuid_text
-from runtime.text import address_text
+from kvorum.runtime.errors import invariant
+from kvorum.runtime.ids import UUID_ZERO, uuid_text
+from kvorum.runtime.text import address_text
 
 VOTERS_MAX = 126
 """So that a compact array's count stays in one byte of a VotersRecord."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import aiofiles
 import aiofiles.os
 
-from runtime.disk import OsDisk
+from kvorum.runtime.disk import OsDisk
 
 
 class AsyncFile(Protocol):

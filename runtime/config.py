@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_type_hints
 
-from runtime.errors import ConfigError
+from kvorum.runtime.errors import ConfigError
 
 DataclassT = TypeVar("DataclassT")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runtime.errors import ConfigError
-from runtime.http2.client import Channel
-from runtime.http2.server import Server
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.http2.client import Channel
+from kvorum.runtime.http2.server import Server
 
 __all__ = ["Channel", "RpcServer", "open_channel"]
 

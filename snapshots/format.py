@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 from crc32c import crc32c
 
-from runtime.errors import CorruptData, NewerFormat
+from kvorum.runtime.errors import CorruptData, NewerFormat
 
 if TYPE_CHECKING:
-    from runtime.async_disk import AsyncDisk
+    from kvorum.runtime.async_disk import AsyncDisk
 
 MAGIC = b"KVSN"
 VERSION = 1

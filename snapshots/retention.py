@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runtime.errors import invariant
-from snapshots.format import SnapshotId
+from kvorum.runtime.errors import invariant
+from kvorum.snapshots.format import SnapshotId
 
 #: Apache Kafka's defaults, in its order: metadata.log.max.record.bytes.between.snapshots,
 #: metadata.log.max.snapshot.interval.ms, metadata.max.retention.bytes, metadata.max.retention.ms.

@@ -13,9 +13,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runtime.async_disk import AsyncDisk, AsyncFile
-from runtime.errors import CorruptData, KvorumError, invariant
-from snapshots.format import (
+from kvorum.runtime.async_disk import AsyncDisk, AsyncFile
+from kvorum.runtime.errors import CorruptData, KvorumError, invariant
+from kvorum.snapshots.format import (
     BOOTSTRAP_ID,
     DATA,
     SnapshotHeader,

@@ -8,9 +8,9 @@ part's bytes had reached the disk.
 
 from __future__ import annotations
 
-from runtime.errors import CorruptData, invariant
-from snapshots.format import BOOTSTRAP_ID, SnapshotHeader, SnapshotId, file_name, verify_file
-from snapshots.store import SnapshotNotFound, SnapshotStore
+from kvorum.runtime.errors import CorruptData, invariant
+from kvorum.snapshots.format import BOOTSTRAP_ID, SnapshotHeader, SnapshotId, file_name, verify_file
+from kvorum.snapshots.store import SnapshotNotFound, SnapshotStore
 
 
 class SnapshotReceiver:

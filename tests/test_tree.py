@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from setuptools import find_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE_LINES_MAX = 600
@@ -29,14 +30,19 @@ def pyproject() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+#: Folders of Python that are not installed: they need a checkout.
+DEVELOPERS_FOLDERS = ("bench",)
+
+
 @cache
-def listed_packages() -> tuple[str, ...]:
-    return tuple(pyproject()["tool"]["setuptools"]["packages"])
+def rooms() -> frozenset[str]:
+    """The folders at the top that the package `kvorum` takes in, by links."""
+    return frozenset(link.name for link in (ROOT / "kvorum").iterdir() if link.is_symlink())
 
 
 @cache
 def packages_on_disk() -> frozenset[str]:
-    """Packages below the top folders that pyproject names or that look like packages."""
+    """Folders with Python below the top, as the checkout has them: `raft.roles`, `kvorum.cli`."""
     found = set()
     for top in sorted(path for path in ROOT.iterdir() if path.is_dir()):
         if top.name.startswith(".") or top.name in ("tests", "build", "dist"):
@@ -46,6 +52,13 @@ def packages_on_disk() -> frozenset[str]:
             if any(name.endswith(".py") for name in files):
                 found.add(".".join(Path(folder).relative_to(ROOT).parts))
     return frozenset(found)
+
+
+@cache
+def packages_to_install() -> tuple[str, ...]:
+    """What setuptools puts into a wheel."""
+    include = pyproject()["tool"]["setuptools"]["packages"]["find"]["include"]
+    return tuple(sorted(find_packages(str(ROOT), include=include)))
 
 
 def sources(*, with_tests: bool) -> Iterator[tuple[str, str]]:
@@ -58,11 +71,63 @@ def sources(*, with_tests: bool) -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
 
 
-def test_package_list_is_whole():
-    assert sorted(listed_packages()) == sorted(packages_on_disk())
+def test_every_folder_of_python_is_installed_below_kvorum():
+    named = {
+        name if name.partition(".")[0] == "kvorum" else f"kvorum.{name}"
+        for name in packages_on_disk()
+        if name.partition(".")[0] not in DEVELOPERS_FOLDERS
+    }
+    assert set(packages_to_install()) == named
 
 
-@pytest.mark.parametrize("name", listed_packages())
+def test_links_lead_to_the_folders_at_the_top():
+    assert rooms(), "kvorum/raft and its like must be links; was the tree copied without them?"
+    for name in rooms():
+        assert os.readlink(ROOT / "kvorum" / name) == f"../{name}"
+
+
+def test_no_module_is_imported_under_two_names():
+    """`raft.core` beside `kvorum.raft.core` would be two classes of each name, and isinstance
+    would deny that they are the same."""
+    wrong = [
+        f"{path}:{node.lineno} {name}"
+        for path, text in sources(with_tests=True)
+        for node in ast.walk(ast.parse(text))
+        for name in _imported(node)
+        if name.partition(".")[0] in rooms()
+    ]
+    assert wrong == []
+
+
+def test_every_module_is_loaded_from_one_file_once():
+    script = (
+        "import collections, importlib, os, pkgutil, sys, kvorum\n"
+        "for found in pkgutil.walk_packages(kvorum.__path__, 'kvorum.'):\n"
+        "    if not found.name.endswith('__main__'):\n"
+        "        importlib.import_module(found.name)\n"
+        "names = collections.defaultdict(list)\n"
+        "for name, module in list(sys.modules.items()):\n"
+        "    file = getattr(module, '__file__', None)\n"
+        "    if file and os.path.realpath(file).startswith(os.getcwd() + os.sep):\n"
+        "        names[os.path.realpath(file)].append(name)\n"
+        "names = {file: given for file, given in names.items() if '.venv' not in file}\n"
+        "assert len(names) > 400, len(names)\n"
+        "twice = {file: given for file, given in names.items() if len(given) > 1}\n"
+        "assert not twice, twice\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4_000:]
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+
+
+@pytest.mark.parametrize("name", packages_to_install())
 def test_package_imports_from_this_tree(name):
     module = importlib.import_module(name)
     places = [module.__file__] if module.__file__ else list(module.__path__)

@@ -6,7 +6,7 @@ one table; anything that is not in it is a bug and must reach the process's own 
 
 from __future__ import annotations
 
-from runtime.errors import CorruptData, ErrorCode, KvorumError, Rejected, WireError
+from kvorum.runtime.errors import CorruptData, ErrorCode, KvorumError, Rejected, WireError
 
 
 def rejection_of(error: Exception) -> Rejected | None:

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from runtime.errors import WireError
-from runtime.ids import UUID_ZERO
-from wire.primitives import (
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.primitives import (
     INT32,
     REQUEST_ITEMS_MAX,
     Reader,
@@ -21,7 +21,7 @@ from wire.primitives import (
     string_bytes,
     uvarint_bytes,
 )
-from wire.produce_codec import NodeEndpoint, pack_endpoints
+from kvorum.wire.produce_codec import NodeEndpoint, pack_endpoints
 
 FIRST_FLEXIBLE = 12
 FIRST_TOPIC_ID = 13
@@ -52,7 +52,7 @@ _LEADER_TAG = struct.Struct(">BBiiB")
 
 
 class FileSlice(Protocol):
-    """Stored batches: `length` bytes at `position` of a file (storage.log.LogSlice)."""
+    """Stored batches: `length` bytes at `position` of a file (storage.log.log.LogSlice)."""
 
     @property
     def length(self) -> int: ...
@@ -61,7 +61,7 @@ class FileSlice(Protocol):
 
 
 class Aborted(Protocol):
-    """An aborted transaction (storage.transaction_index.AbortedTransaction)."""
+    """An aborted transaction (storage.log.transaction_index.AbortedTransaction)."""
 
     @property
     def producer_id(self) -> int: ...

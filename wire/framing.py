@@ -11,9 +11,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from runtime.errors import WireError
-from wire.primitives import REQUEST_ITEMS_MAX, Reader
-from wire.versions import ServedVersions
+from kvorum.runtime.errors import WireError
+from kvorum.wire.primitives import REQUEST_ITEMS_MAX, Reader
+from kvorum.wire.versions import ServedVersions
 
 FRAME_SIZE_BYTES = 4
 API_VERSIONS_KEY = 18

@@ -19,13 +19,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runtime.errors import WireError
-from runtime.ids import UUID_ZERO
-from wire.length_check import check_lengths
-from wire.null_check import Check, null_check
-from wire.primitives import REQUEST_ITEMS_MAX, count_bytes, string_bytes, uvarint_bytes
-from wire.shapes import shape_of
-from wire.unknown_tags import without_unknown_tags
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.length_check import check_lengths
+from kvorum.wire.null_check import Check, null_check
+from kvorum.wire.primitives import REQUEST_ITEMS_MAX, count_bytes, string_bytes, uvarint_bytes
+from kvorum.wire.shapes import shape_of
+from kvorum.wire.unknown_tags import without_unknown_tags
 
 Encoder = Callable[[bytearray, Any], None]
 

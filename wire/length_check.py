@@ -15,9 +15,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from runtime.errors import WireError
-from wire.primitives import INT16, INT32
-from wire.shapes import shape_of
+from kvorum.runtime.errors import WireError
+from kvorum.wire.primitives import INT16, INT32
+from kvorum.wire.shapes import shape_of
 
 
 class Items:

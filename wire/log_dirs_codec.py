@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wire.primitives import Reader
+from kvorum.wire.primitives import Reader
 
 OWN_CLIENT_ID = "kvorum-cli"
 """Who is told more."""

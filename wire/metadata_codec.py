@@ -1,7 +1,7 @@
 """The partitions of a topic in Metadata answers, packed by hand.
 
 After a fail-over every client asks at once. A partition takes less than half the time of the cold
-encoder, and what is packed serves the next who asks too (`broker.topic_metadata`).
+encoder, and what is packed serves the next who asks too (`broker.metadata_answers.topic_metadata`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from wire.kio_codec import Packed
-from wire.primitives import count_bytes
+from kvorum.wire.kio_codec import Packed
+from kvorum.wire.primitives import count_bytes
 
 OFFLINE_REPLICAS_VERSION = 5
 LEADER_EPOCH_VERSION = 7

@@ -8,8 +8,8 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from runtime.errors import WireError
-from wire.shapes import shape_of
+from kvorum.runtime.errors import WireError
+from kvorum.wire.shapes import shape_of
 
 Check = Callable[[Any], None]
 """Raises WireError for an entity with a null that may not be."""

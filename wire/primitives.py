@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from runtime.errors import WireError
+from kvorum.runtime.errors import WireError
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")

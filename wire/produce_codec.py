@@ -11,9 +11,9 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from runtime.errors import WireError
-from runtime.ids import UUID_ZERO
-from wire.primitives import (
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.primitives import (
     INT32,
     REQUEST_ITEMS_MAX,
     Reader,

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from runtime.errors import WireError
-from wire.fetch_codec import FetchPartition
-from wire.primitives import Reader, uvarint_bytes
+from kvorum.runtime.errors import WireError
+from kvorum.wire.fetch_codec import FetchPartition
+from kvorum.wire.primitives import Reader, uvarint_bytes
 
 FETCH_KEY = 1
 VERSION = 17

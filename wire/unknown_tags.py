@@ -12,10 +12,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from runtime.errors import WireError
-from wire.length_check import FIXED_BYTES
-from wire.primitives import Reader, uvarint_bytes
-from wire.shapes import shape_of
+from kvorum.runtime.errors import WireError
+from kvorum.wire.length_check import FIXED_BYTES
+from kvorum.wire.primitives import Reader, uvarint_bytes
+from kvorum.wire.shapes import shape_of
 
 _NULL_STRUCT = 0xFF
 

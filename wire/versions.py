@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runtime.errors import invariant
+from kvorum.runtime.errors import invariant
 
 _NO_VERSION = 1 << 15
 """Above each int16."""

@@ -15,7 +15,7 @@ from bench.logs.figures import HEADINGS, IDLE, STARTS, markdown, rows
 from bench.logs.measure import FULL, QUICK, Load, Round
 from bench.machine import describe_machine
 from bench.table import plain_table
-from runtime.errors import KvorumError
+from kvorum.runtime.errors import KvorumError
 
 DEFAULT_PORT = 29_600
 DEFAULT_ROUNDS = 3

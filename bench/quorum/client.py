@@ -13,8 +13,8 @@ import grpc
 
 from bench.cluster import BenchFailed
 from bench.quorum import protocol
-from runtime.rpc import open_channel
-from runtime.tasks import TaskGroup
+from kvorum.runtime.rpc import open_channel
+from kvorum.runtime.tasks import TaskGroup
 
 VALUE_BYTES = 200
 _RECONNECT_S = 0.02

@@ -17,11 +17,11 @@ import grpc
 from bench.cluster import HOST, BenchFailed
 from bench.figures import longest_gap
 from bench.quorum.members import MEMBERS
-from chaos.live.links import Link, Stream
-from chaos.live.toxiproxy import Toxic
-from chaos.live.toxiproxy_server import ToxiproxyServer
-from runtime.rpc import open_channel
-from runtime.tasks import TaskGroup
+from kvorum.chaos.live.links import Link, Stream
+from kvorum.chaos.live.toxiproxy import Toxic
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.runtime.rpc import open_channel
+from kvorum.runtime.tasks import TaskGroup
 
 PUT_EVERY_S = 0.005
 STEADY_BEFORE_S = 1.0

@@ -17,15 +17,15 @@ from typing import Any
 from bench.cluster import HOST, BenchFailed
 from bench.kvorum_cluster import KvorumCluster
 from bench.processes import CONTROLLER, cpu_percent_over
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import Heartbeat, RegisterBrokerRequest
+from kvorum.metadata.rpc import codec
+from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
-from metadata import codec
-from metadata.client import ControllerClient
-from metadata.features import SUPPORTED
-from metadata.records import Endpoint
-from metadata.requests import Heartbeat, RegisterBrokerRequest
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import new_uuid
-from runtime.rpc import Channel, open_channel
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import new_uuid
+from kvorum.runtime.rpc import Channel, open_channel
 
 BROKERS = 1_000
 INTERVAL_S = 0.5

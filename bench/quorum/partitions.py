@@ -21,9 +21,9 @@ from bench.kvorum_cluster import KvorumCluster
 from bench.observe import BrokerView
 from bench.processes import BROKER, CONTROLLER, ClusterProcess, cpu_percent_over, resident_mb
 from bench.quorum.gaps import PutLoad
+from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.rpc import admin_pb2 as admin_pb
-from metadata.client import ControllerClient
-from runtime.errors import ErrorCode, KvorumError, Rejected
+from kvorum.runtime.errors import ErrorCode, KvorumError, Rejected
 
 PARTITIONS_PER_TOPIC = 1_000
 REPLICAS = 3

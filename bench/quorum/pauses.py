@@ -17,18 +17,18 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from bench.processes import resident_mb
-from metadata.decide.departure import Departure, begin_departure, depart
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.record_codec import encode_records
-from metadata.records import Endpoint, Partition, Record, RegisterBroker, Topic
-from metadata.snapshot_job import header_of, load_image, payloads_of
-from raft.snapshot_files import SnapshotFiles
-from runtime.async_disk import OsAsyncDisk
-from runtime.errors import invariant, required
-from runtime.memory import long_lived_objects, spare_collections
-from snapshots.store import SnapshotStore
-from storage.batch import build_batch
+from kvorum.metadata.controller.decide.departure import Departure, begin_departure, depart
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.record_codec import encode_records
+from kvorum.metadata.image.records import Endpoint, Partition, Record, RegisterBroker, Topic
+from kvorum.metadata.image.snapshot_job import header_of, load_image, payloads_of
+from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.errors import invariant, required
+from kvorum.runtime.memory import long_lived_objects, spare_collections
+from kvorum.snapshots.store import SnapshotStore
+from kvorum.storage.format.batch import build_batch
 
 BROKERS = (101, 102, 103)
 PARTITIONS_PER_TOPIC = 1_000
@@ -119,7 +119,7 @@ async def _fence(image: ClusterImage) -> tuple[ClusterImage, ClusterImage]:
         image = _after(image, decision.records)
         build_batch([(None, value) for value in encode_records(decision.records)], timestamp_ms=0)
         await asyncio.sleep(0)
-        with long_lived_objects():  # as metadata.loader does
+        with long_lived_objects():  # as metadata.image.loader does
             committed = _after(committed, decision.records)
         await asyncio.sleep(0)
     invariant(committed.brokers[BROKERS[0]].is_fenced, "it is not fenced")

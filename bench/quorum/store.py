@@ -20,23 +20,23 @@ import grpc
 
 from bench.quorum import protocol
 from bench.quorum.protocol import Answer, Outcome, Status
+from kvorum.launch.process import run_node, set_up_logging
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.metadata_log import open_metadata_log
+from kvorum.raft.model import OffsetAndEpoch, RaftConfig
+from kvorum.raft.node import RaftNode
+from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.raft.voters import VoterSet
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
-from launch.process import run_node, set_up_logging
-from raft.effects import LeaderChanged
-from raft.metadata_log import open_metadata_log
-from raft.model import OffsetAndEpoch, RaftConfig
-from raft.node import RaftNode
-from raft.snapshot_files import SnapshotFiles
-from raft.voters import VoterSet
-from runtime.async_disk import OsAsyncDisk
-from runtime.clock import wall_ms
-from runtime.disk import OsDisk
-from runtime.errors import invariant, required
-from runtime.ids import NO_NODE
-from runtime.rpc import RpcServer
-from runtime.tasks import TaskGroup
-from snapshots.store import SnapshotStore
-from storage.batch import build_batch, iter_headers
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.clock import wall_ms
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import invariant, required
+from kvorum.runtime.ids import NO_NODE
+from kvorum.runtime.rpc import RpcServer
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.snapshots.store import SnapshotStore
+from kvorum.storage.format.batch import build_batch, iter_headers
 
 CLUSTER_ID = "bench-quorum"
 PENDING_MAX = 100_000

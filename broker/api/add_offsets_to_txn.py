@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.topic_names import OFFSETS_TOPIC
-from broker.transactions.model import TopicPartition
-from broker.transactions.requests import AddPartitions
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.requests import AddPartitions
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=25, name="add_offsets_to_txn", min_version=0, max_version=4, first_flexible=3)
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from broker.context import RequestContext, Services
-from broker.transactions.coordinators import ADD_PARTITIONS_TO_TXN
-from broker.transactions.model import TopicPartition
-from broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
-from runtime.errors import ErrorCode
+from kvorum.broker.api.context import RequestContext, Services
+from kvorum.broker.transactions.coordinators import ADD_PARTITIONS_TO_TXN
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
+from kvorum.runtime.errors import ErrorCode
 
 API = ADD_PARTITIONS_TO_TXN
 

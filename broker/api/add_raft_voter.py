@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from raft.control_records import LISTENER_NAME
-from raft.messages import AddVoterRequest
-from raft.voters import Voter
-from runtime.errors import ErrorCode, Rejected
-from wire.kio_codec import milliseconds, uuid_bytes
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.raft.control_records import LISTENER_NAME
+from kvorum.raft.messages import AddVoterRequest
+from kvorum.raft.voters import Voter
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.kio_codec import milliseconds, uuid_bytes
+from kvorum.wire.versions import Api
 
 API = Api(
     key=80,

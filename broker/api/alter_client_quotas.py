@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.config_alteration import REQUEST_TIMEOUT_MS
-from broker.context import RequestContext
-from metadata.config_requests import (
+from kvorum.broker.api.config_alteration import REQUEST_TIMEOUT_MS
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlteredQuota,
     QuotaAlteration,
     QuotaOperation,
 )
-from runtime.errors import ErrorCode, Rejected
-from wire.versions import Api
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.versions import Api
 
 API = Api(
     key=49,

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.config_alteration import alter
-from broker.context import RequestContext
-from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
-from wire.versions import Api
+from kvorum.broker.api.config_alteration import alter
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.config_requests import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    Operation,
+)
+from kvorum.wire.versions import Api
 
 API = Api(
     key=33,

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from metadata.requests import AlterReassignments, ReassignedPartition, Reassignment
-from runtime.errors import ErrorCode, Rejected
-from wire.kio_codec import milliseconds
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.controller_requests import (
+    AlterReassignments,
+    ReassignedPartition,
+    Reassignment,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.kio_codec import milliseconds
+from kvorum.wire.versions import Api
 
 API = Api(
     key=45,

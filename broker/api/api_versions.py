@@ -11,9 +11,9 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from wire.versions import Api, ServedVersions
+from kvorum.broker.api.context import RequestContext
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api, ServedVersions
 
 API = Api(key=18, name="api_versions", min_version=0, max_version=4, first_flexible=3)
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.authorized_operations import GROUP_OPERATIONS, if_asked
-from broker.context import RequestContext
-from broker.group_calls import ask_named
-from broker.groups.consumer.member import Partitions
-from broker.groups.consumer.records import by_topic
-from broker.groups.consumer.requests import (
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask_named
+from kvorum.broker.groups.consumer.member import Partitions
+from kvorum.broker.groups.consumer.records import by_topic
+from kvorum.broker.groups.consumer.requests import (
     ConsumerGroupDescription,
     DescribeConsumerGroup,
     DescribedMember,
 )
-from metadata.image import ClusterImage
-from runtime.errors import ErrorCode, Rejected
-from wire.versions import Api
+from kvorum.broker.metadata_answers.authorized_operations import GROUP_OPERATIONS, if_asked
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.versions import Api
 
 API = Api(key=69, name="consumer_group_describe", min_version=0, max_version=1, first_flexible=0)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from broker.context import RequestContext
-from broker.group_calls import call
-from broker.groups.consumer.records import by_topic
-from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from metadata.features import GROUP_VERSION, level_of
-from runtime.errors import ErrorCode, Rejected
-from wire.kio_codec import milliseconds, read_request, uuid_bytes
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import call
+from kvorum.broker.groups.consumer.records import by_topic
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
+from kvorum.metadata.image.features import GROUP_VERSION, level_of
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.kio_codec import milliseconds, read_request, uuid_bytes
+from kvorum.wire.versions import Api
 
 API = Api(key=68, name="consumer_group_heartbeat", min_version=0, max_version=1, first_flexible=0)
 

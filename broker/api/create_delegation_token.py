@@ -6,10 +6,10 @@ values are not read: they may hold a duration that `read_request` refuses.
 
 from __future__ import annotations
 
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from wire.kio_codec import check_request
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import check_request
+from kvorum.wire.versions import Api
 
 API = Api(key=38, name="create_delegation_token", min_version=1, max_version=3, first_flexible=2)
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.mutation_charge import MutationCharge
-from metadata.requests import CreatePartitions, GrownTopic, MorePartitions
-from runtime.errors import ErrorCode, Rejected
-from wire.kio_codec import milliseconds
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.mutation_charge import MutationCharge
+from kvorum.metadata.requests.controller_requests import (
+    CreatePartitions,
+    GrownTopic,
+    MorePartitions,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.kio_codec import milliseconds
+from kvorum.wire.versions import Api
 
 API = Api(
     key=37,

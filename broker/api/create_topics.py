@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from broker.config_entries import topic_entries
-from broker.context import RequestContext
-from broker.mutation_charge import MutationCharge
-from broker.topic_names import name_refusal
-from metadata.config_keys import topic_config_problem
-from metadata.image import ClusterImage
-from metadata.requests import CreatedTopic, CreateTopics, NewTopic
-from runtime.errors import ErrorCode, Rejected
-from wire.kio_codec import milliseconds
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.mutation_charge import MutationCharge
+from kvorum.broker.config.config_entries import topic_entries
+from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.metadata.configs.config_keys import topic_config_problem
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.requests.controller_requests import CreatedTopic, CreateTopics, NewTopic
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.kio_codec import milliseconds
+from kvorum.wire.versions import Api
 
 API = Api(
     key=19,

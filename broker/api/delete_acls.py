@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.api.describe_acls import NO_AUTHORIZER
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.describe_acls import NO_AUTHORIZER
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=31, name="delete_acls", min_version=1, max_version=3, first_flexible=2)
 

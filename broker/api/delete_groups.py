@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.context import RequestContext
-from broker.group_calls import ask
-from broker.groups.requests import DeleteGroup
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
+from kvorum.broker.groups.requests import DeleteGroup
+from kvorum.wire.versions import Api
 
 API = Api(key=42, name="delete_groups", min_version=0, max_version=2, first_flexible=2)
 

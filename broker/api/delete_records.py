@@ -11,18 +11,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.blocking import in_thread
-from broker.context import RequestContext
-from broker.log_directories import LogDirectory
-from broker.low_watermarks import UNKNOWN_LOW_WATERMARK, Deleted, PendingDeletion
-from broker.replica import Replica
-from broker.topic_config import DELETE
-from broker.topic_names import INTERNAL_TOPICS
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO
-from storage.log import OffsetOutOfRange
-from wire.kio_codec import milliseconds
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.manager.delayed_delete_records import (
+    UNKNOWN_LOW_WATERMARK,
+    Deleted,
+    PendingDeletion,
+)
+from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.topic_config import DELETE
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.storage.log.log import OffsetOutOfRange
+from kvorum.wire.kio_codec import milliseconds
+from kvorum.wire.versions import Api
 
 API = Api(key=21, name="delete_records", min_version=0, max_version=2, first_flexible=2)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.mutation_charge import MutationCharge
-from metadata.image import ClusterImage
-from metadata.requests import DeletedTopic, DeleteTopics, TopicReference
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import UUID_ZERO
-from wire.kio_codec import milliseconds, uuid_bytes
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.mutation_charge import MutationCharge
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.requests.controller_requests import DeletedTopic, DeleteTopics, TopicReference
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.kio_codec import milliseconds, uuid_bytes
+from kvorum.wire.versions import Api
 
 API = Api(
     key=20,

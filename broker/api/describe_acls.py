@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=29, name="describe_acls", min_version=1, max_version=3, first_flexible=2)
 

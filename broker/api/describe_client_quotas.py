@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from metadata.quotas import QuotaFilter, filter_problem, matching
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.image.quotas import QuotaFilter, filter_problem, matching
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=48, name="describe_client_quotas", min_version=0, max_version=1, first_flexible=1)
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, if_asked
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metadata_answers.authorized_operations import CLUSTER_OPERATIONS, if_asked
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=60, name="describe_cluster", min_version=0, max_version=2, first_flexible=0)
 

@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from broker.config_entries import (
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.config.config_entries import (
     Entry,
     broker_entries,
     cluster_default_entries,
     named_entries,
     topic_entries,
 )
-from broker.context import RequestContext
-from broker.topic_names import name_refusal
-from metadata.image import (
+from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.metadata.image.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
 )
-from runtime.errors import ErrorCode, Rejected
-from wire.versions import Api
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.versions import Api
 
 API = Api(key=32, name="describe_configs", min_version=1, max_version=4, first_flexible=4)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.authorized_operations import GROUP_OPERATIONS, if_asked
-from broker.context import RequestContext
-from broker.group_calls import ask
-from broker.groups.requests import DescribeGroup, GroupDescription
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
+from kvorum.broker.groups.requests import DescribeGroup, GroupDescription
+from kvorum.broker.metadata_answers.authorized_operations import GROUP_OPERATIONS, if_asked
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=15, name="describe_groups", min_version=0, max_version=6, first_flexible=5)
 

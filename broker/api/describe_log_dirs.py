@@ -11,20 +11,20 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from broker.context import RequestContext
-from broker.log_directories import LogDirectory
-from broker.replica import Replica
-from broker.replicas import ReplicaManager
-from runtime.errors import ErrorCode
-from wire.kio_codec import OWN_TAGS
-from wire.log_dirs_codec import (
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import OWN_TAGS
+from kvorum.wire.log_dirs_codec import (
     DIRECTORY_ID_TAG,
     OFFLINE_TAG,
     OWN_CLIENT_ID,
     REASON_TAG,
     pack_offline,
 )
-from wire.versions import Api
+from kvorum.wire.versions import Api
 
 API = Api(key=35, name="describe_log_dirs", min_version=1, max_version=5, first_flexible=2)
 

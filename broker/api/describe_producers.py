@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.topic_names import name_refusal
-from runtime.errors import ErrorCode
-from storage.producer_state import ProducerEntry
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.log.producer_state import ProducerEntry
+from kvorum.wire.versions import Api
 
 API = Api(key=61, name="describe_producers", min_version=0, max_version=0, first_flexible=0)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.controller_api import NoQuorum, QuorumDescription, ReplicaState
-from raft.control_records import LISTENER_NAME
-from runtime.errors import ErrorCode, Rejected
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.controller.controller_api import NoQuorum, QuorumDescription, ReplicaState
+from kvorum.raft.control_records import LISTENER_NAME
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.versions import Api
 
 API = Api(
     key=55,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorized_operations import TOPIC_OPERATIONS
-from broker.context import RequestContext
-from broker.topic_metadata import live_brokers, offline_replicas
-from broker.topic_names import INTERNAL_TOPICS, name_refusal
-from metadata.image import PartitionImage, TopicImage
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metadata_answers.authorized_operations import TOPIC_OPERATIONS
+from kvorum.broker.metadata_answers.topic_metadata import live_brokers, offline_replicas
+from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS, name_refusal
+from kvorum.metadata.image.image import PartitionImage, TopicImage
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=75, name="describe_topic_partitions", min_version=0, max_version=0, first_flexible=0)
 

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from broker.context import RequestContext
-from metadata.image import ClusterImage
-from metadata.records import ScramCredential
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import ScramCredential
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(
     key=50, name="describe_user_scram_credentials", min_version=0, max_version=0, first_flexible=0

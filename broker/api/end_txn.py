@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.transactions.requests import EPOCH_BUMP_VERSION, EndTransaction
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, EndTransaction
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=26, name="end_txn", min_version=0, max_version=5, first_flexible=3)
 

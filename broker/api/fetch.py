@@ -9,11 +9,11 @@ their rack. Quotas of bytes: what exceeds them is sent, and the client pauses af
 
 from __future__ import annotations
 
-from broker.client_quotas import QuotaKind
-from broker.context import RequestContext
-from broker.fetching import Answers, start_fetch
-from runtime.errors import WireError
-from wire.fetch_codec import (
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.fetch.leader_fetch import Answers, start_fetch
+from kvorum.broker.quotas.client_quotas import QuotaKind
+from kvorum.runtime.errors import WireError
+from kvorum.wire.fetch_codec import (
     FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,
     FetchedPartition,
@@ -21,8 +21,8 @@ from wire.fetch_codec import (
     pack_fetch_response,
     parse_fetch_request,
 )
-from wire.framing import response_head
-from wire.versions import Api
+from kvorum.wire.framing import response_head
+from kvorum.wire.versions import Api
 
 API = Api(key=1, name="fetch", min_version=4, max_version=17, first_flexible=FIRST_FLEXIBLE)
 

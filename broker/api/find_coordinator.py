@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.coordinator.host import CoordinatorHost
-from metadata.records import NO_LEADER
-from runtime.errors import ErrorCode, Rejected
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.coordinator.host import CoordinatorHost
+from kvorum.metadata.image.records import NO_LEADER
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.versions import Api
 
 API = Api(key=10, name="find_coordinator", min_version=0, max_version=6, first_flexible=3)
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.client_telemetry import COMPRESSION_TYPES, TELEMETRY_BYTES_MAX, ClientFacts
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO, new_uuid
-from wire.kio_codec import uuid_bytes
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metrics.client_telemetry import (
+    COMPRESSION_TYPES,
+    TELEMETRY_BYTES_MAX,
+    ClientFacts,
+)
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO, new_uuid
+from kvorum.wire.kio_codec import uuid_bytes
+from kvorum.wire.versions import Api
 
 API = Api(
     key=71, name="get_telemetry_subscriptions", min_version=0, max_version=0, first_flexible=0

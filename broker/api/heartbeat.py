@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 
-from broker.context import RequestContext
-from broker.group_calls import call
-from broker.groups.requests import Heartbeat
-from runtime.errors import ErrorCode
-from wire.kio_codec import encode_response, read_request
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import call
+from kvorum.broker.groups.requests import Heartbeat
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import encode_response, read_request
+from kvorum.wire.versions import Api
 
 API = Api(key=12, name="heartbeat", min_version=0, max_version=4, first_flexible=4)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.config_alteration import alter
-from broker.context import RequestContext
-from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
-from wire.versions import Api
+from kvorum.broker.api.config_alteration import alter
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
+from kvorum.wire.versions import Api
 
 API = Api(
     key=44,

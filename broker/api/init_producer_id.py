@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.transactions.requests import InitProducerId
-from runtime.errors import ErrorCode, Rejected
-from wire.kio_codec import milliseconds
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.transactions.requests import InitProducerId
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.kio_codec import milliseconds
+from kvorum.wire.versions import Api
 
 API = Api(key=22, name="init_producer_id", min_version=0, max_version=5, first_flexible=2)
 

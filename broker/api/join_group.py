@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.group_calls import ask_named
-from broker.groups.requests import Joined, JoinGroup, ProtocolMetadata
-from runtime.errors import ErrorCode
-from wire.kio_codec import milliseconds
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask_named
+from kvorum.broker.groups.requests import Joined, JoinGroup, ProtocolMetadata
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import milliseconds
+from kvorum.wire.versions import Api
 
 API = Api(key=11, name="join_group", min_version=0, max_version=9, first_flexible=6)
 

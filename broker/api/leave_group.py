@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.group_calls import ask_named
-from broker.groups.requests import LeaveGroup, LeavingMember
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask_named
+from kvorum.broker.groups.requests import LeaveGroup, LeavingMember
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=13, name="leave_group", min_version=0, max_version=5, first_flexible=4)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=74, name="list_config_resources", min_version=0, max_version=1, first_flexible=0)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.groups.requests import ListGroups
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.groups.requests import ListGroups
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=16, name="list_groups", min_version=0, max_version=5, first_flexible=3)
 

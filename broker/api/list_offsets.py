@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from broker.context import RequestContext
-from broker.replica import Replica
-from runtime.errors import CorruptData, ErrorCode
-from runtime.ids import UUID_ZERO
-from storage.batch import BatchError
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.storage.format.batch import BatchError
+from kvorum.wire.versions import Api
 
 API = Api(key=2, name="list_offsets", min_version=1, max_version=11, first_flexible=6)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.transactions.model import NAMES
-from broker.transactions.requests import ListTransactions
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.transactions.model import NAMES
+from kvorum.broker.transactions.requests import ListTransactions
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=66, name="list_transactions", min_version=0, max_version=1, first_flexible=0)
 

@@ -1,12 +1,13 @@
 """Metadata (3). Served: v0-13.
 
-Fenced brokers are hidden, soon after they were fenced (`broker.listing`); a partition without
-leader answers error 5. What a broker leads that may just have died is answered once that is known
-(`broker.suspects`). The answer to "all topics" is encoded once per image, version and listener,
-each topic's partitions once as long as they stay what they are (`broker.topic_metadata`). Unknown
-topics answer 3 (by id 100), also when their auto-creation has just begun: the client asks
-again and finds them. Authorized operations, where asked for, are all there are; a topic asked by an
-unknown id has none.
+Fenced brokers are hidden, soon after they were fenced
+(`broker.metadata_answers.fenced_broker_visibility`); a partition without leader answers error 5.
+What a broker leads that may just have died is answered once that is known
+(`broker.metadata_answers.suspects`). The answer to "all topics" is encoded once per image, version
+and listener, each topic's partitions once as long as they stay what they are
+(`broker.metadata_answers.topic_metadata`). Unknown topics answer 3 (by id 100), also when their
+auto-creation has just begun: the client asks again and finds them. Authorized operations, where
+asked for, are all there are; a topic asked by an unknown id has none.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
-from broker.context import RequestContext, Services
-from broker.coordinator.topics import internal_topic
-from broker.topic_names import INTERNAL_TOPICS, name_refusal
-from metadata.image import ClusterImage, TopicImage
-from metadata.requests import CreateTopics, NewTopic
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO
-from wire.kio_codec import Packed, encode_response, uuid_bytes
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext, Services
+from kvorum.broker.coordinator.topics import internal_topic
+from kvorum.broker.metadata_answers.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    if_asked,
+)
+from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS, name_refusal
+from kvorum.metadata.image.image import ClusterImage, TopicImage
+from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.kio_codec import Packed, encode_response, uuid_bytes
+from kvorum.wire.versions import Api
 
 API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
 

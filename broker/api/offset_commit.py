@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.group_calls import ask
-from broker.groups.requests import NO_RETENTION_TIME, CommitOffsets, OffsetToCommit
-from metadata.image import TopicImage
-from runtime.errors import ErrorCode
-from wire.kio_codec import milliseconds
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
+from kvorum.broker.groups.requests import NO_RETENTION_TIME, CommitOffsets, OffsetToCommit
+from kvorum.metadata.image.image import TopicImage
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import milliseconds
+from kvorum.wire.versions import Api
 
 API = Api(key=8, name="offset_commit", min_version=2, max_version=9, first_flexible=8)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.group_calls import ask_named, has_partition
-from broker.groups.requests import DeleteOffsets, TopicPartitions
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask_named, has_partition
+from kvorum.broker.groups.requests import DeleteOffsets, TopicPartitions
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=47, name="offset_delete", min_version=0, max_version=0, first_flexible=1)
 

@@ -14,16 +14,16 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from broker.context import RequestContext
-from broker.group_calls import ask
-from broker.groups.requests import (
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
+from kvorum.broker.groups.requests import (
     FetchedOffset,
     FetchedTopicOffsets,
     FetchOffsets,
     TopicPartitions,
 )
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=9, name="offset_fetch", min_version=1, max_version=9, first_flexible=6)
 

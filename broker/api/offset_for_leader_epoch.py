@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.versions import Api
 
 API = Api(key=23, name="offset_for_leader_epoch", min_version=2, max_version=4, first_flexible=4)
 

@@ -2,33 +2,33 @@
 requests close the connection.
 
 Batches stay as they come, unless the topic's compression.type names another codec: then a thread
-packs them anew (broker/packing). Header, CRC and records are checked; keys only if the topic is
-compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1.
-Errors per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current
-leader (v10+), 17 for internal topics, 45/47 for idempotent producers.
-Transactional batches: the first one of a transaction in a partition waits until the transaction's
-coordinator knows the partition (broker/transactions/produce_gate). v12+ adds it (KIP-890), older
-versions must have added it. 48 if it is not in the transaction (120 from v11), 47 for a fenced
-producer, 51 from v12 while the last transaction's markers are being written (19 before).
-Quotas of bytes: the client pauses after its answer (KIP-219).
+packs them anew (broker/partition/recompression). Header, CRC and records are checked; keys only if
+the topic is compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1. Errors
+per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current leader
+(v10+), 17 for internal topics, 45/47 for idempotent producers. Transactional batches: the first one
+of a transaction in a partition waits until the transaction's coordinator knows the partition
+(broker/transactions/produce_gate). v12+ adds it (KIP-890), older versions must have added it. 48 if
+it is not in the transaction (120 from v11), 47 for a fenced producer, 51 from v12 while the last
+transaction's markers are being written (19 before). Quotas of bytes: the client pauses after its
+answer (KIP-219).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.batch_checks import ProduceTerms
-from broker.client_quotas import QuotaKind
-from broker.context import RequestContext
-from broker.packing import Packer, Unpacked
-from broker.replica import Replica
-from broker.topic_names import INTERNAL_TOPICS
-from broker.transactions.produce_gate import ProduceGate
-from broker.waiters import PendingAck, PendingProduce
-from runtime.errors import ErrorCode
-from storage.client_batch import Unpacking
-from wire.framing import response_head
-from wire.produce_codec import (
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
+from kvorum.broker.network.purgatory import PendingAck, PendingProduce
+from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.recompression import Packer, Unpacked
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.quotas.client_quotas import QuotaKind
+from kvorum.broker.transactions.produce_gate import ProduceGate
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.client_batch import Unpacking
+from kvorum.wire.framing import response_head
+from kvorum.wire.produce_codec import (
     FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,
     ProducedPartition,
@@ -38,7 +38,7 @@ from wire.produce_codec import (
     pack_produce_response,
     parse_produce_request,
 )
-from wire.versions import Api
+from kvorum.wire.versions import Api
 
 _NAMED_TWICE = "the request names the partition twice; only its first batch was looked at"
 

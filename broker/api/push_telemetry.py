@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.api.get_telemetry_subscriptions import facts_of
-from broker.context import RequestContext
-from runtime.errors import ErrorCode
-from wire.kio_codec import uuid_bytes
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.get_telemetry_subscriptions import facts_of
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import uuid_bytes
+from kvorum.wire.versions import Api
 
 API = Api(key=72, name="push_telemetry", min_version=0, max_version=0, first_flexible=0)
 

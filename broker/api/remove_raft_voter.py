@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from raft.messages import RemoveVoterRequest
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import UUID_ZERO
-from wire.kio_codec import uuid_bytes
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.raft.messages import RemoveVoterRequest
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.kio_codec import uuid_bytes
+from kvorum.wire.versions import Api
 
 API = Api(
     key=81,

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.group_calls import ask
-from broker.groups.requests import CommitTransactionOffsets, OffsetToCommit
-from broker.topic_names import OFFSETS_TOPIC
-from broker.transactions.coordinators import as_told_to_producer
-from broker.transactions.offsets_gate import admit_offsets
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.group_calls import ask
+from kvorum.broker.groups.requests import CommitTransactionOffsets, OffsetToCommit
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
+from kvorum.broker.transactions.coordinators import as_told_to_producer
+from kvorum.broker.transactions.offsets_gate import admit_offsets
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 API = Api(key=28, name="txn_offset_commit", min_version=0, max_version=5, first_flexible=3)
 

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from metadata.requests import FeatureUpdate, UpdatedFeature, UpdateFeatures, UpdateKind
-from runtime.errors import ErrorCode, Rejected
-from wire.versions import Api
+from kvorum.broker.api.context import RequestContext
+from kvorum.metadata.requests.controller_requests import (
+    FeatureUpdate,
+    UpdatedFeature,
+    UpdateFeatures,
+    UpdateKind,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.wire.versions import Api
 
 API = Api(
     key=57,

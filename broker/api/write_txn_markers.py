@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.transactions.markers import WRITE_TXN_MARKERS
-from broker.transactions.marking import Marker, write_markers
-from broker.transactions.model import TopicPartition
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.transactions.markers import WRITE_TXN_MARKERS
+from kvorum.broker.transactions.marking import Marker, write_markers
+from kvorum.broker.transactions.model import TopicPartition
 
 API = WRITE_TXN_MARKERS
 

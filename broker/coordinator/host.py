@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.keys import partition_of
-from broker.coordinator.model import Shard, Told, TopicsChanged, TransactionEnd, TransactionEnded
-from broker.coordinator.term import Respond, State, Term
-from broker.failures import report_failure
-from metadata.delta import Delta
-from metadata.image import ClusterImage
-from runtime.errors import ErrorCode, InvariantViolated
-from runtime.tasks import TaskGroup
+from kvorum.broker.coordinator.keys import partition_of
+from kvorum.broker.coordinator.model import (
+    Shard,
+    Told,
+    TopicsChanged,
+    TransactionEnd,
+    TransactionEnded,
+)
+from kvorum.broker.coordinator.shard_context import Respond, State, Term
+from kvorum.broker.failures import report_failure
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode, InvariantViolated
+from kvorum.runtime.tasks import TaskGroup
 
 if TYPE_CHECKING:
-    from broker.replica import Replica
-    from broker.replicas import ReplicaManager
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+    from kvorum.broker.partition.replica import Replica
 
 MakeShard = Callable[[int, int], Shard]
 """(partition id, leader epoch) -> an empty shard."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.coordinator.model import ReplayedRecord, TransactionEnd
-from storage.batch import BatchHeader, iter_headers, iter_records
-from storage.batch_walk import first_damage
-from storage.log import Log
-from storage.markers import read_marker
+from kvorum.broker.coordinator.model import ReplayedRecord, TransactionEnd
+from kvorum.storage.format.batch import BatchHeader, iter_headers, iter_records
+from kvorum.storage.format.markers import read_marker
+from kvorum.storage.log.log import Log
+from kvorum.storage.recovery.batch_walk import first_damage
 
 CHUNK_BYTES = 64 * 1024
 """Bytes that are replayed before others have the loop again; a larger batch comes whole."""

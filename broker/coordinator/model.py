@@ -18,7 +18,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 
 class Instant(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.config import BrokerConfig
-from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from metadata.requests import CreateTopics, NewTopic
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from broker.context import Services
+    from kvorum.broker.api.context import Services
 
 _log = logging.getLogger(__name__)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.states import GroupState
-from broker.groups.config import STRING_BYTES_MAX, GroupConfig
-from broker.groups.records import NO_TIMESTAMP, OffsetValue
-from broker.groups.requests import (
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.config import STRING_BYTES_MAX, GroupConfig
+from kvorum.broker.groups.records import NO_TIMESTAMP, OffsetValue
+from kvorum.broker.groups.requests import (
     NO_MEMBER,
     NO_RETENTION_TIME,
     CommitOffsets,
     CommitTransactionOffsets,
     OffsetToCommit,
 )
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 
 def commit_refusal(

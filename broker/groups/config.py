@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.groups.migration.policy import MigrationPolicy
+from kvorum.broker.groups.migration.policy import MigrationPolicy
 
 _MS_PER_MINUTE = 60_000
 

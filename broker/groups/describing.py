@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.groups.classic.group import TYPE_NAME, ClassicGroup
-from broker.groups.classic.states import GroupState
-from broker.groups.consumer import describing as consumer_describing
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.requests import (
+from kvorum.broker.groups.classic.group import TYPE_NAME, ClassicGroup
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.consumer import describing as consumer_describing
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.requests import (
     GroupDescription,
     GroupListing,
     ListGroups,

@@ -11,11 +11,11 @@ An offset with an expiry of its own (OffsetCommit v2-4) goes at that time, in th
 
 from __future__ import annotations
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.states import GroupState
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.offsets import OffsetBook, PartitionKey
-from broker.groups.records import NO_TIMESTAMP, OffsetValue
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.offsets import OffsetBook, PartitionKey
+from kvorum.broker.groups.records import NO_TIMESTAMP, OffsetValue
 
 
 def expired_offsets(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from broker.coordinator.model import CoordinatorRecord, ReplayedRecord, TransactionEnd
-from broker.groups.committing import offset_errors, offset_value
-from broker.groups.config import PRODUCERS_MAX
-from broker.groups.offsets import EMPTY_BOOK, OffsetBook, PartitionKey
-from broker.groups.records import OffsetKey, decode_offset, encode_offset, offset_key
-from broker.groups.requests import (
+from kvorum.broker.coordinator.model import CoordinatorRecord, ReplayedRecord, TransactionEnd
+from kvorum.broker.groups.committing import offset_errors, offset_value
+from kvorum.broker.groups.config import PRODUCERS_MAX
+from kvorum.broker.groups.offsets import EMPTY_BOOK, OffsetBook, PartitionKey
+from kvorum.broker.groups.records import OffsetKey, decode_offset, encode_offset, offset_key
+from kvorum.broker.groups.requests import (
     NO_RETENTION_TIME,
     CommitOffsets,
     CommitTransactionOffsets,
@@ -24,8 +24,8 @@ from broker.groups.requests import (
     OffsetsFetched,
     TopicPartitions,
 )
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode
 
 
 class OffsetStore:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.groups.records import OffsetValue
+from kvorum.broker.groups.records import OffsetValue
 
 PartitionKey = tuple[str, int]
 """(topic, partition)."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from runtime.errors import CorruptData, WireError
-from runtime.ids import UUID_ZERO
-from wire.primitives import Reader, string_bytes, uvarint_bytes
+from kvorum.runtime.errors import CorruptData, WireError
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.wire.primitives import Reader, string_bytes, uvarint_bytes
 
 TOPIC = "__consumer_offsets"
 

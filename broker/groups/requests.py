@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
 
 NO_MEMBER = ""
 NO_GENERATION = -1

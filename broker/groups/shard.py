@@ -15,7 +15,7 @@ from __future__ import annotations
 from random import Random
 from typing import assert_never
 
-from broker.coordinator.model import (
+from kvorum.broker.coordinator.model import (
     CoordinatorRecord,
     Durable,
     Effect,
@@ -29,21 +29,21 @@ from broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from broker.groups.classic import joining, membership, rebalance, syncing
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.states import GroupState
-from broker.groups.committing import commit_refusal
-from broker.groups.config import GroupConfig
-from broker.groups.consumer import committing as consumer_committing
-from broker.groups.consumer import records as consumer_records
-from broker.groups.consumer.coordinator import ConsumerGroups, Groups
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
-from broker.groups.describing import describe, listings
-from broker.groups.expiry import expired_offsets
-from broker.groups.migration.coordinator import MixedGroups
-from broker.groups.offset_store import OffsetStore
-from broker.groups.records import (
+from kvorum.broker.groups.classic import joining, membership, rebalance, syncing
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.committing import commit_refusal
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer import committing as consumer_committing
+from kvorum.broker.groups.consumer import records as consumer_records
+from kvorum.broker.groups.consumer.coordinator import ConsumerGroups, Groups
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
+from kvorum.broker.groups.describing import describe, listings
+from kvorum.broker.groups.expiry import expired_offsets
+from kvorum.broker.groups.migration.coordinator import MixedGroups
+from kvorum.broker.groups.offset_store import OffsetStore
+from kvorum.broker.groups.records import (
     GroupKey,
     OffsetKey,
     UnknownKey,
@@ -51,7 +51,7 @@ from broker.groups.records import (
     decode_key,
     group_key,
 )
-from broker.groups.requests import (
+from kvorum.broker.groups.requests import (
     CommitOffsets,
     CommitTransactionOffsets,
     DeletedTopicOffsets,
@@ -70,7 +70,7 @@ from broker.groups.requests import (
     Synced,
     SyncGroup,
 )
-from broker.groups.timers import (
+from kvorum.broker.groups.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
@@ -81,8 +81,8 @@ from broker.groups.timers import (
     SessionTimer,
     SyncTimer,
 )
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode, InvariantViolated
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode, InvariantViolated
 
 
 class GroupShard:

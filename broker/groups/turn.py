@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from broker.coordinator.model import (
+from kvorum.broker.coordinator.model import (
     Answer,
     Append,
     CancelTimer,
@@ -15,9 +15,9 @@ from broker.coordinator.model import (
     Instant,
     SetTimer,
 )
-from broker.groups.config import GroupConfig
-from metadata.configs.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, number_of
-from metadata.image import RESOURCE_GROUP
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.metadata.configs.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, number_of
+from kvorum.metadata.image.image import RESOURCE_GROUP
 
 BATCH_BYTES_MAX = 512 * 1024
 """Keys and values in one batch of records that need not stay together: well below the usual

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.keys import partition_of
-from broker.topic_names import TRANSACTIONS_TOPIC
-from broker.transactions.model import TopicPartition
-from broker.transactions.peers import Peers, error_of
-from broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
-from runtime.errors import ErrorCode
-from wire.versions import Api
+from kvorum.broker.coordinator.keys import partition_of
+from kvorum.broker.metadata_answers.topic_names import TRANSACTIONS_TOPIC
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.peers import Peers, error_of
+from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.versions import Api
 
 if TYPE_CHECKING:
-    from broker.context import Services
+    from kvorum.broker.api.context import Services
 
 ADD_PARTITIONS_TO_TXN = Api(
     key=24,

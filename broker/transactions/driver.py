@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.config import part_of
-from broker.coordinator.model import Told
-from broker.coordinator.term import Term
-from broker.failures import report_failure
-from broker.transactions.config import TransactionConfig
-from broker.transactions.coordinators import Coordinators
-from broker.transactions.markers import MarkerSender
-from broker.transactions.peers import Peers
-from broker.transactions.requests import ProducerIdTaken, SendMarkers, TakeProducerId
-from broker.transactions.shard import TransactionShard
-from metadata.features import TRANSACTION_VERSION, level_of
-from runtime.errors import InvariantViolated, Rejected
-from runtime.tasks import TaskGroup
+from kvorum.broker.config.broker_config import part_of
+from kvorum.broker.coordinator.model import Told
+from kvorum.broker.coordinator.shard_context import Term
+from kvorum.broker.failures import report_failure
+from kvorum.broker.transactions.config import TransactionConfig
+from kvorum.broker.transactions.coordinators import Coordinators
+from kvorum.broker.transactions.markers import MarkerSender
+from kvorum.broker.transactions.peers import Peers
+from kvorum.broker.transactions.requests import ProducerIdTaken, SendMarkers, TakeProducerId
+from kvorum.broker.transactions.shard import TransactionShard
+from kvorum.metadata.image.features import TRANSACTION_VERSION, level_of
+from kvorum.runtime.errors import InvariantViolated, Rejected
+from kvorum.runtime.tasks import TaskGroup
 
 if TYPE_CHECKING:
-    from broker.context import Services
+    from kvorum.broker.api.context import Services
 
 
 class TransactionDriver:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from broker.transactions.model import (
+from kvorum.broker.transactions.model import (
     AT_REST,
     EPOCH_EXHAUSTED,
     NO_EPOCH,
@@ -21,14 +21,14 @@ from broker.transactions.model import (
     State,
     Transaction,
 )
-from broker.transactions.requests import (
+from kvorum.broker.transactions.requests import (
     EPOCH_BUMP_VERSION,
     AddPartitions,
     EndTransaction,
     InitProducerId,
     ProducerIdentity,
 )
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

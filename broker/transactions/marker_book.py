@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from broker.transactions.model import TopicPartition
-from broker.transactions.requests import SendMarkers
-from metadata.image import ClusterImage
-from runtime.errors import ErrorCode
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.requests import SendMarkers
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode
 
 MARKERS_PER_REQUEST_MAX = 1_000
 """Partitions named in one request at most; the rest follow in the next. The leader appends all of

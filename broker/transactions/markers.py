@@ -13,20 +13,20 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordinator.model import Told
-from broker.coordinator.term import State, Term
-from broker.failures import report_failure
-from broker.transactions.marker_book import Batch, MarkerBook
-from broker.transactions.marking import Marker, write_markers
-from broker.transactions.model import TopicPartition
-from broker.transactions.peers import Peers, error_of
-from broker.transactions.requests import MarkersWritten, SendMarkers
-from runtime.errors import ErrorCode
-from runtime.tasks import TaskGroup
-from wire.versions import Api
+from kvorum.broker.coordinator.model import Told
+from kvorum.broker.coordinator.shard_context import State, Term
+from kvorum.broker.failures import report_failure
+from kvorum.broker.transactions.marker_book import Batch, MarkerBook
+from kvorum.broker.transactions.marking import Marker, write_markers
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.peers import Peers, error_of
+from kvorum.broker.transactions.requests import MarkersWritten, SendMarkers
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.wire.versions import Api
 
 if TYPE_CHECKING:
-    from broker.context import Services
+    from kvorum.broker.api.context import Services
 
 _log = logging.getLogger(__name__)
 

@@ -9,19 +9,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.batch_checks import ProduceTerms
-from broker.coordinator.model import TransactionEnd
-from broker.replica import Replica
-from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.transactions.model import TopicPartition
-from broker.transactions.requests import EPOCH_BUMP_VERSION
-from broker.waiters import PendingAck
-from runtime.errors import ErrorCode
-from storage.batch import BatchError
-from storage.markers import build_marker
+from kvorum.broker.coordinator.model import TransactionEnd
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kvorum.broker.network.purgatory import PendingAck
+from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import BatchError
+from kvorum.storage.format.markers import build_marker
 
 if TYPE_CHECKING:
-    from broker.context import Services
+    from kvorum.broker.api.context import Services
 
 REPLICATION_TIMEOUT_MS = 4_000
 """How long a marker waits for its replicas; then the sender hears REQUEST_TIMED_OUT and repeats."""

@@ -13,7 +13,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from runtime.errors import invariant
+from kvorum.runtime.errors import invariant
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1

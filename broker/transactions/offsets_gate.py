@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.replica import Replica
-from broker.transactions.model import TopicPartition
-from runtime.errors import ErrorCode
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.runtime.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.context import Services
+    from kvorum.broker.api.context import Services
 
 
 async def admit_offsets(

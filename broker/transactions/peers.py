@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from broker.fetcher import Connect, PeerAddress
-from broker.frame_buffer import FrameBuffer
-from runtime.errors import ErrorCode, WireError
-from wire.kio_codec import encode_request, read_response
-from wire.primitives import string_bytes
-from wire.versions import Api
+from kvorum.broker.fetch.follower_fetch import Connect, PeerAddress
+from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.runtime.errors import ErrorCode, WireError
+from kvorum.wire.kio_codec import encode_request, read_response
+from kvorum.wire.primitives import string_bytes
+from kvorum.wire.versions import Api
 
 _log = logging.getLogger(__name__)
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.batch_checks import ProduceTerms
-from broker.replica import Replica
-from broker.transactions.coordinators import as_told_to_producer
-from broker.transactions.model import TopicPartition
-from broker.transactions.verification import FIRST_ADDING_VERSION, needs_verification
-from broker.waiters import PendingAck, PendingProduce
-from runtime.errors import ErrorCode
-from storage.batch import MAGIC, BatchError, BatchHeader, check_crc, read_header
-from wire.produce_codec import ProducedPartition
+from kvorum.broker.network.purgatory import PendingAck, PendingProduce
+from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.transactions.coordinators import as_told_to_producer
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.verification import FIRST_ADDING_VERSION, needs_verification
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import MAGIC, BatchError, BatchHeader, check_crc, read_header
+from kvorum.wire.produce_codec import ProducedPartition
 
 if TYPE_CHECKING:
-    from broker.context import Services
+    from kvorum.broker.api.context import Services
 
 FIRST_ABORTABLE_VERSION = 11
 

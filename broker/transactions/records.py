@@ -13,9 +13,9 @@ import json
 import struct
 from itertools import groupby
 
-from broker.transactions.model import NO_PRODUCER_ID, State, TopicPartition, Transaction
-from runtime.errors import CorruptData, WireError
-from wire.primitives import INT16, INT64, Reader, count_bytes, string_bytes, uvarint_bytes
+from kvorum.broker.transactions.model import NO_PRODUCER_ID, State, TopicPartition, Transaction
+from kvorum.runtime.errors import CorruptData, WireError
+from kvorum.wire.primitives import INT16, INT64, Reader, count_bytes, string_bytes, uvarint_bytes
 
 KEY_VERSION = 0
 VALUE_VERSION_MAX = 1

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from broker.transactions.model import NO_EPOCH, NO_PRODUCER_ID, State, TopicPartition
-from runtime.errors import ErrorCode
+from kvorum.broker.transactions.model import NO_EPOCH, NO_PRODUCER_ID, State, TopicPartition
+from kvorum.runtime.errors import ErrorCode
 
 EPOCH_BUMP_VERSION = 2
 """transaction.version from which each end of a transaction raises the epoch (KIP-890 part 2)."""

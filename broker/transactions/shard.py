@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, assert_never
 
-from broker.coordinator.model import (
+from kvorum.broker.coordinator.model import (
     Answer,
     Append,
     Ask,
@@ -30,17 +30,17 @@ from broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from broker.transactions import machine
-from broker.transactions.config import (
+from kvorum.broker.transactions import machine
+from kvorum.broker.transactions.config import (
     PARK_MS,
     PARKED_MAX,
     PARTITIONS_PER_TRANSACTION_MAX,
     TRANSACTIONAL_ID_BYTES_MAX,
     TransactionConfig,
 )
-from broker.transactions.model import AT_REST, NAMES, PREPARED, State, Transaction
-from broker.transactions.records import decode_key, decode_value, encode_key, encode_value
-from broker.transactions.requests import (
+from kvorum.broker.transactions.model import AT_REST, NAMES, PREPARED, State, Transaction
+from kvorum.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
+from kvorum.broker.transactions.requests import (
     AddPartitions,
     DescribeTransaction,
     EndTransaction,
@@ -53,7 +53,7 @@ from broker.transactions.requests import (
     TransactionDescription,
     TransactionListing,
 )
-from runtime.errors import ErrorCode, invariant
+from kvorum.runtime.errors import ErrorCode, invariant
 
 
 class _Patience(NamedTuple):

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from runtime.errors import ErrorCode
-from storage.batch import BatchError, BatchHeader
-from storage.producer_state import ProducerStateTable
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import BatchError, BatchHeader
+from kvorum.storage.log.producer_state import ProducerStateTable
 
 T = TypeVar("T")
 

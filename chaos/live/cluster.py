@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.live.links import LinkPlan
-from chaos.live.processes import (
+from kvorum.chaos.experiment.scenario import Configuration
+from kvorum.chaos.live.links import LinkPlan
+from kvorum.chaos.live.processes import (
     ProcessFailed,
     is_alive,
     start_process,
     stop_process,
     wait_until,
 )
-from chaos.scenario import Configuration
-from runtime.errors import KvorumError
+from kvorum.runtime.errors import KvorumError
 
 #: Orderly stop of every node, snapshots and clean-shutdown markers included.
 _STOP_TIMEOUT_MS = 20_000
@@ -170,7 +170,7 @@ class LiveCluster:
 
     def restart(self, name: str) -> None:
         """Start a dead node again on its old disk; returns when its process runs."""
-        from launch.control import request_restart
+        from kvorum.launch.control import request_restart
 
         self.await_death(name)
         request_restart(self.data_dir, [name])

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from chaos.faults import (
+from kvorum.chaos.experiment.faults import (
     Bandwidth,
     Cut,
     Down,
@@ -34,11 +34,17 @@ from chaos.faults import (
     duration_of,
     fault_name,
 )
-from chaos.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
-from chaos.live.cluster import LiveCluster
-from chaos.live.links import Link, Stream
-from chaos.live.toxiproxy import Toxic, Toxiproxy
-from chaos.targets import CLIENTS, ClusterView, TargetKind, UnresolvableTarget, resolve
+from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
+from kvorum.chaos.experiment.targets import (
+    CLIENTS,
+    ClusterView,
+    TargetKind,
+    UnresolvableTarget,
+    resolve,
+)
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.links import Link, Stream
+from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chaos.targets import CLIENTS
+from kvorum.chaos.experiment.targets import CLIENTS
 
 FIRST_BROKER_ID = 101
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chaos.faults import describe, duration_of
-from chaos.live.injector import Injected, Injector
-from chaos.live.probes import Measurement, Probes
-from chaos.scenario import Action, Probe, Step
-from chaos.targets import UnresolvableTarget
-from runtime.clock import monotonic_ms
+from kvorum.chaos.experiment.faults import describe, duration_of
+from kvorum.chaos.experiment.scenario import Action, Probe, Step
+from kvorum.chaos.experiment.targets import UnresolvableTarget
+from kvorum.chaos.live.injector import Injected, Injector
+from kvorum.chaos.live.probes import Measurement, Probes
+from kvorum.runtime.clock import monotonic_ms
 
 #: How long a step waits for somebody to fit its target (a leader to be elected, say).
 _TARGET_TIMEOUT_MS = 10_000

@@ -9,10 +9,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from chaos.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter
-from chaos.live.cluster import LiveCluster
-from chaos.targets import ClusterView, PartitionView
-from runtime.errors import KvorumError
+from kvorum.chaos.experiment.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter
+from kvorum.chaos.experiment.targets import ClusterView, PartitionView
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.runtime.errors import KvorumError
 
 _STATUS_TIMEOUT_S = 5.0
 METADATA_TIMEOUT_S = 3.0

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chaos.live.cluster import LiveCluster
-from chaos.live.observe import NotObservable, TopicWatch, quorum_status
-from chaos.scenario import Probe
-from chaos.workloads.produce import ProduceLoad
-from runtime.errors import invariant
+from kvorum.chaos.experiment.scenario import Probe
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.observe import NotObservable, TopicWatch, quorum_status
+from kvorum.chaos.workloads.produce import ProduceLoad
+from kvorum.runtime.errors import invariant
 
 _RATE_WINDOW_S = 1.0
 
@@ -28,7 +28,7 @@ class Measurement:
 
 
 class Probes:
-    """Measures what `chaos.scenario.PROBES` lists."""
+    """Measures what `chaos.experiment.scenario.PROBES` lists."""
 
     def __init__(self, *, cluster: LiveCluster, watch: TopicWatch, load: ProduceLoad) -> None:
         self._cluster = cluster

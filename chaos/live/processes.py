@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
-from runtime.clock import monotonic_ms
-from runtime.errors import KvorumError
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import KvorumError
 
 #: Below every common ephemeral range, so that no outgoing connection sits on a chosen port.
 PORT_LOW = 20_000

@@ -23,22 +23,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.history import HISTORY_FILE, HistoryWriter
-from chaos.live.cluster import LiveCluster
-from chaos.live.injector import Injector
-from chaos.live.links import link_count, plan_links
-from chaos.live.nemesis import Nemesis
-from chaos.live.observe import NotObservable, Observer, TopicState, TopicWatch, view_of
-from chaos.live.probes import Measurement, Probes
-from chaos.live.processes import NotReached, free_ports, wait_until
-from chaos.live.toxiproxy_server import ToxiproxyServer, find_server
-from chaos.report import RUN_FILE, write_report
-from chaos.scenario import Experiment, load_experiment
-from chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
-from chaos.workloads.create_topics import CreateTopicsLoad
-from chaos.workloads.produce import ProduceLoad
-from runtime.clock import monotonic_ms, wall_ms
-from runtime.errors import ConfigError, KvorumError
+from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter
+from kvorum.chaos.experiment.report import RUN_FILE, write_report
+from kvorum.chaos.experiment.scenario import Experiment, load_experiment
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.live.nemesis import Nemesis
+from kvorum.chaos.live.observe import NotObservable, Observer, TopicState, TopicWatch, view_of
+from kvorum.chaos.live.probes import Measurement, Probes
+from kvorum.chaos.live.processes import NotReached, free_ports, wait_until
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
+from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
+from kvorum.chaos.workloads.create_topics import CreateTopicsLoad
+from kvorum.chaos.workloads.produce import ProduceLoad
+from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.errors import ConfigError, KvorumError
 
 _CLUSTER = "cluster"
 _LOGS = "logs"
@@ -111,7 +111,7 @@ def _make_room(run_dir: Path) -> None:
 
 def finish(run_dir: str) -> RunResult:
     """Judge a run folder: checks, report, Parquet. Also for a folder of an earlier run."""
-    from chaos.export import export_history
+    from kvorum.chaos.experiment.export import export_history
 
     export_history(run_dir)
     report = write_report(run_dir)

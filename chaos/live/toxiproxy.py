@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from chaos.live.links import Link, Stream
-from runtime.errors import KvorumError
+from kvorum.chaos.live.links import Link, Stream
+from kvorum.runtime.errors import KvorumError
 
 #: No answer of a local toxiproxy takes this long.
 CALL_TIMEOUT_S = 5.0

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
-from chaos.live.toxiproxy import Toxiproxy, ToxiproxyError
-from runtime.errors import ConfigError
+from kvorum.chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
+from kvorum.chaos.live.toxiproxy import Toxiproxy, ToxiproxyError
+from kvorum.runtime.errors import ConfigError
 
 #: Names an executable that is used instead of a search.
 SERVER_VARIABLE = "KVORUM_TOXIPROXY_SERVER"

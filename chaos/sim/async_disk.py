@@ -13,8 +13,8 @@ from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from chaos.sim.disk import MemoryDisk, MemoryFile
-from runtime.errors import InvariantViolated, KvorumError, invariant
+from kvorum.chaos.sim.disk import MemoryDisk, MemoryFile
+from kvorum.runtime.errors import InvariantViolated, KvorumError, invariant
 
 T = TypeVar("T")
 

@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.linearizability import Outcome
-from chaos.sim.state import VoterKeys
-from raft.events import RequestReceived
-from raft.messages import (
+from kvorum.chaos.sim.linearizability import Outcome
+from kvorum.chaos.sim.state import VoterKeys
+from kvorum.raft.events import RequestReceived
+from kvorum.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     Response,
     VoterChangeRequest,
     VoterChangeResponse,
 )
-from raft.voters import Voter
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO
+from kvorum.raft.voters import Voter
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
-    from chaos.sim.quorum import QuorumWorld
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.quorum import QuorumWorld
 
 CHANGE_TIMEOUT_MS = 4_000
 """An operator who has heard nothing for so long takes the outcome for unknown."""

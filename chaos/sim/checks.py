@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 
-from runtime.errors import InvariantViolated
+from kvorum.runtime.errors import InvariantViolated
 
 
 class CheckFailed(InvariantViolated):

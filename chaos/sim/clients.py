@@ -1,8 +1,8 @@
 """Clients of the replicated list: appends and reads, and what each of them was told.
 
-A reply waits as in the controller's purgatory (`metadata.loop`): what is decided at the leader is
-answered once everything appended up to then is committed in the leader's own epoch. Two kinds of
-read:
+A reply waits as in the controller's purgatory (`metadata.controller.loop`): what is decided at the
+leader is answered once everything appended up to then is committed in the leader's own epoch. Two
+kinds of read:
 
 - A read by barrier appends a record of its own, so it rests on a commit after its invocation. It is
   checked for linearizability, with all appends.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from chaos.sim.linearizability import (
+from kvorum.chaos.sim.linearizability import (
     Kind,
     Operation,
     Outcome,
@@ -28,11 +28,11 @@ from chaos.sim.linearizability import (
     check_real_time,
     stale_reads,
 )
-from chaos.sim.state import VALUE_PREFIX
+from kvorum.chaos.sim.state import VALUE_PREFIX
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
-    from chaos.sim.quorum import QuorumWorld
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.quorum import QuorumWorld
 
 CLIENT_TIMEOUT_MS = 3_000
 """A client that has heard nothing for so long takes the outcome for unknown."""

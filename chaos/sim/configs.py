@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from chaos.sim.scenario import Scenario
-from raft.model import RaftConfig
-from raft.voters import Voter, VoterSet
-from runtime.errors import required
-from runtime.ids import new_uuid, uuid_text
+from kvorum.chaos.sim.scenario import Scenario
+from kvorum.raft.model import RaftConfig
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.errors import required
+from kvorum.runtime.ids import new_uuid, uuid_text
 
 CONTROLLER_PORT = 9_000
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from chaos.sim.checks import check
-from chaos.sim.disk import MemoryDisk
-from chaos.sim.mirror import Mirror
-from chaos.sim.recovery import DiskSettings, open_node
-from runtime.errors import CorruptData
-from snapshots.format import parse_file_name
-from storage.batch import iter_headers
-from storage.names import LOG_SUFFIX
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.recovery import DiskSettings, open_node
+from kvorum.runtime.errors import CorruptData
+from kvorum.snapshots.format import parse_file_name
+from kvorum.storage.format.batch import iter_headers
+from kvorum.storage.log.file_names import LOG_SUFFIX
 
 _LENGTH_START, _LENGTH_END = 8, 12
 _MAGIC_START = 16

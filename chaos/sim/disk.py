@@ -15,7 +15,7 @@ import errno
 import random
 from dataclasses import dataclass
 
-from chaos.sim.disk_tree import (
+from kvorum.chaos.sim.disk_tree import (
     Folder,
     Inode,
     Saved,
@@ -23,7 +23,7 @@ from chaos.sim.disk_tree import (
     saved_folder,
     used_bytes,
 )
-from runtime.disk import overwrite
+from kvorum.runtime.disk import overwrite
 
 Data = bytes | bytearray | memoryview
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from chaos.sim.async_disk import SimTask
-from chaos.sim.mirror import LogEffect, Mirror
-from raft.effects import (
+from kvorum.chaos.sim.async_disk import SimTask
+from kvorum.chaos.sim.mirror import LogEffect, Mirror
+from kvorum.raft.effects import (
     AppendVoters,
     DropSnapshots,
     FinishSnapshot,
@@ -16,12 +16,12 @@ from raft.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from raft.events import Event, SnapshotReceived
-from raft.messages import FetchSnapshotResponse
-from runtime.errors import required
+from kvorum.raft.events import Event, SnapshotReceived
+from kvorum.raft.messages import FetchSnapshotResponse
+from kvorum.runtime.errors import required
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 SnapshotEffect = (
     ReplyWithSnapshot | WriteSnapshotChunk | FinishSnapshot | ReplaceLog | DropSnapshots

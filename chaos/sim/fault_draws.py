@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from chaos.sim.controller.faults import CONTROLLER_KINDS
-from chaos.sim.faults import (
+from kvorum.chaos.sim.controller.faults import CONTROLLER_KINDS
+from kvorum.chaos.sim.faults import (
     LEADER,
     AddVoter,
     AnyFault,
@@ -33,8 +33,8 @@ from chaos.sim.faults import (
     TwoChanges,
     WipeDisk,
 )
-from chaos.sim.partitions.faults import PARTITION_KINDS
-from runtime.errors import ConfigError
+from kvorum.chaos.sim.partitions.faults import PARTITION_KINDS
+from kvorum.runtime.errors import ConfigError
 
 Make = Callable[[random.Random, Sequence[int]], AnyFault]
 """Draws a fault of one kind for nodes with these ids."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chaos.sim.controller.faults import ControllerFault
-from chaos.sim.partitions.faults import PartitionFault
+from kvorum.chaos.sim.controller.faults import ControllerFault
+from kvorum.chaos.sim.partitions.faults import PartitionFault
 
 LEADER = 0
 """In place of a node id: whoever leads the newest epoch when the fault comes, nobody if none."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.sim.disk import PowerCut
-from raft.effects import FlushLog
-from raft.events import LogFlushed
-from storage.flush import FlushTicket
+from kvorum.chaos.sim.disk import PowerCut
+from kvorum.raft.effects import FlushLog
+from kvorum.raft.events import LogFlushed
+from kvorum.storage.log.flush import FlushTicket
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 
 class Flusher:

@@ -24,7 +24,7 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from chaos.sim.checks import check
+from kvorum.chaos.sim.checks import check
 
 NAME = "Linearizable"
 NEVER = 1 << 62

@@ -1,7 +1,7 @@
 """The state machine of a node: applies what is committed, snapshots itself, loads snapshots.
 
-Stands for `metadata.loop` and `metadata.snapshotter`: one snapshot is written at a time, nothing is
-applied while one is being loaded, and of several to load the latest wins.
+Stands for `metadata.controller.loop` and `metadata.image.snapshotter`: one snapshot is written at a
+time, nothing is applied while one is being loaded, and of several to load the latest wins.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Protocol
 
-from chaos.sim.async_disk import SimAsyncDisk, SimTask
-from chaos.sim.mirror import log_entries
-from chaos.sim.state import ListState
-from raft.effects import LeaderChanged
-from raft.events import SnapshotsExpired, SnapshotTaken
-from raft.model import OffsetAndEpoch
-from raft.snapshot_files import header_voters
-from runtime.errors import required
-from snapshots.format import SnapshotHeader
+from kvorum.chaos.sim.async_disk import SimAsyncDisk, SimTask
+from kvorum.chaos.sim.mirror import log_entries
+from kvorum.chaos.sim.state import ListState
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.events import SnapshotsExpired, SnapshotTaken
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.snapshot_files import header_voters
+from kvorum.runtime.errors import required
+from kvorum.snapshots.format import SnapshotHeader
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 
 class Machine(Protocol):

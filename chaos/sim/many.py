@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from chaos.sim.checks import SeedFailed
-from chaos.sim.quorum import QuorumOutcome
-from chaos.sim.worlds import QUORUM, run_seed
+from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.quorum import QuorumOutcome
+from kvorum.chaos.sim.worlds import QUORUM, run_seed
 
 SEEDS_TOGETHER = 4
 """Seeds handed to a process at a time."""

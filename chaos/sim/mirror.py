@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chaos.sim.state import (
+from kvorum.chaos.sim.state import (
     VALUE_PREFIX,
     VOTERS_PREFIX,
     Entry,
@@ -18,16 +18,16 @@ from chaos.sim.state import (
     next_digest,
     voters_value,
 )
-from raft.control_records import parse_voters
-from raft.effects import (
+from kvorum.raft.control_records import parse_voters
+from kvorum.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
     AppendVoters,
     TruncateLog,
 )
-from storage.batch import iter_headers, iter_records
-from storage.log import Log
+from kvorum.storage.format.batch import iter_headers, iter_records
+from kvorum.storage.log.log import Log
 
 LogEffect = AppendProposed | AppendLeaderChange | AppendVoters | AppendFetched | TruncateLog
 

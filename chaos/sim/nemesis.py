@@ -6,10 +6,10 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from chaos.sim.decay import Damage, examine, flip_byte
-from chaos.sim.disk import MemoryDisk
-from chaos.sim.fault_draws import kind_of
-from chaos.sim.faults import (
+from kvorum.chaos.sim.decay import Damage, examine, flip_byte
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.chaos.sim.fault_draws import kind_of
+from kvorum.chaos.sim.faults import (
     LEADER,
     AddVoter,
     AnyFault,
@@ -32,14 +32,14 @@ from chaos.sim.faults import (
     TwoChanges,
     WipeDisk,
 )
-from chaos.sim.network import Link
-from chaos.sim.node import SimNode
-from chaos.sim.recovery import DIRECTORY
-from raft.events import Resign
-from runtime.errors import InvariantViolated
+from kvorum.chaos.sim.network import Link
+from kvorum.chaos.sim.node import SimNode
+from kvorum.chaos.sim.recovery import DIRECTORY
+from kvorum.raft.events import Resign
+from kvorum.runtime.errors import InvariantViolated
 
 if TYPE_CHECKING:
-    from chaos.sim.quorum import QuorumWorld
+    from kvorum.chaos.sim.quorum import QuorumWorld
 
 
 class Nemesis:

@@ -15,22 +15,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.reply_checks import check_reply
-from chaos.sim.scenario import Scenario
-from chaos.sim.timeline import Timeline
-from raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
-from raft.messages import (
+from kvorum.chaos.sim.reply_checks import check_reply
+from kvorum.chaos.sim.scenario import Scenario
+from kvorum.chaos.sim.timeline import Timeline
+from kvorum.raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
+from kvorum.raft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
     Request,
     Response,
 )
-from raft.replica_log import fetched_spans
-from snapshots.format import FOOTER
+from kvorum.raft.replica_log import fetched_spans
+from kvorum.snapshots.format import FOOTER
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 SPIKE_MS_MAX = 1_000
 """How much longer a message takes that is hit by a spike."""

@@ -13,17 +13,17 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chaos.sim.clock import Alarm, drawn_clock
-from chaos.sim.disk import PowerCut
-from chaos.sim.disk_effects import carry_out_log_effect, carry_out_snapshot_effect
-from chaos.sim.flusher import Flusher
-from chaos.sim.machine import Machine
-from chaos.sim.mirror import Mirror
-from chaos.sim.recovery import empty_disk, open_node
-from chaos.sim.snapshot_worker import SnapshotWorker
-from chaos.sim.state import ListState
-from raft.core import RaftCore
-from raft.effects import (
+from kvorum.chaos.sim.clock import Alarm, drawn_clock
+from kvorum.chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.disk_effects import carry_out_log_effect, carry_out_snapshot_effect
+from kvorum.chaos.sim.flusher import Flusher
+from kvorum.chaos.sim.machine import Machine
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.recovery import empty_disk, open_node
+from kvorum.chaos.sim.snapshot_worker import SnapshotWorker
+from kvorum.chaos.sim.state import ListState
+from kvorum.raft.core import RaftCore
+from kvorum.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
@@ -39,17 +39,17 @@ from raft.effects import (
     SendRequest,
     TruncateLog,
 )
-from raft.events import Event, Propose, RequestReceived, Tick
-from raft.messages import VoterChangeRequest
-from raft.model import RaftConfig, VoteState
-from raft.replica_log import ReplicaLog
-from raft.snapshot_files import SnapshotFiles
-from runtime.errors import invariant, required
-from runtime.ids import new_uuid
-from storage.batch import build_batch
+from kvorum.raft.events import Event, Propose, RequestReceived, Tick
+from kvorum.raft.messages import VoterChangeRequest
+from kvorum.raft.model import RaftConfig, VoteState
+from kvorum.raft.replica_log import ReplicaLog
+from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.runtime.errors import invariant, required
+from kvorum.runtime.ids import new_uuid
+from kvorum.storage.format.batch import build_batch
 
 if TYPE_CHECKING:
-    from chaos.sim.quorum import QuorumWorld
+    from kvorum.chaos.sim.quorum import QuorumWorld
 
 
 class Killed(PowerCut):

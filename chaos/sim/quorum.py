@@ -13,20 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from chaos.sim import scenario as scenarios
-from chaos.sim.changes import Operator
-from chaos.sim.checks import SeedFailed, check, failure_name
-from chaos.sim.clients import Clients, Workload
-from chaos.sim.configs import configs_of, first_voters_of, stand_in
-from chaos.sim.machine import Machine, StateMachine
-from chaos.sim.nemesis import Nemesis
-from chaos.sim.network import Network
-from chaos.sim.node import SimNode
-from chaos.sim.quorum_checks import QuorumChecks
-from chaos.sim.recovery import DiskSettings, LoadState, format_voters, load_state
-from chaos.sim.scenario import Scenario, scenario_of
-from chaos.sim.state import ListState, VoterKeys, is_among, keys_of_set, most_of
-from chaos.sim.timeline import Timeline
+from kvorum.chaos.sim import scenario as scenarios
+from kvorum.chaos.sim.changes import Operator
+from kvorum.chaos.sim.checks import SeedFailed, check, failure_name
+from kvorum.chaos.sim.clients import Clients, Workload
+from kvorum.chaos.sim.configs import configs_of, first_voters_of, stand_in
+from kvorum.chaos.sim.machine import Machine, StateMachine
+from kvorum.chaos.sim.nemesis import Nemesis
+from kvorum.chaos.sim.network import Network
+from kvorum.chaos.sim.node import SimNode
+from kvorum.chaos.sim.quorum_checks import QuorumChecks
+from kvorum.chaos.sim.recovery import DiskSettings, LoadState, format_voters, load_state
+from kvorum.chaos.sim.scenario import Scenario, scenario_of
+from kvorum.chaos.sim.state import ListState, VoterKeys, is_among, keys_of_set, most_of
+from kvorum.chaos.sim.timeline import Timeline
 
 HEAL_BOUND_MS = 20_000
 """Virtual time in which a healed quorum must have a leader, serve a client and have equal logs."""

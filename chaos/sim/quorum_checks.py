@@ -10,19 +10,19 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.sim.checks import CheckFailed, check
-from chaos.sim.mirror import Mirror
-from chaos.sim.recovery import DiskSettings
-from chaos.sim.snapshot_checks import SnapshotChecks
-from chaos.sim.state import VALUE_PREFIX, VoterKeys, is_among, most_of
-from chaos.sim.voter_checks import VoterChecks, Votes, named
-from raft.effects import AppendVoters, LeaderChanged
-from raft.model import VoteState
-from raft.roles.states import Follower
-from runtime.ids import NO_NODE, UUID_ZERO
+from kvorum.chaos.sim.checks import CheckFailed, check
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.recovery import DiskSettings
+from kvorum.chaos.sim.snapshot_checks import SnapshotChecks
+from kvorum.chaos.sim.state import VALUE_PREFIX, VoterKeys, is_among, most_of
+from kvorum.chaos.sim.voter_checks import VoterChecks, Votes, named
+from kvorum.raft.effects import AppendVoters, LeaderChanged
+from kvorum.raft.model import VoteState
+from kvorum.raft.roles.states import Follower
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 
 class QuorumChecks:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.sim.async_disk import SimAsyncDisk, run_now
-from chaos.sim.disk import MemoryDisk
-from chaos.sim.mirror import NO_KEYS, Mirror, log_entries
-from chaos.sim.state import ListState, VoterKeys, keys_of_set, state_of
-from raft.metadata_log import MetadataLog, open_metadata_log
-from raft.snapshot_files import SnapshotFiles, SnapshotPolicy, header_voters, voters_of
-from raft.voters import VoterSet
-from runtime.async_disk import AsyncDisk
-from snapshots.format import BOOTSTRAP_ID, SnapshotHeader, iter_payloads, read_header
-from snapshots.store import SnapshotStore
+from kvorum.chaos.sim.async_disk import SimAsyncDisk, run_now
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.chaos.sim.mirror import NO_KEYS, Mirror, log_entries
+from kvorum.chaos.sim.state import ListState, VoterKeys, keys_of_set, state_of
+from kvorum.raft.metadata_log import MetadataLog, open_metadata_log
+from kvorum.raft.snapshot_files import SnapshotFiles, SnapshotPolicy, header_voters, voters_of
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.async_disk import AsyncDisk
+from kvorum.snapshots.format import BOOTSTRAP_ID, SnapshotHeader, iter_payloads, read_header
+from kvorum.snapshots.store import SnapshotStore
 
 DIRECTORY = "/node/__cluster_metadata-0"
 SEGMENT_BYTES = 3_000

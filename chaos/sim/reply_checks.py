@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.sim.checks import check
-from chaos.sim.state import is_among
-from raft.messages import (
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.state import is_among
+from kvorum.raft.messages import (
     FetchRequest,
     FetchResponse,
     Request,
@@ -16,8 +16,8 @@ from raft.messages import (
 )
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
-    from chaos.sim.quorum_checks import QuorumChecks
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.quorum_checks import QuorumChecks
 
 
 def check_reply(checks: QuorumChecks, node: SimNode, request: Request, response: Response) -> None:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from chaos.sim import fault_draws
-from chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
-from chaos.sim.faults import ScheduledFault
-from runtime.errors import ConfigError
+from kvorum.chaos.sim import fault_draws
+from kvorum.chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
+from kvorum.chaos.sim.faults import ScheduledFault
+from kvorum.runtime.errors import ConfigError
 
 DURATION_MS = 20_000
 VOTERS_MAX = 9

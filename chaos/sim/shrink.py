@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.sim.checks import SeedFailed
-from chaos.sim.scenario import WHOLE_SNAPSHOT, Scenario
-from chaos.sim.worlds import run_scenario
+from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.scenario import WHOLE_SNAPSHOT, Scenario
+from kvorum.chaos.sim.worlds import run_scenario
 
 RUNS_MAX = 400
 """Runs spent on one failure."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from chaos.sim.checks import check
-from chaos.sim.mirror import Mirror
-from chaos.sim.recovery import DiskSettings, Opened, read_state
-from chaos.sim.state import ListState, VoterKeys
-from raft.effects import DropSnapshots, WriteSnapshotChunk
-from raft.model import OffsetAndEpoch
-from runtime.errors import CorruptData
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.recovery import DiskSettings, Opened, read_state
+from kvorum.chaos.sim.state import ListState, VoterKeys
+from kvorum.raft.effects import DropSnapshots, WriteSnapshotChunk
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.runtime.errors import CorruptData
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 
 class SnapshotChecks:

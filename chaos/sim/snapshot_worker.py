@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from chaos.sim.async_disk import SimTask
-from chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.async_disk import SimTask
+from kvorum.chaos.sim.disk import PowerCut
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
-from raft.voters import VoterSet
-from runtime.errors import CorruptData
-from runtime.ids import UUID_ZERO
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.ids import UUID_ZERO
 
 Entry = tuple[int, bytes]
 """Epoch and value of one record. The value of a control record is empty, of a VotersRecord what

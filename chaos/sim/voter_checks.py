@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from chaos.sim.changes import Change, ChangeKind
-from chaos.sim.checks import check
-from chaos.sim.linearizability import Outcome
-from chaos.sim.mirror import Mirror
-from chaos.sim.state import VoterKeys, is_among, keys_of_set, most_of
-from raft.effects import AppendVoters, LeaderChanged
-from raft.voters import VoterSet
+from kvorum.chaos.sim.changes import Change, ChangeKind
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.linearizability import Outcome
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.state import VoterKeys, is_among, keys_of_set, most_of
+from kvorum.raft.effects import AppendVoters, LeaderChanged
+from kvorum.raft.voters import VoterSet
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 Votes = dict[tuple[int, bytes], tuple[int, bytes]]
 """In one epoch: (node id, directory id) to the candidate's (id, directory id)."""

@@ -10,10 +10,10 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.history import CONSUME, FINAL_READ, INFO, OBSERVE, OK, HistoryWriter
-from chaos.workloads.records import decode
-from runtime.clock import monotonic_ms
-from runtime.errors import KvorumError
+from kvorum.chaos.experiment.history import CONSUME, FINAL_READ, INFO, OBSERVE, OK, HistoryWriter
+from kvorum.chaos.workloads.records import decode
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import KvorumError
 
 CONSUMER = "consumer-1"
 

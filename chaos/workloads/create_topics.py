@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from chaos.history import CREATE_TOPIC, FAIL, INFO, INVOKE, OK, HistoryWriter
+from kvorum.chaos.experiment.history import CREATE_TOPIC, FAIL, INFO, INVOKE, OK, HistoryWriter
 
 _REQUEST_TIMEOUT_S = 10.0
 _TOPICS_MAX = 5_000

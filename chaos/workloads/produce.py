@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from chaos.history import FAIL, INFO, PRODUCE, HistoryWriter
-from chaos.scenario import WorkloadPlan
-from chaos.workloads.records import encode
-from runtime.errors import KvorumError
+from kvorum.chaos.experiment.history import FAIL, INFO, PRODUCE, HistoryWriter
+from kvorum.chaos.experiment.scenario import WorkloadPlan
+from kvorum.chaos.workloads.records import encode
+from kvorum.runtime.errors import KvorumError
 
 #: Records in the client's queue before the load waits: 30 s of the fastest load would be 600,000.
 _QUEUE_RECORDS_MAX = 500_000

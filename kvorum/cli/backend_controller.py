@@ -8,18 +8,10 @@ from typing import Any
 from kvorum.cli.backends import Row, check
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.controller_client import ControllerClient
-from kvorum.rpc import admin_pb2 as pb
-from kvorum.rpc.features_pb2_grpc import FeaturesStub
-from metadata.codec import (
-    decode_created,
-    decode_deleted,
-    encode_create_topics,
-    encode_delete_topics,
-)
-from metadata.features import UNSAID, level_of
-from metadata.features_codec import decode_updated, encode_update
-from metadata.image import ClusterImage, TopicImage
-from metadata.requests import (
+from kvorum.metadata.image.features import UNSAID, level_of
+from kvorum.metadata.image.image import ClusterImage, TopicImage
+from kvorum.metadata.inspect.snapshot_view import image_of
+from kvorum.metadata.requests.controller_requests import (
     CreateTopics,
     DeleteTopics,
     FeatureUpdate,
@@ -28,8 +20,16 @@ from metadata.requests import (
     UpdateFeatures,
     UpdateKind,
 )
-from metadata.snapshot_view import image_of
-from runtime.ids import UUID_ZERO, uuid_text
+from kvorum.metadata.rpc.codec import (
+    decode_created,
+    decode_deleted,
+    encode_create_topics,
+    encode_delete_topics,
+)
+from kvorum.metadata.rpc.features_codec import decode_updated, encode_update
+from kvorum.rpc import admin_pb2 as pb
+from kvorum.rpc.features_pb2_grpc import FeaturesStub
+from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
 
 class ControllerBackend:

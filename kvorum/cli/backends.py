@@ -18,9 +18,9 @@ from kvorum.cli.common import (
     bootstrap_of,
     warn,
 )
-from metadata import quorum_report
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO, uuid_text
+from kvorum.metadata.inspect import quorum_report
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
 if TYPE_CHECKING:
     from kvorum.cli.controller_client import ControllerClient

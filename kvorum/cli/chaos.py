@@ -20,8 +20,8 @@ from kvorum.cli.common import (
 from kvorum.cli.report import show_result
 
 if TYPE_CHECKING:
-    from chaos.sim.quorum import QuorumOutcome
-    from chaos.sim.scenario import Scenario
+    from kvorum.chaos.sim.quorum import QuorumOutcome
+    from kvorum.chaos.sim.scenario import Scenario
 
 PROGRESS_S = 5.0
 """How often many seeds say how far they are."""
@@ -47,8 +47,8 @@ def run(file: str, out: str | None, seed: int | None, output: str) -> None:
     if out is None:
         name = os.path.splitext(os.path.basename(file))[0]
         out = f"chaos-runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    from chaos.live.runner import run as run_experiment
-    from runtime.errors import ConfigError, KvorumError
+    from kvorum.chaos.live.runner import run as run_experiment
+    from kvorum.runtime.errors import ConfigError, KvorumError
 
     try:
         result = run_experiment(
@@ -124,11 +124,11 @@ class _Run:
 def _run_seeds(seeds: range, run: _Run, *, is_verbose: bool) -> None:
     if len(seeds) == 1:
         # In this process, so that a debugger gets at it.
-        from chaos.sim.worlds import run_seed
+        from kvorum.chaos.sim.worlds import run_seed
 
         click.echo(_seed_line(_run_one(lambda: run_seed(seeds[0], run.world))))
         return
-    from chaos.sim.many import SeedResult, run_many
+    from kvorum.chaos.sim.many import SeedResult, run_many
 
     started_s = shown_s = time.monotonic()
     done = failed = 0
@@ -160,16 +160,16 @@ def _run_seeds(seeds: range, run: _Run, *, is_verbose: bool) -> None:
 
 
 def _replay(path: str) -> None:
-    from chaos.sim.worlds import run_scenario
+    from kvorum.chaos.sim.worlds import run_scenario
 
     scenario = _read_scenario(path)
     click.echo(_seed_line(_run_one(lambda: run_scenario(scenario))))
 
 
 def _shrink(seed: int | None, path: str | None, world: str) -> None:
-    from chaos.sim.scenario import to_json
-    from chaos.sim.shrink import shrink
-    from chaos.sim.worlds import scenario_of
+    from kvorum.chaos.sim.scenario import to_json
+    from kvorum.chaos.sim.shrink import shrink
+    from kvorum.chaos.sim.worlds import scenario_of
 
     scenario = _read_scenario(path) if path is not None else scenario_of(seed or 0, world)
     shrunk = shrink(scenario, lambda line: click.echo(line, err=True))
@@ -186,8 +186,8 @@ def _shrink(seed: int | None, path: str | None, world: str) -> None:
 
 
 def _read_scenario(path: str) -> Scenario:
-    from chaos.sim.worlds import from_json
-    from runtime.errors import ConfigError
+    from kvorum.chaos.sim.worlds import from_json
+    from kvorum.runtime.errors import ConfigError
 
     try:
         with open(path, encoding="utf-8") as file:
@@ -197,7 +197,7 @@ def _read_scenario(path: str) -> Scenario:
 
 
 def _run_one(run: Callable[[], QuorumOutcome]) -> QuorumOutcome:
-    from runtime.errors import InvariantViolated
+    from kvorum.runtime.errors import InvariantViolated
 
     try:
         return run()

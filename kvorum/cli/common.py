@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from runtime.errors import ConfigError, CorruptData, DirectoryUnusable
-from runtime.text import split_address
+from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from kvorum.runtime.text import split_address
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -13,7 +13,18 @@ import click
 
 from kvorum.cli.backends import KafkaBackend, Row, check
 from kvorum.cli.common import CommandFailed, bootstrap_of
-from metadata.config_requests import (
+from kvorum.metadata.configs.effective import Source
+from kvorum.metadata.configs.model import ConfigType
+from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from kvorum.metadata.image.quotas import (
+    MATCH_ANY,
+    MATCH_DEFAULT,
+    MATCH_EXACT,
+    QuotaFilter,
+    entity_text,
+)
+from kvorum.metadata.image.records import QuotaEntity
+from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigAlteration,
@@ -22,17 +33,6 @@ from metadata.config_requests import (
     QuotaAlteration,
     QuotaOperation,
 )
-from metadata.configs.effective import Source
-from metadata.configs.model import ConfigType
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
-from metadata.quotas import (
-    MATCH_ANY,
-    MATCH_DEFAULT,
-    MATCH_EXACT,
-    QuotaFilter,
-    entity_text,
-)
-from metadata.records import QuotaEntity
 
 _RESOURCE_TYPES = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER}
 _SET_SOURCES = {

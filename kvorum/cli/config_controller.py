@@ -16,13 +16,13 @@ from kvorum.cli.config_backends import (
     quota_alteration,
     quota_rows,
 )
+from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS, broker_key
+from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_configs
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.quotas import entity_text, filter_problem, matching
+from kvorum.metadata.image.records import QuotaEntity
+from kvorum.metadata.rpc import configs_codec
 from kvorum.rpc import configs_pb2_grpc as pb_grpc
-from metadata import configs_codec
-from metadata.config_keys import TOPIC_CONFIGS, broker_key
-from metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_configs
-from metadata.image import ClusterImage
-from metadata.quotas import entity_text, filter_problem, matching
-from metadata.records import QuotaEntity
 
 
 class ControllerConfigs(ControllerBackend):

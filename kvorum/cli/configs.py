@@ -202,8 +202,8 @@ def _places(names: tuple[str, ...]) -> list[int]:
 
 
 def _assignment(text: str) -> tuple[str, str]:
-    from runtime.config import parse_assignment
-    from runtime.errors import ConfigError
+    from kvorum.runtime.config import parse_assignment
+    from kvorum.runtime.errors import ConfigError
 
     try:
         return parse_assignment(text)

@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 
 from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, warn
+from kvorum.metadata.inspect import quorum_report
+from kvorum.metadata.inspect.snapshot_view import MetadataCopy
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.rpc import admin_pb2_grpc as pb_grpc
-from metadata import quorum_report
-from metadata.snapshot_view import MetadataCopy
-from runtime.errors import ErrorCode
-from runtime.text import address_text
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.text import address_text
 
 UNREACHABLE_AFTER_S = 0.6
 """Silence of every controller for so long; a refused connection needs no waiting."""

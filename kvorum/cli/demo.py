@@ -16,7 +16,8 @@ import click
 from kvorum.cli.common import EXIT_FAILED, CommandFailed
 from kvorum.cli.report import no_pass
 
-EXPERIMENT = Path(__file__).resolve().parents[2] / "chaos" / "experiments" / "first-light.yaml"
+# Not resolved: the wheel has chaos/ below kvorum/, a checkout a link to it.
+EXPERIMENT = Path(__file__).parents[1] / "chaos" / "experiments" / "first-light.yaml"
 RUNS_KEPT = 5
 
 
@@ -41,8 +42,8 @@ def demo(out: str, seed: int | None) -> None:
     if find_spec("pyspark") is None:
         # Now, and not after the run.
         raise CommandFailed("the demo ends in a Spark job: pip install 'kvorum[chaos,spark]'")
-    from chaos.live.runner import run
-    from runtime.errors import KvorumError
+    from kvorum.chaos.live.runner import run
+    from kvorum.runtime.errors import KvorumError
 
     run_dir = Path(out) / f"run-{time.strftime('%Y%m%d-%H%M%S')}"
     say(f"experiment {EXPERIMENT.name}; everything of this run goes to {run_dir}")
@@ -61,7 +62,7 @@ def demo(out: str, seed: int | None) -> None:
 
 def _run_spark(run_dir: Path, spark_dir: Path) -> None:
     log = run_dir / "logs" / "spark.log"
-    command = [sys.executable, "-m", "analytics.job", "--input", str(run_dir)]
+    command = [sys.executable, "-m", "kvorum.analytics.job", "--input", str(run_dir)]
     command += ["--output", str(spark_dir)]
     with open(log, "wb") as output:
         done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)

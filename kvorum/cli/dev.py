@@ -22,7 +22,7 @@ from kvorum.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from launch.plan import ClusterPlan
+    from kvorum.launch.plan import ClusterPlan
 
 DEFAULT_DATA_DIR = "./kvorum-data"
 
@@ -80,9 +80,9 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
     if ctx.invoked_subcommand is not None:
         return
     begun = time.monotonic()
-    from launch.identity import DirectoryLock
-    from launch.supervisor import StartupFailed, Supervisor
-    from runtime.errors import ConfigError, CorruptData
+    from kvorum.launch.identity import DirectoryLock
+    from kvorum.launch.supervisor import StartupFailed, Supervisor
+    from kvorum.runtime.errors import ConfigError, CorruptData
 
     is_json = options["output"] == "json"
     say = partial(_say, err=is_json)
@@ -118,7 +118,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
 
     Raises ConfigError, CorruptData.
     """
-    from launch.plan import (
+    from kvorum.launch.plan import (
         NO_LINKS,
         check_nodes,
         check_ports,
@@ -126,7 +126,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
         read_links,
         reserve_ports,
     )
-    from runtime.config import parse_assignment
+    from kvorum.runtime.config import parse_assignment
 
     shape = {name: options[name] for name in ("controllers", "brokers", "port", "controller_port")}
     guards = [held.enter_context(guard) for guard in reserve_ports(**shape)]
@@ -193,8 +193,13 @@ def restart(
     Returns once all are ready. The exit status is 1 if one died again or was not ready in time;
     which, and why, is said.
     """
-    from launch.control import LauncherDidNotAnswer, NotReady, request_restart, wait_restarted
-    from runtime.errors import ConfigError, required
+    from kvorum.launch.control import (
+        LauncherDidNotAnswer,
+        NotReady,
+        request_restart,
+        wait_restarted,
+    )
+    from kvorum.runtime.errors import ConfigError, required
 
     if data_dir is None:
         # `kvorum dev --data-dir X restart NODE` means the same.

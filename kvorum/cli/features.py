@@ -60,7 +60,7 @@ def downgrade(assignments: tuple[str, ...], unsafe: bool, dry_run: bool, **optio
 def _update(
     options: dict[str, Any], assignments: tuple[str, ...], kind: str, dry_run: bool
 ) -> None:
-    from metadata.requests import UpdateKind
+    from kvorum.metadata.requests.controller_requests import UpdateKind
 
     levels: dict[str, int] = {}
     for text in assignments:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kvorum.cli.backends import KafkaBackend, Row, check
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.kafka_client import KafkaConnection
-from runtime.errors import ErrorCode
-from runtime.text import address_text
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.text import address_text
 
 _GROUP_KEY = 0
 _LATEST = -1

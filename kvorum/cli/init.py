@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from kvorum.cli.common import CommandFailed, output_option, refused, show, warn
 
 if TYPE_CHECKING:
-    from launch.init import NewCluster, NewNode
+    from kvorum.launch.init import NewCluster, NewNode
 
 
 @click.command()
@@ -67,7 +67,7 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
     at the same path. An added controller follows the quorum until kvorum quorum add-voter makes
     it a voter.
     """
-    from runtime.errors import ConfigError, CorruptData
+    from kvorum.runtime.errors import ConfigError, CorruptData
 
     try:
         nodes = _made(context, folder, options)
@@ -89,8 +89,8 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
     """Do it. Raises ConfigError, CorruptData, OSError."""
     import random
 
-    from launch.init import add_node, init_cluster, prepare_again
-    from runtime.errors import ConfigError
+    from kvorum.launch.init import add_node, init_cluster, prepare_again
+    from kvorum.runtime.errors import ConfigError
 
     rng = random.SystemRandom()
     add, again, host, port = (options[name] for name in ("add", "again", "host", "port"))
@@ -113,10 +113,10 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
 
 
 def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
-    from launch.init import NewCluster
-    from launch.places import counted, parse_place
-    from runtime.config import parse_assignment
-    from runtime.errors import ConfigError
+    from kvorum.launch.init import NewCluster
+    from kvorum.launch.places import counted, parse_place
+    from kvorum.runtime.config import parse_assignment
+    from kvorum.runtime.errors import ConfigError
 
     host = options["host"] or "127.0.0.1"
     by_role = {role: options[f"{role}_places"] for role in ("controller", "broker")}
@@ -143,7 +143,7 @@ def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
 
 def _refuse_what_is_settled(context: click.Context, free: tuple[str, ...]) -> None:
     """Refuse options that only a new cluster can take. free: names of those that fit."""
-    from runtime.errors import ConfigError
+    from kvorum.runtime.errors import ConfigError
 
     kept = ("folder", "add", "again", "output", *free)
     for parameter in context.command.params:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
-from runtime.errors import required
-from runtime.text import address_text
+from kvorum.runtime.errors import required
+from kvorum.runtime.text import address_text
 
 CLIENT_ID = b"kvorum-cli"
 ANSWER_SLACK_S = 1.0
@@ -71,7 +71,7 @@ class KafkaConnection:
         """
         from kio.serial import entity_reader
 
-        from wire.kio_codec import message_class
+        from kvorum.wire.kio_codec import message_class
 
         # Behind the header's empty tagged section, if it has one.
         start = int(flexible and is_header_flexible)
@@ -83,7 +83,7 @@ class KafkaConnection:
         self, name: str, key: int, version: int, values: Mapping[str, Any], *, flexible: bool
     ) -> bytes:
         """Send one request; its answer behind the correlation id. Raises CommandFailed."""
-        from wire.kio_codec import encode_request
+        from kvorum.wire.kio_codec import encode_request
 
         self._correlation_id += 1
         head = struct.pack(">hhih", key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID

@@ -39,11 +39,11 @@ def dump(
     Takes .log, .index, .timeindex, .txnindex, .snapshot (of producers) and leader-epoch-checkpoint
     files. What is damaged or does not fit together goes to stderr, and the exit status is 1 then.
     """
-    from raft.control_text import control_text
-    from runtime.disk import OsDisk
-    from runtime.errors import KvorumError
-    from storage.dump import dump_lines
-    from storage.dump_indexes import Complaints, IndexOptions
+    from kvorum.raft.control_text import control_text
+    from kvorum.runtime.disk import OsDisk
+    from kvorum.runtime.errors import KvorumError
+    from kvorum.storage.tools.dump import dump_lines
+    from kvorum.storage.tools.dump_indexes import Complaints, IndexOptions
 
     if offsets_decoder:
         raise CommandFailed(
@@ -78,7 +78,7 @@ def dump(
 
 
 def _transaction_text(key: bytes, value: bytes | None) -> tuple[str, str]:
-    from broker.transactions.records import key_text, value_text
+    from kvorum.broker.transactions.records import key_text, value_text
 
     return key_text(key), "<DELETE>" if value is None else value_text(value)
 
@@ -97,9 +97,9 @@ def verify(directories: tuple[str, ...]) -> None:
     For folders that nobody writes to: while a broker runs on them, what it writes or removes looks
     like damage.
     """
-    from launch.identity import is_locked
-    from runtime.disk import OsDisk
-    from storage.verify import verify_log
+    from kvorum.launch.identity import is_locked
+    from kvorum.runtime.disk import OsDisk
+    from kvorum.storage.tools.verify import verify_log
 
     is_sound = True
     for given in directories:

@@ -9,7 +9,7 @@ import click
 from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
 
 if TYPE_CHECKING:
-    from wire.log_dirs_codec import DescribedDirectory
+    from kvorum.wire.log_dirs_codec import DescribedDirectory
 
 _COLUMNS = [
     "broker_id", "log_dir", "state", "directory_id", "replicas", "offline_replicas", "size_bytes",
@@ -53,9 +53,9 @@ def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
 def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[dict[str, Any]]:
     from kvorum.cli.backends import check
     from kvorum.cli.kafka_client import KafkaConnection
-    from runtime.errors import ErrorCode
-    from runtime.ids import uuid_text
-    from wire.log_dirs_codec import read_answer
+    from kvorum.runtime.errors import ErrorCode
+    from kvorum.runtime.ids import uuid_text
+    from kvorum.wire.log_dirs_codec import read_answer
 
     connection = KafkaConnection([address], timeout_s)
     try:

@@ -21,7 +21,7 @@ from kvorum.cli.metadata_source import (
 )
 
 if TYPE_CHECKING:
-    from metadata.image import ClusterImage
+    from kvorum.metadata.image.image import ClusterImage
 
 
 @click.group()
@@ -34,7 +34,7 @@ def metadata() -> None:
 @source_options
 def ls(path: str, **options: Any) -> None:
     """Names below PATH: /brokers, /topics, /configs, /features, ..."""
-    from metadata.tree import children
+    from kvorum.metadata.inspect.tree import children
 
     with in_a_sentence():
         names = children(read_image(options), path)
@@ -50,7 +50,7 @@ def ls(path: str, **options: Any) -> None:
 @source_options
 def cat(path: str, **options: Any) -> None:
     """All that lies at or below PATH, as JSON."""
-    from metadata.tree import content
+    from kvorum.metadata.inspect.tree import content
 
     with in_a_sentence():
         found = content(read_image(options), path)
@@ -65,8 +65,8 @@ def cat(path: str, **options: Any) -> None:
 @source_options
 def tree(path: str, depth: int | None, **options: Any) -> None:
     """PATH and all below it, a line each."""
-    from metadata.inspect import tree_content, tree_lines
-    from metadata.tree import resolve, root
+    from kvorum.metadata.inspect.tree import resolve, root
+    from kvorum.metadata.inspect.tree_queries import tree_content, tree_lines
 
     with in_a_sentence():
         node = resolve(root(read_image(options)), path)
@@ -88,9 +88,9 @@ def find(pattern: str, start: str, value: str | None, **options: Any) -> None:
     A PATTERN without a slash is a name at any depth; else it is a path in which *, ? and [...]
     stand for characters of a name, ** for any number of names. Quote it against your shell.
     """
-    from metadata.inspect import find as find_in
-    from metadata.inspect import found_line
-    from metadata.tree import root
+    from kvorum.metadata.inspect.tree import root
+    from kvorum.metadata.inspect.tree_queries import find as find_in
+    from kvorum.metadata.inspect.tree_queries import found_line
 
     with in_a_sentence():
         found = list(find_in(root(read_image(options)), pattern, start=start, value_text=value))
@@ -113,8 +113,8 @@ def diff(before: str, after: str, **options: Any) -> None:
     """
     from dataclasses import asdict
 
-    from metadata.inspect import difference, difference_line
-    from metadata.tree import root
+    from kvorum.metadata.inspect.tree import root
+    from kvorum.metadata.inspect.tree_queries import difference, difference_line
 
     with in_a_sentence():
         old, new = _two_images(before, after, options)
@@ -132,7 +132,7 @@ def diff(before: str, after: str, **options: Any) -> None:
 @place_options
 def dump(start: int | None, stop: int | None, **options: Any) -> None:
     """Records of the metadata log, a JSON line each."""
-    from metadata.record_rows import json_line
+    from kvorum.metadata.inspect.record_rows import json_line
 
     with in_a_sentence():
         history = read_history(options)
@@ -168,7 +168,7 @@ def dump(start: int | None, stop: int | None, **options: Any) -> None:
 @source_options
 def export(out: str, form: str, rows_per_file: int, **options: Any) -> None:
     """Write metadata log and image as tables, with schema.json beside them."""
-    from metadata.export import export_history
+    from kvorum.metadata.inspect.export import export_history
 
     with in_a_sentence():
         try:
@@ -197,9 +197,9 @@ def snapshot(out: str, **options: Any) -> None:
     """Write the metadata as a checkpoint file, named by offset and epoch."""
     import asyncio
 
-    from metadata.snapshot_job import header_of, payloads_of
-    from runtime.async_disk import OsAsyncDisk
-    from snapshots.store import SnapshotStore
+    from kvorum.metadata.image.snapshot_job import header_of, payloads_of
+    from kvorum.runtime.async_disk import OsAsyncDisk
+    from kvorum.snapshots.store import SnapshotStore
 
     with in_a_sentence():
         history = read_history(options)
@@ -226,7 +226,7 @@ def _two_images(
     before: str, after: str, options: dict[str, Any]
 ) -> tuple[ClusterImage, ClusterImage]:
     """Both sides of a diff; a source that both name is read once."""
-    from metadata.history import MetadataHistory
+    from kvorum.metadata.inspect.history import MetadataHistory
 
     held: dict[str, MetadataHistory] = {}
 

@@ -15,8 +15,8 @@ import click
 
 from kvorum.cli.common import CommandFailed, warn
 from kvorum.cli.metadata_source import Source
-from metadata.shell import Shell
-from runtime.errors import KvorumError
+from kvorum.metadata.inspect.shell import Shell
+from kvorum.runtime.errors import KvorumError
 
 HISTORY_LINES_MAX = 1_000
 _HISTORY_FILE = "metadata_shell_history"

@@ -16,8 +16,8 @@ import click
 from kvorum.cli.common import CommandFailed, CommandT, cluster_options, warn
 
 if TYPE_CHECKING:
-    from metadata.history import MetadataHistory
-    from metadata.image import ClusterImage
+    from kvorum.metadata.image.image import ClusterImage
+    from kvorum.metadata.inspect.history import MetadataHistory
 
 LIVE = "the cluster"
 LIVE_WORD = "live"
@@ -83,8 +83,8 @@ def open_source(options: dict[str, Any]) -> Source:
 
 def source_of_path(path: str) -> Source:
     """A checkpoint file, or a node's folder."""
-    from metadata.directory import history_of_directory, history_of_file
-    from runtime.disk import OsDisk
+    from kvorum.metadata.inspect.node_directory import history_of_directory, history_of_file
+    from kvorum.runtime.disk import OsDisk
 
     if os.path.isdir(path):
         return Source(read=lambda: history_of_directory(OsDisk(), path))
@@ -94,7 +94,7 @@ def source_of_path(path: str) -> Source:
 def _live(options: dict[str, Any]) -> Source:
     """The committed metadata. A broker names the controllers; one of them sends it."""
     from kvorum.cli.backends import open_controllers
-    from metadata.history import history_of
+    from kvorum.metadata.inspect.history import history_of
 
     controllers = open_controllers(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
@@ -121,7 +121,7 @@ def read_image(options: dict[str, Any]) -> ClusterImage:
 @contextlib.contextmanager
 def in_a_sentence() -> Iterator[None]:
     """What a source or a path does wrong ends the command with its sentence."""
-    from runtime.errors import KvorumError
+    from kvorum.runtime.errors import KvorumError
 
     try:
         yield

@@ -30,9 +30,9 @@ def broker(path: str) -> int:
 
 
 def _run(role: str, path: str) -> int:
-    from launch.node import run_planned_node
-    from runtime.config import load_properties
-    from runtime.errors import ConfigError
+    from kvorum.launch.node import run_planned_node
+    from kvorum.runtime.config import load_properties
+    from kvorum.runtime.errors import ConfigError
 
     try:
         return run_planned_node(role, load_properties(path))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from kvorum.cli.backend_controller import ControllerBackend
 from kvorum.cli.backends import Backend, KafkaBackend, Row, check
 from kvorum.rpc.partitions_pb2_grpc import PartitionsStub
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 ITEMS_PER_REQUEST_MAX = 5_000
 """Partitions in one request; half of what a controller takes."""
@@ -139,8 +139,8 @@ class _ThroughController:
     def add(
         self, topic: str, count: int, assignments: Assignments | None, *, validate_only: bool
     ) -> None:
-        from metadata.partitions_codec import decode_grown, encode_create_partitions
-        from metadata.requests import CreatePartitions, MorePartitions
+        from kvorum.metadata.requests.controller_requests import CreatePartitions, MorePartitions
+        from kvorum.metadata.rpc.partitions_codec import decode_grown, encode_create_partitions
 
         wanted = MorePartitions(name=topic, count=count, assignments=assignments)
         message = encode_create_partitions(
@@ -157,8 +157,11 @@ class _ThroughController:
         check(grown.error, grown.message, f"topic {topic}")
 
     def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
-        from metadata.partitions_codec import decode_reassigned, encode_alter_reassignments
-        from metadata.requests import AlterReassignments, Reassignment
+        from kvorum.metadata.requests.controller_requests import AlterReassignments, Reassignment
+        from kvorum.metadata.rpc.partitions_codec import (
+            decode_reassigned,
+            encode_alter_reassignments,
+        )
 
         rows: list[Row] = []
         for chunk in _chunks(wanted):
@@ -186,8 +189,8 @@ class _ThroughController:
         ]
 
     def reassignments(self) -> list[Row]:
-        from metadata.partitions_codec import decode_ongoing, encode_list_reassignments
-        from metadata.requests import ListReassignments
+        from kvorum.metadata.requests.controller_requests import ListReassignments
+        from kvorum.metadata.rpc.partitions_codec import decode_ongoing, encode_list_reassignments
 
         message = encode_list_reassignments(ListReassignments())
         reply = self._client.call(
@@ -209,8 +212,8 @@ class _ThroughController:
         ]
 
     def elect(self, targets: Sequence[Target] | None, election: int) -> list[Row]:
-        from metadata.codec import decode_elected, encode_elect_leaders
-        from metadata.requests import ElectionType, ElectLeaders
+        from kvorum.metadata.requests.controller_requests import ElectionType, ElectLeaders
+        from kvorum.metadata.rpc.codec import decode_elected, encode_elect_leaders
 
         message = encode_elect_leaders(
             ElectLeaders(partitions=tuple(targets or ()), election=ElectionType(election))

@@ -12,8 +12,8 @@ import click
 from kvorum.cli.common import cluster_options, show
 from kvorum.cli.recover import recover
 from kvorum.cli.voters import add_voter, remove_voter
-from runtime.ids import UUID_ZERO, uuid_text
-from runtime.text import address_text
+from kvorum.runtime.ids import UUID_ZERO, uuid_text
+from kvorum.runtime.text import address_text
 
 
 @click.group()

@@ -12,7 +12,7 @@ import click
 from kvorum.cli.common import CommandFailed, cluster_options, output_option, show, warn
 
 if TYPE_CHECKING:
-    from raft.flight_recorder import ReplayDifference
+    from kvorum.raft.flight_recorder import ReplayDifference
 
 EVENT_CHARACTERS_MAX = 2_000
 """Of one event or effect in a table; JSON output has them whole."""
@@ -58,8 +58,8 @@ def record(node_id: int, out: str, **options: Any) -> None:
 def replay(file: str, output: str) -> None:
     """Run the flight record FILE through this version's core; show the first difference."""
     from kvorum import __version__
-    from raft.flight_recorder import FlightRecordError
-    from raft.flight_recorder import replay as run_again
+    from kvorum.raft.flight_recorder import FlightRecordError
+    from kvorum.raft.flight_recorder import replay as run_again
 
     try:
         with open(file, encoding="utf-8") as lines:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvorum.cli.common import INT32_MAX, CommandFailed
-from metadata.placement import UsableBroker, place
-from runtime.errors import Rejected
+from kvorum.metadata.controller.placement import UsableBroker, place
+from kvorum.runtime.errors import Rejected
 
 Assignment = dict[tuple[str, int], tuple[int, ...]]
 """Replicas by (topic, partition)."""

@@ -25,11 +25,11 @@ def recover(path: str, unsafe: bool, output: str) -> None:
     First without --unsafe: it shows what would be kept and what cannot be known. Of several
     survivors take the one with the greatest epoch, then the greatest offset.
     """
-    from launch.properties import controller_config
-    from launch.recover import inspect
-    from launch.recover import recover as do_it
-    from runtime.config import load_properties
-    from runtime.errors import ConfigError, CorruptData
+    from kvorum.launch.properties import controller_config
+    from kvorum.launch.recover import inspect
+    from kvorum.launch.recover import recover as do_it
+    from kvorum.runtime.config import load_properties
+    from kvorum.runtime.errors import ConfigError, CorruptData
 
     try:
         config, _ = controller_config(load_properties(path))

@@ -21,8 +21,8 @@ from kvorum.cli.common import (
 @output_option
 def report(run_dir: str, output: str) -> None:
     """Check the history in RUN_DIR again and write report.html and report.json."""
-    from chaos.live.runner import finish
-    from runtime.errors import ConfigError, CorruptData
+    from kvorum.chaos.live.runner import finish
+    from kvorum.runtime.errors import ConfigError, CorruptData
 
     try:
         result = finish(run_dir)

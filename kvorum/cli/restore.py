@@ -35,12 +35,12 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
     in sync. The folder is renamed and never removed.
     """
     from kvorum.cli.backends import open_backend
-    from launch.properties import broker_config
-    from launch.restore import restore as do_it
-    from runtime.config import load_properties
-    from runtime.disk import OsDisk
-    from runtime.errors import ConfigError, CorruptData
-    from runtime.ids import uuid_from_text
+    from kvorum.launch.properties import broker_config
+    from kvorum.launch.restore import restore as do_it
+    from kvorum.runtime.config import load_properties
+    from kvorum.runtime.disk import OsDisk
+    from kvorum.runtime.errors import ConfigError, CorruptData
+    from kvorum.runtime.ids import uuid_from_text
 
     topic, partition_id = _parsed(target)
     try:

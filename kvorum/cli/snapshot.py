@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kvorum.cli.common import CommandFailed, output_option
-from runtime.text import address_text
+from kvorum.runtime.text import address_text
 
 
 @click.group()
@@ -29,8 +29,8 @@ def inspect(file: str, with_records: bool, output: str) -> None:
     """
     import asyncio
 
-    from metadata.record_codec import UnreadableRecord
-    from runtime.errors import CorruptData
+    from kvorum.metadata.image.record_codec import UnreadableRecord
+    from kvorum.runtime.errors import CorruptData
 
     try:
         # The whole file is checked before the first line: no half answers about damaged files.
@@ -51,10 +51,10 @@ async def _summary(path: str) -> dict[str, Any]:
     import os
     from collections import Counter
 
-    from metadata.snapshot_job import records_in
-    from runtime.async_disk import OsAsyncDisk
-    from snapshots.format import VERSION, iter_payloads
-    from snapshots.store import verify_named
+    from kvorum.metadata.image.snapshot_job import records_in
+    from kvorum.runtime.async_disk import OsAsyncDisk
+    from kvorum.snapshots.format import VERSION, iter_payloads
+    from kvorum.snapshots.store import verify_named
 
     disk = OsAsyncDisk()
     header = await verify_named(disk, path)
@@ -109,10 +109,10 @@ def _show_summary(summary: dict[str, Any]) -> None:
 
 
 async def _show_records(path: str) -> None:
-    from metadata.record_codec import record_to_dict
-    from metadata.snapshot_job import records_in
-    from runtime.async_disk import OsAsyncDisk
-    from snapshots.format import iter_payloads
+    from kvorum.metadata.image.record_codec import record_to_dict
+    from kvorum.metadata.image.snapshot_job import records_in
+    from kvorum.runtime.async_disk import OsAsyncDisk
+    from kvorum.snapshots.format import iter_payloads
 
     async for payload in iter_payloads(OsAsyncDisk(), path):
         for record in records_in(payload):
@@ -121,6 +121,6 @@ async def _show_records(path: str) -> None:
 
 
 def _plain(value: bytes) -> str:
-    from runtime.ids import uuid_text
+    from kvorum.runtime.ids import uuid_text
 
     return uuid_text(value) if len(value) == 16 else value.hex()

@@ -43,8 +43,8 @@ def create(
     **options: Any,
 ) -> None:
     """Create topic NAME; counts not given are the cluster's defaults."""
-    from runtime.config import parse_assignment
-    from runtime.errors import ConfigError
+    from kvorum.runtime.config import parse_assignment
+    from kvorum.runtime.errors import ConfigError
 
     try:
         pairs = dict(parse_assignment(text) for text in configs)

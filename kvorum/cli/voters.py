@@ -16,7 +16,7 @@ from kvorum.cli.common import (
     cluster_options,
     show,
 )
-from runtime.text import split_address
+from kvorum.runtime.text import split_address
 
 ASK_AGAIN_S = 0.2
 NEW_LEADER_S = 0.6
@@ -68,7 +68,7 @@ def change(
     is progress within the time allowed.
     """
     from kvorum.cli.backends import open_controllers
-    from runtime.errors import ErrorCode
+    from kvorum.runtime.errors import ErrorCode
 
     client = open_controllers(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from metadata.configs.model import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Update
-from metadata.configs.topic_keys import TOPIC_CONFIGS
-from metadata.features import RELEASES
+from kvorum.metadata.configs.model import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Update
+from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
+from kvorum.metadata.image.features import RELEASES
 
 _DOUBLE_MAX = sys.float_info.max
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING

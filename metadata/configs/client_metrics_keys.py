@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from metadata.configs.model import ConfigKey, ConfigType, list_items
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, list_items
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 METRICS, INTERVAL, MATCH = "metrics", "interval.ms", "match"
 INTERVAL_MS_DEFAULT = 300_000

@@ -10,10 +10,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from metadata.configs.broker_keys import BROKER_CONFIGS
-from metadata.configs.model import ConfigKey, ConfigType, parse
-from metadata.configs.topic_keys import TOPIC_CONFIGS
-from metadata.image import RESOURCE_BROKER, ClusterImage
+from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, parse
+from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
+from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
 
 CLUSTER_DEFAULT = ""
 """Resource name of the default of all brokers."""

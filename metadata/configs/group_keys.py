@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from metadata.configs.model import ConfigKey, ConfigType, parse
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, parse
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 
-from metadata.configs.ignored_keys import IGNORED
-from metadata.configs.model import ConfigKey, ConfigType, Update
+from kvorum.metadata.configs.ignored_keys import IGNORED
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update
 
 _PRINCIPALS = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 _UPDATES = {"dynamic": Update.DYNAMIC, "per-broker": Update.PER_BROKER}

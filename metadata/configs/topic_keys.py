@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from metadata.configs.model import INT64_MAX, ConfigKey, ConfigType
+from kvorum.metadata.configs.model import INT64_MAX, ConfigKey, ConfigType
 
 _FOREVER = str(INT64_MAX)
 

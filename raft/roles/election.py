@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import Noted, Reply, SendRequest
-from raft.messages import VoteRequest, VoteResponse
-from raft.quorum import is_lost, majority
-from raft.roles.states import (
+from kvorum.raft.effects import Noted, Reply, SendRequest
+from kvorum.raft.messages import VoteRequest, VoteResponse
+from kvorum.raft.quorum import is_lost, majority
+from kvorum.raft.roles.states import (
     NEVER_MS,
     Candidate,
     Follower,
@@ -16,17 +16,17 @@ from raft.roles.states import (
     Resigned,
     Unattached,
 )
-from raft.transitions import (
+from kvorum.raft.transitions import (
     become_candidate,
     become_follower,
     become_prospective,
     become_unattached,
 )
-from runtime.errors import ErrorCode
-from runtime.ids import NO_NODE, UUID_ZERO
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 if TYPE_CHECKING:
-    from raft.core import RaftCore
+    from kvorum.raft.core import RaftCore
 
 
 def stand(core: RaftCore, now_ms: int, reason: str) -> None:

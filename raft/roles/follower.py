@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import (
+from kvorum.raft.effects import (
     AppendFetched,
     FlushLog,
     LeaderChanged,
@@ -15,15 +15,20 @@ from raft.effects import (
     SendRequest,
     TruncateLog,
 )
-from raft.messages import FetchRequest, FetchResponse, UpdateVoterRequest, VoterChangeResponse
-from raft.roles import election, snapshots
-from raft.roles.states import NEVER_MS, Follower, Unattached
-from raft.transitions import become_follower, become_unattached
-from runtime.errors import ErrorCode, invariant
-from runtime.ids import NO_NODE
+from kvorum.raft.messages import (
+    FetchRequest,
+    FetchResponse,
+    UpdateVoterRequest,
+    VoterChangeResponse,
+)
+from kvorum.raft.roles import election, snapshots
+from kvorum.raft.roles.states import NEVER_MS, Follower, Unattached
+from kvorum.raft.transitions import become_follower, become_unattached
+from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.runtime.ids import NO_NODE
 
 if TYPE_CHECKING:
-    from raft.core import RaftCore
+    from kvorum.raft.core import RaftCore
 
 
 UPDATE_VOTER_FETCH_TIMEOUTS = 3

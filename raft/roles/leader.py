@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import (
+from kvorum.raft.effects import (
     AppendLeaderChange,
     AppendProposed,
     FlushLog,
@@ -13,8 +13,8 @@ from raft.effects import (
     ReplyWithSnapshot,
     SendRequest,
 )
-from raft.events import Propose
-from raft.messages import (
+from kvorum.raft.events import Propose
+from kvorum.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -22,17 +22,17 @@ from raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
-from raft.model import BatchSpan, OffsetAndEpoch
-from raft.progress import ParkedFetch, ReplicaKey, ReplicaProgress
-from raft.quorum import committed_offset, majority
-from raft.roles import voter_changes
-from raft.roles.states import NEVER_MS, Leader
-from raft.transitions import become_leader, become_resigned
-from runtime.errors import ErrorCode, invariant
-from runtime.ids import UUID_ZERO
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.progress import ParkedFetch, ReplicaKey, ReplicaProgress
+from kvorum.raft.quorum import committed_offset, majority
+from kvorum.raft.roles import voter_changes
+from kvorum.raft.roles.states import NEVER_MS, Leader
+from kvorum.raft.transitions import become_leader, become_resigned
+from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.runtime.ids import UUID_ZERO
 
 if TYPE_CHECKING:
-    from raft.core import RaftCore
+    from kvorum.raft.core import RaftCore
 
 #: Observers that have not fetched for so long are forgotten (KRaft: observer session).
 OBSERVER_SESSION_MS = 300_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import (
+from kvorum.raft.effects import (
     DropSnapshots,
     FinishSnapshot,
     Noted,
@@ -16,18 +16,18 @@ from raft.effects import (
     SendRequest,
     WriteSnapshotChunk,
 )
-from raft.events import SnapshotReceived, SnapshotTaken
-from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
-from raft.model import OffsetAndEpoch
-from raft.progress import SnapshotFetch
-from raft.roles import follower
-from raft.roles.states import NEVER_MS, Candidate, Follower, Leader, Prospective
-from raft.transitions import become_follower, become_unattached
-from runtime.errors import ErrorCode, invariant
-from runtime.ids import NO_NODE
+from kvorum.raft.events import SnapshotReceived, SnapshotTaken
+from kvorum.raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.progress import SnapshotFetch
+from kvorum.raft.roles import follower
+from kvorum.raft.roles.states import NEVER_MS, Candidate, Follower, Leader, Prospective
+from kvorum.raft.transitions import become_follower, become_unattached
+from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.runtime.ids import NO_NODE
 
 if TYPE_CHECKING:
-    from raft.core import RaftCore
+    from kvorum.raft.core import RaftCore
 
 
 def begin(core: RaftCore, role: Follower, snapshot: OffsetAndEpoch, now_ms: int) -> None:

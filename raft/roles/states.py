@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from raft.progress import ParkedFetch, PendingChange, ReplicaKey, ReplicaProgress
-from runtime.ids import NO_NODE
+from kvorum.raft.progress import ParkedFetch, PendingChange, ReplicaKey, ReplicaProgress
+from kvorum.runtime.ids import NO_NODE
 
 NEVER_MS = 1 << 62
 """A deadline that does not come."""

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raft.effects import AppendVoters, Noted, Reply
-from raft.messages import (
+from kvorum.raft.effects import AppendVoters, Noted, Reply
+from kvorum.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
     VoterChangeRequest,
     VoterChangeResponse,
 )
-from raft.model import BatchSpan
-from raft.progress import PendingChange, ReplicaProgress
-from raft.quorum import majority
-from raft.roles import leader
-from raft.roles.states import Leader
-from raft.voters import HOST_BYTES_MAX, VOTERS_MAX, Voter, VoterSet
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import UUID_ZERO, uuid_text
+from kvorum.raft.model import BatchSpan
+from kvorum.raft.progress import PendingChange, ReplicaProgress
+from kvorum.raft.quorum import majority
+from kvorum.raft.roles import leader
+from kvorum.raft.roles.states import Leader
+from kvorum.raft.voters import HOST_BYTES_MAX, VOTERS_MAX, Voter, VoterSet
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
 if TYPE_CHECKING:
-    from raft.core import RaftCore
+    from kvorum.raft.core import RaftCore
 
 
 def on_request(

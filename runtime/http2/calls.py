@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from runtime.errors import required
-from runtime.http2 import frames
-from runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
-from runtime.http2.stream import Stream
+from kvorum.runtime.errors import required
+from kvorum.runtime.http2 import frames
+from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
+from kvorum.runtime.http2.stream import Stream
 
 if TYPE_CHECKING:
-    from runtime.http2.client import Channel
+    from kvorum.runtime.http2.client import Channel
 
 
 class StreamCall:

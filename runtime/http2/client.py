@@ -13,11 +13,11 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from runtime.http2 import frames, headers
-from runtime.http2.calls import StreamCall
-from runtime.http2.client_connection import ClientConnection
-from runtime.http2.status import StreamEnded, check_status, parsed, rpc_error, unsent
-from runtime.http2.stream import Stream
+from kvorum.runtime.http2 import frames, headers
+from kvorum.runtime.http2.calls import StreamCall
+from kvorum.runtime.http2.client_connection import ClientConnection
+from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_error, unsent
+from kvorum.runtime.http2.stream import Stream
 
 CONNECT_TIMEOUT_MS = 1_000
 """An attempt that hangs (a black hole) is given up after this."""

@@ -8,11 +8,11 @@ from typing import cast
 
 import grpc
 
-from runtime.http2 import frames, headers
-from runtime.http2.connection import Connection
-from runtime.http2.frames import ProtocolError
-from runtime.http2.status import StreamEnded, not_grpc
-from runtime.http2.stream import Stream
+from kvorum.runtime.http2 import frames, headers
+from kvorum.runtime.http2.connection import Connection
+from kvorum.runtime.http2.frames import ProtocolError
+from kvorum.runtime.http2.status import StreamEnded, not_grpc
+from kvorum.runtime.http2.stream import Stream
 
 STREAM_ID_MAX = (1 << 31) - 1_001
 """A connection with so high a stream id takes no more calls; the channel opens another."""

@@ -7,14 +7,14 @@ from typing import cast
 
 import grpc
 
-from runtime.clock import monotonic_ms
-from runtime.http2 import frames
-from runtime.http2.frames import ProtocolError
-from runtime.http2.headers import HEADER_BYTES_MAX, Decoder
-from runtime.http2.keepalive import KeepAlive
-from runtime.http2.status import status_of_reset
-from runtime.http2.stream import STREAM_WINDOW, Stream
-from runtime.text import address_text
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.http2 import frames
+from kvorum.runtime.http2.frames import ProtocolError
+from kvorum.runtime.http2.headers import HEADER_BYTES_MAX, Decoder
+from kvorum.runtime.http2.keepalive import KeepAlive
+from kvorum.runtime.http2.status import status_of_reset
+from kvorum.runtime.http2.stream import STREAM_WINDOW, Stream
+from kvorum.runtime.text import address_text
 
 FRAME_BYTES_MAX = 1 << 20
 """The largest frame that is taken."""

@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from runtime.http2 import frames, headers
-from runtime.http2.status import StreamEnded
-from runtime.http2.stream import Stream
+from kvorum.runtime.http2 import frames, headers
+from kvorum.runtime.http2.status import StreamEnded
+from kvorum.runtime.http2.stream import Stream
 
 _HEAD = headers.encode(((":status", "200"), ("content-type", headers.GRPC)))
 _OK = headers.encode((("grpc-status", "0"),))

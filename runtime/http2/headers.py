@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import hpack
 
-from runtime.http2.frames import COMPRESSION_ERROR, ProtocolError
+from kvorum.runtime.http2.frames import COMPRESSION_ERROR, ProtocolError
 
 Pairs = Iterable[tuple[str, str]]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from runtime.errors import invariant
-from runtime.http2 import frames
-from runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES, ProtocolError
-from runtime.http2.status import StreamEnded
+from kvorum.runtime.errors import invariant
+from kvorum.runtime.http2 import frames
+from kvorum.runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES, ProtocolError
+from kvorum.runtime.http2.status import StreamEnded
 
 if TYPE_CHECKING:
-    from runtime.http2.connection import Connection
+    from kvorum.runtime.http2.connection import Connection
 
 STREAM_WINDOW = 4 << 20
 """Bytes that a peer may send on a stream before somebody reads them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from runtime.clock import monotonic_ms
+from kvorum.runtime.clock import monotonic_ms
 
 KEEPALIVE_TIME_MS = 1_000
 """A connection that was silent for so long is pinged,"""

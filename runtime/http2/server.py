@@ -14,13 +14,13 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from runtime.errors import WireError
-from runtime.http2 import headers
-from runtime.http2.context import Aborted, Context, end_call
-from runtime.http2.frames import ProtocolError
-from runtime.http2.server_connection import ServerConnection
-from runtime.http2.status import StreamEnded
-from runtime.http2.stream import Stream
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.http2 import headers
+from kvorum.runtime.http2.context import Aborted, Context, end_call
+from kvorum.runtime.http2.frames import ProtocolError
+from kvorum.runtime.http2.server_connection import ServerConnection
+from kvorum.runtime.http2.status import StreamEnded
+from kvorum.runtime.http2.stream import Stream
 
 logger = logging.getLogger("kvorum.rpc")
 

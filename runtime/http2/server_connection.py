@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from runtime.http2 import frames
-from runtime.http2.connection import STREAMS_MAX, Connection
-from runtime.http2.frames import ProtocolError
-from runtime.http2.keepalive import SERVER_FACTOR
-from runtime.http2.stream import Stream
+from kvorum.runtime.http2 import frames
+from kvorum.runtime.http2.connection import STREAMS_MAX, Connection
+from kvorum.runtime.http2.frames import ProtocolError
+from kvorum.runtime.http2.keepalive import SERVER_FACTOR
+from kvorum.runtime.http2.stream import Stream
 
 if TYPE_CHECKING:
-    from runtime.http2.server import Server
+    from kvorum.runtime.http2.server import Server
 
 logger = logging.getLogger("kvorum.rpc")
 

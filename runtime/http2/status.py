@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from runtime.http2 import frames, headers
+from kvorum.runtime.http2 import frames, headers
 
 if TYPE_CHECKING:
-    from runtime.http2.stream import Stream
+    from kvorum.runtime.http2.stream import Stream
 
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 _STATUS_OF_HTTP = {

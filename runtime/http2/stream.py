@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from runtime.errors import invariant
-from runtime.http2 import frames
-from runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES
-from runtime.http2.incoming import STREAM_WINDOW, Incoming
-from runtime.http2.status import StreamEnded
+from kvorum.runtime.errors import invariant
+from kvorum.runtime.http2 import frames
+from kvorum.runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES
+from kvorum.runtime.http2.incoming import STREAM_WINDOW, Incoming
+from kvorum.runtime.http2.status import StreamEnded
 
 if TYPE_CHECKING:
-    from runtime.http2.connection import Connection
+    from kvorum.runtime.http2.connection import Connection
 
 __all__ = ["STREAM_WINDOW", "Stream"]
 

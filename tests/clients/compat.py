@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import kio.schema
 
-from broker.api import SERVED
+from kvorum.broker.api.registry import SERVED
 from tests.clients.families import FAMILIES, HERE, ROOT, scenarios
 
 DOCUMENT = ROOT / "docs" / "compat.md"

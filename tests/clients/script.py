@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 DEADLINE_S = 30.0
 POLL_S = 0.02

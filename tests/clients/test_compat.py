@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from broker.api import SERVED
+from kvorum.broker.api.registry import SERVED
 from tests.clients.compat import (
     BEGIN,
     DOCUMENT,

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from broker.config import BrokerConfig
+from kvorum.broker.config.broker_config import BrokerConfig
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.test_read_committed import Writer
 from tests.test_storage.command import kvorum

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from raft.control_text import control_text
-from runtime.disk import OsDisk
-from storage.checkpoints import read_meta_properties
-from storage.dump import dump_lines
+from kvorum.raft.control_text import control_text
+from kvorum.runtime.disk import OsDisk
+from kvorum.storage.log.checkpoints import read_meta_properties
+from kvorum.storage.tools.dump import dump_lines
 from tests.live.by_hand import HandMade
 from tests.live.cluster import DEADLINE_S, Cluster, eventually
 

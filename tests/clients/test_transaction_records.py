@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.transactions.model import EPOCH_EXHAUSTED, State
-from broker.transactions.requests import ProducerIdentity
-from storage.batch import build_batch, stamp
+from kvorum.broker.transactions.model import EPOCH_EXHAUSTED, State
+from kvorum.broker.transactions.requests import ProducerIdentity
+from kvorum.storage.format.batch import build_batch, stamp
 from tests.test_storage.command import kvorum
 from tests.test_transactions.calls import A, B, add, end, finish, init, with_epoch
 from tests.test_transactions.host import Host

@@ -19,12 +19,12 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from chaos.live.cluster import LiveCluster
-from chaos.live.links import LinkPlan, Stream, link_count, plan_links
-from chaos.live.processes import free_ports
-from chaos.live.toxiproxy import Toxic, Toxiproxy
-from chaos.live.toxiproxy_server import ToxiproxyServer, find_server
-from runtime.errors import ConfigError
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.links import LinkPlan, Stream, link_count, plan_links
+from kvorum.chaos.live.processes import free_ports
+from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
+from kvorum.runtime.errors import ConfigError
 from tests.clients.test_transactions import LIBRARY, needs_java
 from tests.live.clients import Topics, settings
 from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from broker.coordinator.keys import partition_of
+from kvorum.broker.coordinator.keys import partition_of
 from tests.live.clients import Topics, settings
 from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
 

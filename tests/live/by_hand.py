@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runtime.config import dump_properties, load_properties
+from kvorum.runtime.config import dump_properties, load_properties
 from tests.live.cluster import Command, Ports, eventually, run_kvorum
 
 

@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 from typing import Any, NamedTuple
 
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.raw_client import RawClient
 
 PARTITIONS = 8

@@ -12,9 +12,9 @@ import struct
 import typing
 from typing import Any
 
-from broker.api import SERVED
-from storage.batch import build_batch
-from wire.kio_codec import encode_request, message_class
+from kvorum.broker.api.registry import SERVED
+from kvorum.storage.format.batch import build_batch
+from kvorum.wire.kio_codec import encode_request, message_class
 
 TOPIC = "fuzzed"
 """The one topic that requests may find; others must not be harmed."""

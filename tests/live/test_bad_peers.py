@@ -15,7 +15,7 @@ import pytest
 
 from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.live.by_hand import HandMade
 from tests.live.cluster import eventually
 

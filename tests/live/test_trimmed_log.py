@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.live.links import Link, Stream
-from chaos.live.toxiproxy import Toxic, Toxiproxy
-from chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.chaos.live.links import Link, Stream
+from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from tests.live.by_hand import HandMade
 from tests.live.clients import Topics
 from tests.live.cluster import eventually

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-CLEANER = "storage/cleaner.py"
-SWAPPING = "storage/swapping.py"
-TRANSACTIONS = "storage/cleaned_transactions.py"
+CLEANER = "storage/cleaning/cleaner.py"
+SWAPPING = "storage/cleaning/segment_swap.py"
+TRANSACTIONS = "storage/cleaning/cleaned_transactions.py"
 
 OF_HISTORIES = ("tests/test_storage/test_cleaning_histories.py",)
 OF_BROKERS = ("tests/test_broker/test_cleaner.py",)
@@ -54,7 +54,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if base_offset <= offset <= end_offset:\n            disk.remove(", OF_HISTORIES),
     # Cuts, and age.
     ("cut-asked-of-old-segments", "where a cut ends is asked of the segments that it cuts",
-     "storage/log.py",
+     "storage/log/log.py",
      "        segments.stop_cleaning()\n        segment = segments.items[",
      "        segment = segments.items[", OF_HISTORIES),
     ("cleaned-is-new", "a cleaned segment is as old as what it was made of", CLEANER,
@@ -64,7 +64,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            modified_ms = max(", "            modified_ms = min(", OF_HISTORIES),
     # The other logs.
     ("bug-ends-the-cleaner", "a bug that one log brings out costs its compaction",
-     "broker/cleaner.py",
+     "broker/manager/log_cleaner.py",
      "    except (KvorumError, OSError):\n        raise\n    except Exception as error:\n",
      "    except NotImplementedError as error:\n", OF_BROKERS),
 )  # fmt: skip

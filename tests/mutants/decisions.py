@@ -6,26 +6,26 @@ import functools
 
 from tests.mutants.model import of_controller_runs, of_decisions
 
-BROKERS = "metadata/decide/brokers.py"
-CHANGE = "metadata/decide/partition_change.py"
-CONFIGS = "metadata/decide/configs.py"
-CONTROLLER = "metadata/controller.py"
-CORE = "metadata/controller_core.py"
-DELTA = "metadata/delta.py"
-ELECTIONS = "metadata/decide/elections.py"
-ELECTORATE = "metadata/decide/electorate.py"
-FEATURES = "metadata/decide/features.py"
-GROWTH = "metadata/decide/partitions.py"
-ISR = "metadata/decide/isr.py"
-LEADER_CHECK = "metadata/leader_check.py"
-PRODUCERS = "metadata/decide/producer_ids.py"
-QUOTAS = "metadata/decide/quotas.py"
-SCRAM = "metadata/decide/scram.py"
-REASSIGNMENT = "metadata/decide/reassignment.py"
-SESSIONS = "metadata/sessions.py"
-TOPICS = "metadata/decide/topics.py"
-UNREGISTER = "metadata/decide/unregister.py"
-ELIGIBLE = "metadata/decide/eligible.py"
+BROKERS = "metadata/controller/decide/brokers.py"
+CHANGE = "metadata/controller/decide/partition_change.py"
+CONFIGS = "metadata/controller/decide/configs.py"
+CONTROLLER = "metadata/controller/controller.py"
+CORE = "metadata/controller/controller_core.py"
+DELTA = "metadata/image/delta.py"
+ELECTIONS = "metadata/controller/decide/elections.py"
+ELECTORATE = "metadata/controller/decide/electorate.py"
+FEATURES = "metadata/controller/decide/features.py"
+GROWTH = "metadata/controller/decide/partitions.py"
+ISR = "metadata/controller/decide/isr.py"
+LEADER_CHECK = "metadata/controller/leader_check.py"
+PRODUCERS = "metadata/controller/decide/producer_ids.py"
+QUOTAS = "metadata/controller/decide/quotas.py"
+SCRAM = "metadata/controller/decide/scram.py"
+REASSIGNMENT = "metadata/controller/decide/reassignment.py"
+SESSIONS = "metadata/controller/broker_sessions.py"
+TOPICS = "metadata/controller/decide/topics.py"
+UNREGISTER = "metadata/controller/decide/unregister.py"
+ELIGIBLE = "metadata/controller/decide/eligible.py"
 
 #: test_partition_machine makes topics all the time, and chases its tail if they go wrong.
 _of_topics = functools.partial(of_decisions, tests=("tests/test_metadata/test_topics.py",))
@@ -460,7 +460,7 @@ MUTANTS = (
     of_controller_runs(
         "snapshot-without-fencing",
         "a snapshot holds what the log said",
-        "metadata/snapshot_job.py",
+        "metadata/image/snapshot_job.py",
         "            broker.is_fenced,\n",
         "            True,\n",
     ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.model import of_controller_runs, of_decisions
 
-CHANGE = "metadata/decide/partition_change.py"
-CONTROLLER = "metadata/controller.py"
-DEPARTURE = "metadata/decide/departure.py"
+CHANGE = "metadata/controller/decide/partition_change.py"
+CONTROLLER = "metadata/controller/controller.py"
+DEPARTURE = "metadata/controller/decide/departure.py"
 
 MUTANTS = (
     of_decisions(

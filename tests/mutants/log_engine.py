@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-CLEANING = "storage/cleaning.py"
-BATCH = "storage/batch_cleaning.py"
-TRANSACTIONS = "storage/cleaned_transactions.py"
-CLEANER = "storage/cleaner.py"
-SWAP = "storage/swapping.py"
-SEGMENTS = "storage/segments.py"
-PRODUCERS = "storage/producer_state.py"
-WALK = "storage/batch_walk.py"
-STATE = "storage/recovery_state.py"
-EPOCHS = "storage/epochs.py"
-INDEX = "storage/transaction_index.py"
-LOG = "storage/log.py"
-LOG_BASE = "storage/log_base.py"
+CLEANING = "storage/cleaning/cleanable_range.py"
+BATCH = "storage/cleaning/batch_cleaning.py"
+TRANSACTIONS = "storage/cleaning/cleaned_transactions.py"
+CLEANER = "storage/cleaning/cleaner.py"
+SWAP = "storage/cleaning/segment_swap.py"
+SEGMENTS = "storage/log/segments.py"
+PRODUCERS = "storage/log/producer_state.py"
+WALK = "storage/recovery/batch_walk.py"
+STATE = "storage/recovery/segment_state.py"
+EPOCHS = "storage/log/leader_epochs.py"
+INDEX = "storage/log/transaction_index.py"
+LOG = "storage/log/log.py"
+LOG_BASE = "storage/log/log_base.py"
 
 _RULES = (
     # What may go.
@@ -68,7 +68,7 @@ _RULES = (
      "        self._disk.remove(segment.path(RECOVERY_SUFFIX))\n", ""),
     ("hole-in-the-state", "an entry that was not written comes with the next", SEGMENTS,
      "            self._recovery_state.forget()\n", ""),
-    ("leftover-believed", "what is known of a sealed segment is a leftover", "storage/recovery.py",
+    ("leftover-believed", "what is known of a sealed segment is a leftover", "storage/recovery/recovery.py",
      "    is_sealed = segment.has_saved_indexes and", "    is_sealed = False and"),
     ("repeats-forgotten", "five batches of a producer outlive a kill", STATE,
      "list(known.batches),", "list(known.batches[-1:]),"),
@@ -87,7 +87,7 @@ _RULES = (
     ("epoch-start-lost", "a compacted epoch keeps its start", EPOCHS,
      "                elif low <= other_start < start:", "                elif False:"),
     ("compaction-moves-the-start", "a log whose first batches were compacted away begins there still",
-     "storage/recovery_epochs.py",
+     "storage/recovery/epoch_recovery.py",
      "            return header.base_offset < epochs.start_offsets[0]\n", "            return True\n"),
     # Transactions.
     ("undecided-is-stable", "an open transaction holds the last stable offset", PRODUCERS,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-CLEANING = "storage/batch_cleaning.py"
-CLIENT_BATCH = "storage/client_batch.py"
-COMPRESSION = "storage/compression.py"
-LOOKUP = "storage/lookup.py"
+CLEANING = "storage/cleaning/batch_cleaning.py"
+CLIENT_BATCH = "storage/format/client_batch.py"
+COMPRESSION = "storage/format/compression.py"
+LOOKUP = "storage/log/timestamp_lookup.py"
 
 OF_LIMITS = ("tests/test_storage/test_log_limits.py",)
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("aged-bytes-stay-too-much", "what goes for its age is no longer too much",
-     "storage/retention.py",
+     "storage/log/retention.py",
      "        excess_bytes -= size_bytes\n",
      "        if is_excess or is_below_start:\n            excess_bytes -= size_bytes\n"),
     # Times.
@@ -26,7 +26,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "max(wrapped_int64(base_ms + record.fields[0]) for record in kept)",
      "wrapped_int64(base_ms + max(record.fields[0] for record in kept))"),
     ("timestamp-beyond-64-bits", "a delta that wrapped is read as it was meant",
-     "storage/batch.py",
+     "storage/format/batch.py",
      "wrapped_int64(header.base_timestamp_ms + delta_ms)\n        yield Record(",
      "header.base_timestamp_ms + delta_ms\n        yield Record("),
     ("below-zero-unbounded", "of timestamps below 0 only -1 is none", CLIENT_BATCH,
@@ -55,16 +55,16 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    if header:\n        return header.record_timestamp_max_ms\n"),
     # Epochs.
     ("asked-below-the-start", "a checkpoint of epochs is not asked of what lies below the start",
-     "storage/recovery_epochs.py",
+     "storage/recovery/epoch_recovery.py",
      "        if resumed.end_offset <= log_start_offset:\n", "        if False:\n"),
     ("epochs-of-a-flush-under-way", "a flush under way brings no older epochs back",
-     "storage/log.py",
+     "storage/log/log.py",
      "        self._segments.stop_derived_files(self._end_offset)\n"
      "        self.epochs.truncate_from_start(base_offset)\n",
      "        self.epochs.truncate_from_start(base_offset)\n"),
     # Positions.
     ("position-beyond-31-bits", "an index lives with a segment longer than its positions",
-     "storage/index.py",
+     "storage/log/index.py",
      "        if position > _POSITION_MAX:\n            return\n", ""),
 )  # fmt: skip
 

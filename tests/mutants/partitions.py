@@ -7,42 +7,42 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-CORE = "broker/partition.py"
-LINK = "broker/isr_link.py"
-ISR = "broker/isr.py"
-REPLICA = "broker/replica.py"
-SEQUENCES = "broker/refused_sequences.py"
-QUOTAS = "broker/client_quotas.py"
-TERM = "broker/coordinator/term.py"
+CORE = "broker/partition/partition.py"
+LINK = "broker/controller/alter_partition_manager.py"
+ISR = "broker/partition/isr.py"
+REPLICA = "broker/partition/replica.py"
+SEQUENCES = "broker/partition/refused_sequences.py"
+QUOTAS = "broker/quotas/client_quotas.py"
+TERM = "broker/coordinator/shard_context.py"
 HOST = "broker/coordinator/host.py"
-FETCHING = "broker/fetching.py"
-OBJECTIONS = "broker/fetch_objections.py"
-SESSION = "broker/replica_session.py"
-SESSIONS = "broker/fetch_sessions.py"
-PLAN = "broker/plan.py"
-STARTS = "broker/start_checkpoints.py"
-STORE = "broker/replica_store.py"
-OFFSETS = "broker/offset_checkpoints.py"
-MANAGER = "broker/replicas.py"
-FAILURES = "broker/replica_failures.py"
-PLACES = "broker/log_directories.py"
-MAINTENANCE = "broker/maintenance.py"
-FETCHER = "broker/fetcher.py"
-LOG = "storage/log.py"
-RECOVERY = "storage/recovery.py"
-RECOVERY_EPOCHS = "storage/recovery_epochs.py"
+FETCHING = "broker/fetch/leader_fetch.py"
+OBJECTIONS = "broker/fetch/fetch_validation.py"
+SESSION = "broker/fetch/follower_fetch_session.py"
+SESSIONS = "broker/fetch/fetch_sessions.py"
+PLAN = "broker/manager/metadata_plan.py"
+STARTS = "broker/fetch/log_start_ack.py"
+STORE = "broker/log_dirs/replica_store.py"
+OFFSETS = "broker/log_dirs/offset_checkpoints.py"
+MANAGER = "broker/manager/replica_manager.py"
+FAILURES = "broker/manager/failure_handling.py"
+PLACES = "broker/log_dirs/log_directories.py"
+MAINTENANCE = "broker/manager/background_jobs.py"
+FETCHER = "broker/fetch/follower_fetch.py"
+LOG = "storage/log/log.py"
+RECOVERY = "storage/recovery/recovery.py"
+RECOVERY_EPOCHS = "storage/recovery/epoch_recovery.py"
 METADATA_API = "broker/api/metadata.py"
-LOST_FILES = "storage/lost_files.py"
-EPOCHS = "storage/epochs.py"
-INDEX = "storage/index.py"
-CLIENT_BATCH = "storage/client_batch.py"
-RECORD_CHECK = "storage/record_check.py"
-PRODUCERS = "storage/producer_state.py"
-PLACING = "storage/placing.py"
-WALK = "storage/batch_walk.py"
-RETENTION = "storage/retention.py"
-ROLLING = "storage/rolling.py"
-SEGMENT = "storage/segment.py"
+LOST_FILES = "storage/recovery/missing_files.py"
+EPOCHS = "storage/log/leader_epochs.py"
+INDEX = "storage/log/index.py"
+CLIENT_BATCH = "storage/format/client_batch.py"
+RECORD_CHECK = "storage/format/record_validation.py"
+PRODUCERS = "storage/log/producer_state.py"
+PLACING = "storage/log/append_plan.py"
+WALK = "storage/recovery/batch_walk.py"
+RETENTION = "storage/log/retention.py"
+ROLLING = "storage/log/rolling.py"
+SEGMENT = "storage/log/segment.py"
 
 OF_CORE = ("tests/test_broker/test_partition.py",)
 OF_SESSION = ("tests/test_broker/test_replica_session.py",)
@@ -234,7 +234,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if answer.diverging is not None:\n            # The", "        if False:\n            # The",
      OF_SESSIONS),
     ("told-what-was-dropped", "what an epoch before was told counts no more",
-     "broker/fetch_sessions.py", "                    if self.is_replica and not _goes_on(before, asked):",
+     "broker/fetch/fetch_sessions.py", "                    if self.is_replica and not _goes_on(before, asked):",
      "                    if False:", OF_SESSIONS),
     ("two-sessions-opened", "one fetch session is opened at a time", FETCHER,
      "        if not (self._in_flight and self.session.is_opening):", "        if True:",
@@ -284,7 +284,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("epoch-end-of-the-next", "an epoch ends where the next begins", EPOCHS,
      "        return self.epochs[after - 1], self.start_offsets[after]",
      "        return self.epochs[after - 1], self.start_offsets[after] + 1", OF_LOG),
-    ("retention-leaves-a-hole", "the start moves before segments go", "storage/log_base.py",
+    ("retention-leaves-a-hole", "the start moves before segments go", "storage/log/log_base.py",
      "        self._start_offset = max(self._start_offset, segments.bases[count])\n", "", OF_LOG),
     ("start-comes-back", "a start that was raised stays raised", RECOVERY_EPOCHS,
      "    if not _has_batches_below(segments, epochs, start_offset):", "    if True:", OF_LOG),
@@ -295,12 +295,12 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("lost-files-are-nothing", "a log ends at its recovery point or above", RECOVERY,
      "    if end_offset < recovery_point:", "    if False:", OF_LOST),
     ("the-lowest-is-the-controller", "clients take the broker that they ask for the controller",
-     "broker/context.py", "        if self.broker_id in ids and not", "        if False and not",
+     "broker/api/context.py", "        if self.broker_id in ids and not", "        if False and not",
      ("tests/test_broker/test_mutation_quota.py",)),
     ("the-dead-lead-on", "who asks when a leader has hung up is told who leads then", METADATA_API,
      "    await suspects.wait(lambda present: _are_led_by(context, request, present))\n", "",
      OF_SUSPECTS),
-    ("suspected-for-ever", "who is reached again is no suspect", "broker/suspects.py",
+    ("suspected-for-ever", "who is reached again is no suspect", "broker/metadata_answers/suspects.py",
      "        if self._until_ms.pop(leader, None) is not None:\n", "        if False:\n",
      OF_SUSPECTS),
     ("orphans-are-nothing", "indexes without their .log are proof that it was taken", LOST_FILES,
@@ -321,7 +321,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("index-is-believed", "an index entry between two batches is no damage of the log", LOST_FILES,
      "        if position == 0:\n            raise", "        raise", OF_LOST),
     ("removed-before-the-epochs", "retired files wait for the epochs' checkpoint",
-     "storage/log_base.py", "        if self._has_waiting_removals or (", "        if False and (",
+     "storage/log/log_base.py", "        if self._has_waiting_removals or (", "        if False and (",
      OF_LOST),
     ("named-behind-a-gap", "a gap of compaction is no end that was lost", LOG,
      "            if segment.size_bytes and is_near:", "            if False:", OF_LOST),
@@ -348,7 +348,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("quota-forgets-its-window", "what was used goes on to count", QUOTAS,
      "        while samples and samples[0][0] <= oldest_ms:", "        while len(samples) > 1:",
      OF_QUOTAS),
-    ("pause-not-kept", "who is above the quota is not read from", "broker/connection.py",
+    ("pause-not-kept", "who is above the quota is not read from", "broker/network/connection.py",
      "            or self._unmute_timer is not None\n", "", OF_QUOTAS),
     ("coordinator-answers-early", "nobody is told what is not replicated", TERM,
      "        while parked and parked[0].required_offset <= high_watermark:",

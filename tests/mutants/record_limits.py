@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-CLIENT_BATCH = "storage/client_batch.py"
+CLIENT_BATCH = "storage/format/client_batch.py"
 PRODUCE = "broker/api/produce.py"
-RECORD_CHECK = "storage/record_check.py"
+RECORD_CHECK = "storage/format/record_validation.py"
 
 OF_LIMITS = ("tests/test_storage/test_record_limits.py", "tests/test_broker/test_batch_checks.py")
 OF_LOOKUPS = ("tests/test_storage/test_log_limits.py",)
@@ -18,16 +18,16 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    if count > headers_left:\n", "    if False:\n"),
     ("headers-of-one-record", "headers are counted over all records", RECORD_CHECK,
      "                headers_left -= headers\n", ""),
-    ("lookup-reads-headers", "a lookup by time passes over headers", "storage/batch.py",
+    ("lookup-reads-headers", "a lookup by time passes over headers", "storage/format/batch.py",
      "            delta_ms, offset_delta, at = read_time(data, at)\n",
      "            delta_ms, offset_delta, *_, at = read_record(data, at)\n"),
-    ("time-beyond-64-bits", "a delta that wrapped is looked up as it was meant", "storage/batch.py",
+    ("time-beyond-64-bits", "a delta that wrapped is looked up as it was meant", "storage/format/batch.py",
      "wrapped_int64(header.base_timestamp_ms + delta_ms)\n        yield timestamp_ms",
      "header.base_timestamp_ms + delta_ms\n        yield timestamp_ms"),
     # The length of numbers.
-    ("ten-bytes-of-length", "lengths take five bytes at most", "storage/record_codec.py",
+    ("ten-bytes-of-length", "lengths take five bytes at most", "storage/format/record_codec.py",
      "    if end - at > VARINT32_BYTES_MAX:\n", "    if end - at > 10:\n"),
-    ("64-bits-of-length", "lengths take 32 bits at most", "storage/record_codec.py",
+    ("64-bits-of-length", "lengths take 32 bits at most", "storage/format/record_codec.py",
      "    if not INT32_MIN <= value <= INT32_MAX:\n", "    if False:\n"),
     ("long-key-in-a-run", "a key's length in a run takes five bytes at most", RECORD_CHECK,
      "        key_bytes, key_at = read_varint32(data, offset_end)\n",
@@ -46,7 +46,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "            unpacking.items_left -= header_count\n", "            pass\n"),
     ("wrong-headers-not-counted", "headers of a refused batch count as well", CLIENT_BATCH,
      "            unpacking.items_left -= HEADERS_MAX\n", "            pass\n"),
-    ("every-batch-for-itself", "a request has one account", "broker/replica.py",
+    ("every-batch-for-itself", "a request has one account", "broker/partition/replica.py",
      "                unpacking=terms.unpacking,\n", ""),
     ("every-record-named", "no more than a hundred records are named", CLIENT_BATCH,
      "RECORD_ERRORS_MAX = 100\n", "RECORD_ERRORS_MAX = 1_000_000\n"),
@@ -75,13 +75,13 @@ _ITEMS: tuple[tuple[str, str, str, str, str], ...] = (
 )  # fmt: skip
 
 _LOOKUPS: tuple[tuple[str, str, str, str, str], ...] = (
-    ("end-walks-all", "an end inside a segment costs no walk", "storage/lookup.py",
+    ("end-walks-all", "an end inside a segment costs no walk", "storage/log/timestamp_lookup.py",
      "        tail = offset_index.lookup(end_offset - 1)\n", "        tail = 0\n"),
-    ("end-walks-nothing", "what is behind the time index is looked at", "storage/lookup.py",
+    ("end-walks-nothing", "what is behind the time index is looked at", "storage/log/timestamp_lookup.py",
      "        tail = offset_index.lookup(end_offset - 1)\n", ""),
-    ("start-walks-nothing", "a start above the largest leaves the rest", "storage/lookup.py",
+    ("start-walks-nothing", "a start above the largest leaves the rest", "storage/log/timestamp_lookup.py",
      "                    tail = offset_index.lookup(start_offset)\n", "                    pass\n"),
-    ("known-at-the-end", "a batch at the end is not below it", "storage/index.py",
+    ("known-at-the-end", "a batch at the end is not below it", "storage/log/index.py",
      "        at = bisect_left(self.relative_offsets, offset - self.base_offset) - 1\n"
      "        return self.base_offset",
      "        at = bisect_right(self.relative_offsets, offset - self.base_offset) - 1\n"

@@ -29,16 +29,16 @@ _STARTS: tuple[Rule, ...] = (
 
 _ELIGIBLE: tuple[Rule, ...] = (
     ("default-clears-every-elr", "a topic's own minimum comes before the default",
-     "metadata/decide/eligible.py",
+     "metadata/controller/decide/eligible.py",
      "            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):\n",
      "            if True:\n"),
     ("default-clears-no-elr", "the default is the minimum of topics without one",
-     "metadata/decide/eligible.py",
+     "metadata/controller/decide/eligible.py",
      "            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):\n",
      "            if False:\n"),
 )  # fmt: skip
 
-WAITERS = "broker/waiters.py"
+WAITERS = "broker/network/purgatory.py"
 
 _DEADLINES: tuple[Rule, ...] = (
     ("expired-though-completed", "what an earlier expiry completes does not expire", WAITERS,
@@ -59,7 +59,7 @@ _LOOK_UPS: tuple[Rule, ...] = (
 
 _TERMS: tuple[Rule, ...] = (
     ("deletion-missed-while-loading", "offsets of a topic that goes during the load go too",
-     "broker/coordinator/term.py",
+     "broker/coordinator/shard_context.py",
      "            # The log that is being read speaks of those topics, and not of others of their "
      "names.\n            self._events.append(event)\n", "            pass\n"),
     ("new-topic-taken-for-the-old", "what was made anew before the term is not gone",

@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _judge(mutant: Mutant, base: Path) -> Verdict:
     began = time.monotonic()
     tree = base.parent / mutant.name
-    shutil.copytree(base, tree)
+    shutil.copytree(base, tree, symlinks=True)
     try:
         if mutant.old:
             path = tree / mutant.path
@@ -114,7 +114,7 @@ def _judge(mutant: Mutant, base: Path) -> Verdict:
 def _copy_tree(tree: Path) -> None:
     tree.mkdir()
     for name in FOLDERS:
-        shutil.copytree(ROOT / name, tree / name, ignore=_IGNORED)
+        shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=_IGNORED)
     shutil.copy(ROOT / "pyproject.toml", tree)
 
 

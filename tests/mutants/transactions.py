@@ -15,8 +15,8 @@ GATE = "broker/transactions/produce_gate.py"
 COORDINATORS = "broker/transactions/coordinators.py"
 OFFSETS = "broker/transactions/offsets_gate.py"
 TXN_OFFSET_COMMIT = "broker/api/txn_offset_commit.py"
-TERM = "broker/coordinator/term.py"
-PRODUCERS = "storage/producer_state.py"
+TERM = "broker/coordinator/shard_context.py"
+PRODUCERS = "storage/log/producer_state.py"
 
 BY_MODEL = ("tests/test_transactions/test_model.py",)
 BY_RULES = ("tests/test_transactions/test_shard.py", "tests/test_transactions/test_ends.py")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-MAINTENANCE = "broker/maintenance.py"
-OFFSETS = "broker/offset_checkpoints.py"
-STORE = "broker/replica_store.py"
-RECOVERY = "storage/recovery.py"
+MAINTENANCE = "broker/manager/background_jobs.py"
+OFFSETS = "broker/log_dirs/offset_checkpoints.py"
+STORE = "broker/log_dirs/replica_store.py"
+RECOVERY = "storage/recovery/recovery.py"
 
-CONNECTION = "broker/connection.py"
-FETCHING = "broker/fetching.py"
+CONNECTION = "broker/network/connection.py"
+FETCHING = "broker/fetch/leader_fetch.py"
 
 OF_ANSWERS = ("tests/test_broker/test_answers.py",)
 OF_CONNECTIONS = ("tests/test_broker/test_connections.py",)
@@ -43,7 +43,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("checkpoints-for-nothing", "an offline replica asks for no flush", MAINTENANCE,
      "            if not replica.is_offline and replica.log.needs_flush(now_ms):\n",
      "            if replica.log.needs_flush(now_ms):\n", OF_MAINTENANCE),
-    ("cleaner-ends-the-broker", "a disk may fail while the cleaner looks", "broker/cleaner.py",
+    ("cleaner-ends-the-broker", "a disk may fail while the cleaner looks", "broker/manager/log_cleaner.py",
      "        except OSError as failure:\n            self._on_failed(replica, failure)\n"
      "        return None",
      "        except ZeroDivisionError as failure:\n            self._on_failed(replica, failure)\n"
@@ -53,7 +53,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            except ZeroDivisionError as damage:\n                _log.error(\"%s is not closed",
      OF_MAINTENANCE),
     ("failed-flush-stays-open", "a log given up after a failed flush lets the files go",
-     "storage/segments.py",
+     "storage/log/segments.py",
      "        self._is_flush_running = False\n        self._close_postponed()\n", "        pass\n",
      OF_CONTRADICTIONS),
     ("held-back-for-ever", "the watermark is looked at without a fetch as well", MAINTENANCE,
@@ -65,7 +65,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("removal-forgotten", "what could not be removed is due again", STORE,
      "            self._to_remove += left\n", "            pass\n", OF_MAINTENANCE),
     ("offline-waits-for-its-deadline", "an ack of an offline replica is settled at once",
-     "broker/replica.py",
+     "broker/partition/replica.py",
      "        if error != ErrorCode.NONE:\n            # The disk has failed since",
      "        if False:\n            # The disk has failed since", OF_MAINTENANCE),
     # Connections.
@@ -86,7 +86,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "wire/primitives.py",
      "    if len(encoded) > _INT16_MAX:\n", "    if False:\n", OF_ANSWERS),
     ("answer-ends-the-broker", "an answer that cannot be written costs its connection",
-     "broker/context.py",
+     "broker/api/context.py",
      "        except (struct.error, ArithmeticError, MemoryError, TypeError, ValueError) as error:\n",
      "        except ArithmeticError as error:\n", OF_ANSWERS),
     ("waits-though-it-has-all", "a fetch of all that it may have waits for nothing", FETCHING,
@@ -94,21 +94,21 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("waits-before-a-segment", "what lies before the end of a segment goes at once", FETCHING,
      "        if has_more:\n", "        if False:\n", OF_ANSWERS),
     ("parked-session-evicted", "a session with a waiting fetch is not evicted",
-     "broker/fetch_sessions.py",
+     "broker/fetch/fetch_sessions.py",
      "            if state.parked is not None:\n                continue",
      "            if False:\n                continue",
      ("tests/test_broker/test_waiters_and_sessions.py",)),
     ("waits-for-nobody", "a deletion is not waited for when its client has gone",
      "broker/api/delete_records.py",
      "    context.slot.parked = pending\n", "", OF_CONNECTIONS),
-    ("large-batch-not-replicated", "a follower takes whatever its leader has", "broker/fetcher.py",
+    ("large-batch-not-replicated", "a follower takes whatever its leader has", "broker/fetch/follower_fetch.py",
      "ANSWER_BYTES_MAX = (1 << 31) - 1", "ANSWER_BYTES_MAX = 77_594_624", OF_CONNECTIONS),
-    ("second-session", "one request at a time opens a session", "broker/replica_session.py",
+    ("second-session", "one request at a time opens a session", "broker/fetch/follower_fetch_session.py",
      "        return self._opening > self._answered\n",
      "        return self._opening > self._answered and self._answered == self._opening - 1\n",
      OF_SESSION),
     ("request-pause-without-bound", "a request's pause is a second at most (KIP-124)",
-     "broker/client_quotas.py",
+     "broker/quotas/client_quotas.py",
      "        return min(pause_ms, self._sample_ms) if kind is QuotaKind.REQUEST else pause_ms\n",
      "        return pause_ms\n", OF_QUOTAS),
     ("epoch-of-an-offline-replica", "an offline replica answers 56",
@@ -116,7 +116,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if replica.is_offline:\n", "        if False:\n", OF_CONNECTIONS),
     # Checkpoints.
     ("start-of-a-log-that-went", "the start of a deleted log is not noted",
-     "broker/start_checkpoints.py",
+     "broker/fetch/log_start_ack.py",
      " if not (replica.is_offline or replica.is_closed)]", "]", OF_OFFSETS),
     ("forgotten-too-early", "a log begins when no thread writes of its predecessor", OFFSETS,
      "        with self._lock:\n            # A thread that writes",
@@ -124,11 +124,11 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("half-cut-comes-back", "what an offline replica says is not collected", OFFSETS,
      "            if replica.is_offline:\n                continue\n", "", OF_OFFSETS),
     # Folders.
-    ("one-of-two-copies", "of two copies none is opened by chance", "broker/log_directories.py",
+    ("one-of-two-copies", "of two copies none is opened by chance", "broker/log_dirs/log_directories.py",
      "        if len(found) < 2:\n", "        if told == UNASSIGNED_DIRECTORY or len(found) < 2:\n",
      OF_PLACES),
     ("older-copy-leads", "a copy does not lead for a directory that cannot be read",
-     "broker/log_directories.py",
+     "broker/log_dirs/log_directories.py",
      "        if not is_named or (own is not None and not own.is_offline):\n", "        if True:\n",
      OF_PLACES),
     ("contested-copy-removed", "what may be the replica is not removed", STORE,
@@ -141,7 +141,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if owner is not None and name not in self._contested:",
      "            if False and name not in self._contested:", OF_FOLDERS),
     ("deleted-log-appended-to", "nothing is appended to a replica that has gone",
-     "broker/replica.py",
+     "broker/partition/replica.py",
      "        if self.is_closed:\n            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n", "",
      OF_FOLDERS),
     ("nameless-though-committed", "a name that no power cut can have taken is missed", STORE,
@@ -152,13 +152,13 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "for name in nameless if", OF_FOLDERS),
     # Starts.
     ("gap-of-the-epoch-before", "a gap at the start is of the newest epoch before it",
-     "storage/epochs.py",
+     "storage/log/leader_epochs.py",
      "                if is_first and other_start < low < start:\n",
      "                if is_first and other_start < low < start and other < epoch:\n",
      OF_CONTRADICTIONS),
-    ("epochs-believed", "batches outweigh the checkpoint of epochs", "storage/recovery_epochs.py",
+    ("epochs-believed", "batches outweigh the checkpoint of epochs", "storage/recovery/epoch_recovery.py",
      "    return epoch == leader_epoch\n", "    return True\n", OF_CONTRADICTIONS),
-    ("removed-then-refused", "a log is refused before a file of it goes", "storage/batch_walk.py",
+    ("removed-then-refused", "a log is refused before a file of it goes", "storage/recovery/batch_walk.py",
      "            if segment.end_offset < self._recovery_point:\n                # Before",
      "            if False:\n                # Before", OF_CONTRADICTIONS),
     ("refused-log-stays-open", "a log that is refused lets the files go", RECOVERY,
@@ -175,7 +175,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("damage-loaded", "a coordinator checks what it reads back", "broker/coordinator/loading.py",
      "        if damage is not None:\n", "        if False:\n", OF_HOST),
     ("segment-named-far-from-its-end", "a segment is named by the log's end while that is near",
-     "storage/log.py",
+     "storage/log/log.py",
      "            is_near = item.last_offset - self._end_offset <= RELATIVE_OFFSET_MAX\n",
      "            is_near = item.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX\n",
      OF_LOG),

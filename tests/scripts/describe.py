@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from raft.messages import (
+from kvorum.raft.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -22,10 +22,10 @@ from raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.model import OffsetAndEpoch, VoteState
-from raft.voters import Voter, VoterSet
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO, uuid_from_text
+from kvorum.raft.model import OffsetAndEpoch, VoteState
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO, uuid_from_text
 
 _FULL_VOTER = re.compile(r"(\d+)@host\d+:(\d+):([\w-]{22})")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from raft.effects import (
+from kvorum.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
@@ -25,9 +25,9 @@ from raft.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from raft.events import LogFlushed, SnapshotChunkWritten, SnapshotReceived
-from raft.messages import FetchResponse, FetchSnapshotResponse
-from runtime.errors import ErrorCode
+from kvorum.raft.events import LogFlushed, SnapshotChunkWritten, SnapshotReceived
+from kvorum.raft.messages import FetchResponse, FetchSnapshotResponse
+from kvorum.runtime.errors import ErrorCode
 from tests.scripts import describe
 from tests.scripts.disk import Entry, span_of
 from tests.scripts.network import Message

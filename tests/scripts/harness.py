@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from raft.events import LogFlushed, Propose, Resign, SnapshotsExpired
-from raft.messages import AddVoterRequest, RemoveVoterRequest
-from raft.model import VoteState
-from raft.roles.states import Candidate, Prospective
-from runtime.ids import UUID_ZERO
+from kvorum.raft.events import LogFlushed, Propose, Resign, SnapshotsExpired
+from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest
+from kvorum.raft.model import VoteState
+from kvorum.raft.roles.states import Candidate, Prospective
+from kvorum.runtime.ids import UUID_ZERO
 from tests.scripts import describe
 from tests.scripts.disk import Entry
 from tests.scripts.world import Node, World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.messages import Request, Response
+from kvorum.raft.messages import Request, Response
 
 ADMIN = 0
 """Who asks for changes of the voter set."""

@@ -10,8 +10,8 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from raft.core import RaftCore
-from raft.events import (
+from kvorum.raft.core import RaftCore
+from kvorum.raft.events import (
     CallerGone,
     Event,
     RequestFailed,
@@ -20,11 +20,11 @@ from raft.events import (
     SnapshotTaken,
     Tick,
 )
-from raft.log_tail import LogTail
-from raft.messages import Request, Response
-from raft.model import OffsetAndEpoch, RaftConfig, VoteState
-from raft.voters import NO_VOTERS, Voter, VoterSet
-from runtime.errors import InvariantViolated
+from kvorum.raft.log_tail import LogTail
+from kvorum.raft.messages import Request, Response
+from kvorum.raft.model import OffsetAndEpoch, RaftConfig, VoteState
+from kvorum.raft.voters import NO_VOTERS, Voter, VoterSet
+from kvorum.runtime.errors import InvariantViolated
 from tests.scripts import describe
 from tests.scripts.disk import NodeDisk
 from tests.scripts.effects import carry_out

@@ -11,21 +11,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from metadata.export import export_history
-from metadata.export_schema import SCHEMA_VERSION, TABLES
-from metadata.history import history_of
-from metadata.snapshot_view import MetadataCopy
+from kvorum.metadata.inspect.export import export_history
+from kvorum.metadata.inspect.export_schema import SCHEMA_VERSION, TABLES
+from kvorum.metadata.inspect.history import history_of
+from kvorum.metadata.inspect.snapshot_view import MetadataCopy
 from tests.test_metadata.folders import batches_of, records_of_seed
 
 pytest.importorskip("pyspark")
 
-from analytics.exports import (
-    SCHEMA_VERSION_MAX,
-    UnreadableExport,
-    check_exports,
-    type_name,
-)
-from analytics.schemas import SCHEMAS
+from kvorum.analytics.exports import SCHEMA_VERSION_MAX, UnreadableExport, check_exports, type_name
+from kvorum.analytics.schemas import SCHEMAS
 
 RECORDS = records_of_seed(11)
 
@@ -72,7 +67,7 @@ def test_spark_reads_an_export_of_many_files(tmp_path: Path) -> None:
     write(tmp_path / "run")
     assert (tmp_path / "run" / "metadata_records.parquet").is_dir()
     output = tmp_path / "out"
-    command = [sys.executable, "-m", "analytics.job", "--input", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "kvorum.analytics.job", "--input", str(tmp_path / "run")]
     command += ["--output", str(output), "--master", "local[1]"]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analytics.schemas import find_inputs
-from chaos.export import faults_schema, history_schema
+from kvorum.analytics.schemas import find_inputs
+from kvorum.chaos.experiment.export import faults_schema, history_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -153,7 +153,7 @@ def done(tmp_path_factory):
     base = tmp_path_factory.mktemp("analytics")
     runs = {name: write_run(base / name, seed) for seed, name in enumerate(("run-a", "run-b"))}
     output = base / "out"
-    command = [sys.executable, "-m", "analytics.job", "--input"]
+    command = [sys.executable, "-m", "kvorum.analytics.job", "--input"]
     command += [str(base / name) for name in runs]
     command += ["--output", str(output), "--master", "local[2]"]
     root = Path(__file__).resolve().parents[2]
@@ -377,13 +377,13 @@ def test_summary_parquet_and_pictures_are_there(done):
 
 
 def test_folder_without_any_known_file_is_refused(tmp_path):
-    from analytics.job import main
+    from kvorum.analytics.job import main
 
     assert main(["--input", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
 
 
 def test_inputs_that_are_given_one_by_one_add_up(tmp_path, capsys):
-    from analytics.job import main
+    from kvorum.analytics.job import main
 
     gone = [str(tmp_path / name) for name in ("one", "two")]
     assert main(["--input", gone[0], "--input", gone[1], "--output", str(tmp_path / "out")]) == 2
@@ -391,7 +391,7 @@ def test_inputs_that_are_given_one_by_one_add_up(tmp_path, capsys):
 
 
 def test_a_folder_that_is_missing_is_an_error_that_names_it(tmp_path, capsys):
-    from analytics.job import main
+    from kvorum.analytics.job import main
 
     write_run(tmp_path / "run", 3)
     gone = tmp_path / "gone"
@@ -402,7 +402,7 @@ def test_a_folder_that_is_missing_is_an_error_that_names_it(tmp_path, capsys):
 
 
 def test_java_that_is_missing_is_named(tmp_path, capsys, monkeypatch):
-    from analytics.job import main
+    from kvorum.analytics.job import main
 
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -428,7 +428,7 @@ def test_a_run_that_was_interrupted_is_left_out_by_name(tmp_path, is_judged):
 
 
 def test_missing_inputs_leave_their_tables_out(tmp_path):
-    from analytics.job import run_job
+    from kvorum.analytics.job import run_job
 
     write_run(tmp_path / "run", 3)
     for name in ("faults.parquet", "metadata/brokers.parquet"):

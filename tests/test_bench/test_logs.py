@@ -8,8 +8,8 @@ import pytest
 
 from bench.logs.figures import FIGURES, STARTS, markdown, rows, unclean_read_ratio
 from bench.logs.measure import _bytes_from, _read_mb
-from runtime.disk import OsDisk
-from storage.batch import build_batch
+from kvorum.runtime.disk import OsDisk
+from kvorum.storage.format.batch import build_batch
 
 
 def test_goals_are_judged_on_medians_and_a_failure_is_no_goal_met() -> None:

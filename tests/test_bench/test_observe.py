@@ -21,7 +21,7 @@ from bench.observe import (
     read_quorum_leader,
 )
 from bench.processes import cpu_ticks, resident_bytes
-from runtime.errors import WireError
+from kvorum.runtime.errors import WireError
 
 
 def _text(value: str | None) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.clock import wall_ms
-from storage.batch import build_batch
+from kvorum.runtime.clock import wall_ms
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.raw_client import RawClient, produce_values
 
 TOPIC, BROKER = 2, 4

@@ -7,12 +7,12 @@ import errno
 from pathlib import Path
 from typing import Any
 
-from broker.log_directories import Claim
-from metadata.decide.directories import after_failure, assign_replicas
-from metadata.decide.electorate import electorate
-from metadata.directory_requests import AssignedReplica, AssignReplicas
-from runtime.disk import Disk, OsDisk
-from runtime.errors import Rejected
+from kvorum.broker.log_dirs.log_directories import Claim
+from kvorum.metadata.controller.decide.directories import after_failure, assign_replicas
+from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.runtime.disk import Disk, OsDisk
+from kvorum.runtime.errors import Rejected
 
 
 class DirectoriesSide:

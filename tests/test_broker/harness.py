@@ -17,29 +17,22 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.config import BrokerConfig
-from broker.controller_api import QuorumDescription, ReplicaState
-from broker.replica import Replica
-from broker.replicas import ReplicaManager
-from broker.server import KafkaServer
-from metadata.config_requests import (
-    AlterClientQuotas,
-    AlterConfigs,
-    AlteredConfigs,
-    AlteredQuota,
-)
-from metadata.decide import Context
-from metadata.decide.configs import alter_configs
-from metadata.decide.electorate import electorate
-from metadata.decide.partitions import create_partitions
-from metadata.decide.quotas import alter_client_quotas
-from metadata.decide.reassignment import alter_reassignments, list_reassignments
-from metadata.decide.scram import alter_scram_credentials
-from metadata.delta import Delta
-from metadata.directory_requests import AssignReplicas
-from metadata.features import SUPPORTED
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.records import (
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller.controller_api import QuorumDescription, ReplicaState
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.partition.replica import Replica
+from kvorum.metadata.controller.decide import Context
+from kvorum.metadata.controller.decide.configs import alter_configs
+from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.controller.decide.partitions import create_partitions
+from kvorum.metadata.controller.decide.quotas import alter_client_quotas
+from kvorum.metadata.controller.decide.reassignment import alter_reassignments, list_reassignments
+from kvorum.metadata.controller.decide.scram import alter_scram_credentials
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.records import (
     BrokerRegistrationChange,
     Config,
     Endpoint,
@@ -51,7 +44,13 @@ from metadata.records import (
     RemoveTopic,
     Topic,
 )
-from metadata.requests import (
+from kvorum.metadata.requests.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlteredConfigs,
+    AlteredQuota,
+)
+from kvorum.metadata.requests.controller_requests import (
     AlteredPartition,
     AlterPartition,
     CreatedTopic,
@@ -62,10 +61,11 @@ from metadata.requests import (
     ElectLeaders,
     ProducerIdBlock,
 )
-from metadata.scram_requests import AlteredScramUser, AlterScramCredentials
-from runtime.disk import Disk
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import new_uuid
+from kvorum.metadata.requests.directory_requests import AssignReplicas
+from kvorum.metadata.requests.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import new_uuid
 from tests.test_broker.directories import DirectoriesSide, DirectoryHost
 
 CLUSTER_ID = "kvorum-test-cluster-01"

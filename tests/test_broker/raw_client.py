@@ -8,8 +8,8 @@ from typing import Any
 
 from kio.serial import entity_reader
 
-from broker.api import SERVED
-from wire.kio_codec import encode_request, message_class
+from kvorum.broker.api.registry import SERVED
+from kvorum.wire.kio_codec import encode_request, message_class
 
 TIMEOUT_S = 10.0
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker.api import offset_fetch
-from broker.client_quotas import PAUSE_MS_MAX, ClientQuotas, QuotaKind
-from broker.groups.requests import TopicPartitions
-from broker.mutation_quota import TokenBucket
-from broker.topic_names import TRANSACTIONS_TOPIC
-from metadata.decide.quotas import quota_problem
-from metadata.records import ClientQuota
-from runtime.errors import ErrorCode
-from storage.batch import build_batch
+from kvorum.broker.api import offset_fetch
+from kvorum.broker.groups.requests import TopicPartitions
+from kvorum.broker.metadata_answers.topic_names import TRANSACTIONS_TOPIC
+from kvorum.broker.quotas.client_quotas import PAUSE_MS_MAX, ClientQuotas, QuotaKind
+from kvorum.broker.quotas.mutation_quota import TokenBucket
+from kvorum.metadata.controller.decide.quotas import quota_problem
+from kvorum.metadata.image.records import ClientQuota
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 

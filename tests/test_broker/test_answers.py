@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-import broker.context
-from broker.config import BrokerConfig
-from storage.batch import build_batch
+from kvorum.broker.api import context
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.storage.format.batch import build_batch
+from kvorum.wire.kio_codec import encode_request
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
 from tests.test_broker.test_connections import connection_of
-from wire.kio_codec import encode_request
 
 CONFIG = BrokerConfig(connection_output_bytes_max=1 << 20, socket_request_max_bytes=2 << 20)
 NOBODY = "x" * 32_760
@@ -112,7 +112,7 @@ def test_an_answer_that_cannot_be_written_costs_its_connection_and_not_the_broke
         raise ValueError("too long for a frame")
 
     with monkeypatch.context() as patch:
-        patch.setattr(broker.context, "response_head", fail)
+        patch.setattr(context, "response_head", fail)
         client.send("metadata", 9, {"topics": []})
         assert client.is_closed_by_peer()
     assert "the answer to metadata of" in caplog.text

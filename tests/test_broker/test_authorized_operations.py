@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from broker.authorized_operations import (
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metadata_answers.authorized_operations import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,
     NOT_ASKED,
     TOPIC_OPERATIONS,
 )
-from broker.config import BrokerConfig
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 from tests.test_broker.test_group_apis import commit_values, find, versions

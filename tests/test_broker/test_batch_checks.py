@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from storage.batch import build_batch
-from storage.client_batch import UNPACKED_BYTES_MAX
-from storage.compression import Codec
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX
+from kvorum.storage.format.compression import Codec
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
@@ -33,7 +33,7 @@ def test_a_bug_in_a_check_costs_the_batch_and_not_the_broker(
 
     batch = build_batch([(None, b"x")], timestamp_ms=1)
     with monkeypatch.context() as patch:
-        patch.setattr("broker.batch_checks.validate_client_records", check)
+        patch.setattr("kvorum.broker.partition.batch_validation.validate_client_records", check)
         answer = client.call("produce", 9, produce_values(topic, bytes(batch)))
     row = answer.responses[0].partition_responses[0]
     assert row.error_code is KioError.invalid_record

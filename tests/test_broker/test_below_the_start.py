@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.replica import Replica
-from storage.epochs import LeaderEpochCache
+from kvorum.broker.partition.replica import Replica
+from kvorum.storage.log.leader_epochs import LeaderEpochCache
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 from tests.test_broker.test_following import QUIET, batch, deleted, produced

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from launch.properties import static_values
-from metadata.configs.effective import Source
-from metadata.configs.model import ConfigType
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.launch.properties import static_values
+from kvorum.metadata.configs.effective import Source
+from kvorum.metadata.configs.model import ConfigType
 from tests.test_broker.config_calls import (
     BROKER,
     TOPIC,

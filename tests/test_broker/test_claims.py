@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from runtime.errors import ErrorCode
-from storage.batch import build_batch
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import build_batch
+from kvorum.wire.fetch_codec import FetchPartition
+from kvorum.wire.replica_fetch_codec import (
+    ReplicaFetchAnswer,
+    pack_replica_fetch,
+    parse_replica_answer,
+)
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
-from wire.fetch_codec import FetchPartition
-from wire.replica_fetch_codec import ReplicaFetchAnswer, pack_replica_fetch, parse_replica_answer
 
 LATER_EPOCH = (1 << 31) - 1
 

@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from metadata.records import RemoveTopic
-from storage.batch import build_batch
-from storage.checkpoints import CLEANER_OFFSET
-from storage.cleaner import CleaningJob
-from storage.compression import Codec
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.metadata.image.records import RemoveTopic
+from kvorum.storage.cleaning.cleaner import CleaningJob
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.log.checkpoints import CLEANER_OFFSET
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 

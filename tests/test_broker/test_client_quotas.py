@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.client_quotas import ClientQuotas, QuotaKind, RateWindow
-from broker.config import BrokerConfig
-from broker.connection_limits import ConnectionLimits, parse_overrides
-from metadata.quotas import IP
-from metadata.records import ClientQuota, QuotaEntity
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
+from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind, RateWindow
+from kvorum.metadata.image.quotas import IP
+from kvorum.metadata.image.records import ClientQuota, QuotaEntity
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values
 

@@ -13,9 +13,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
-from broker import client_figures
-from broker.client_figures import ClientFigures
-from broker.client_telemetry import (
+from kvorum.broker.metrics import client_metrics_page as client_figures
+from kvorum.broker.metrics.client_metrics_page import ClientFigures
+from kvorum.broker.metrics.client_telemetry import (
     EXPIRY_MS_MIN,
     INSTANCES_MAX,
     TELEMETRY_BYTES_MAX,
@@ -23,8 +23,8 @@ from broker.client_telemetry import (
     ClientTelemetry,
     Instance,
 )
-from runtime.errors import ErrorCode
-from storage.compression import Codec, compress
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.compression import Codec, compress
 from tests.test_broker.config_calls import alter
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.closing_lines import LINES_PER_SECOND_MAX, REASON_CHARACTERS_MAX, ClosingLines
+from kvorum.broker.network.protocol_error_log import (
+    LINES_PER_SECOND_MAX,
+    REASON_CHARACTERS_MAX,
+    ClosingLines,
+)
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 

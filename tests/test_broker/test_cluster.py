@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from broker.fetcher import connect_tcp
-from broker.remote_replica import LONG_AGO_MS
-from broker.replica import Replica
-from metadata.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
-from runtime.disk import OsDiskFile
-from storage.batch import build_batch
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.fetch.follower_fetch import connect_tcp
+from kvorum.broker.partition.follower_state import LONG_AGO_MS
+from kvorum.broker.partition.replica import Replica
+from kvorum.metadata.image.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
+from kvorum.runtime.disk import OsDiskFile
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 

@@ -6,11 +6,11 @@ from dataclasses import fields
 
 import pytest
 
-from broker.config import BrokerConfig, part_of
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.assignors import parse_assignors
-from broker.groups.migration.policy import MigrationPolicy
-from broker.transactions.config import TransactionConfig
+from kvorum.broker.config.broker_config import BrokerConfig, part_of
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.assignors import parse_assignors
+from kvorum.broker.groups.migration.policy import MigrationPolicy
+from kvorum.broker.transactions.config import TransactionConfig
 
 
 @pytest.mark.parametrize(

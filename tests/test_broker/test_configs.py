@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from launch.properties import static_values
-from metadata.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS
-from metadata.configs.effective import Source, StaticValue
-from metadata.configs.model import ConfigType, Update
-from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL
-from metadata.records import Config, FeatureLevel
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.launch.properties import static_values
+from kvorum.metadata.configs.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS
+from kvorum.metadata.configs.effective import Source, StaticValue
+from kvorum.metadata.configs.model import ConfigType, Update
+from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL
+from kvorum.metadata.image.records import Config, FeatureLevel
 from tests.test_broker.config_calls import (
     APPEND,
     BROKER,

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from broker.dynamic_config import with_dynamic
-from broker.throttle import ThrottledReplicas
-from metadata.config_keys import TOPIC_CONFIGS
-from metadata.records import Config
-from runtime.clock import wall_ms
-from storage.compression import Codec
-from storage.model import INDEX_BYTES_MIN, CompactionConfig
-from storage.repacking import Packing
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.dynamic_config import with_dynamic
+from kvorum.broker.quotas.replication_quota import ThrottledReplicas
+from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
+from kvorum.metadata.image.records import Config
+from kvorum.runtime.clock import wall_ms
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.format.recompression import Packing
+from kvorum.storage.log.model import INDEX_BYTES_MIN, CompactionConfig
 from tests.test_broker.config_calls import (
     BROKER,
     DELETE,

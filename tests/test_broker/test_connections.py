@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker import connection as connections
-from broker.frame_buffer import FrameBuffer
-from storage.batch import build_batch
+from kvorum.broker.network import connection as connections
+from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.storage.format.batch import build_batch
+from kvorum.wire.kio_codec import encode_request
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
-from wire.kio_codec import encode_request
 
 NOTHING_KNOWN = {"topics": []}
 

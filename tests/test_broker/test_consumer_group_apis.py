@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from metadata.features import GROUP_VERSION
-from metadata.records import FeatureLevel
-from runtime.errors import ErrorCode
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.metadata.image.features import GROUP_VERSION
+from kvorum.metadata.image.records import FeatureLevel
+from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 from tests.test_broker.test_group_apis import (

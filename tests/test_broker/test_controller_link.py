@@ -9,13 +9,13 @@ from contextlib import suppress
 
 import pytest
 
-from broker.controller_link import ControllerLink
-from broker.quorum_wait import FIRST_WORD_S, PAUSE_S_MAX, QuorumWait
-from metadata.client import ControllerClient
-from metadata.publisher import MetadataPublisher
-from metadata.records import Endpoint
-from metadata.requests import RegisterBrokerRequest
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.controller.lifecycle import ControllerLink
+from kvorum.broker.controller.quorum_wait import FIRST_WORD_S, PAUSE_S_MAX, QuorumWait
+from kvorum.metadata.image.publisher import MetadataPublisher
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
+from kvorum.metadata.rpc.client import ControllerClient
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_runtime.http2_peers import free_port
 
 
@@ -102,12 +102,14 @@ def test_a_broker_without_a_quorum_says_what_it_waits_for_at_growing_intervals(
 def test_a_registration_and_heartbeats_without_a_leader_are_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("broker.quorum_wait.FIRST_WORD_S", 0.0)
-    monkeypatch.setattr("broker.quorum_wait.PAUSE_S_MAX", 0.0)
+    monkeypatch.setattr("kvorum.broker.controller.quorum_wait.FIRST_WORD_S", 0.0)
+    monkeypatch.setattr("kvorum.broker.controller.quorum_wait.PAUSE_S_MAX", 0.0)
 
     async def heard(link: ControllerLink, wait: object) -> None:
         said = asyncio.Event()
-        monkeypatch.setattr("broker.quorum_wait.logger.warning", lambda *_: said.set())
+        monkeypatch.setattr(
+            "kvorum.broker.controller.quorum_wait.logger.warning", lambda *_: said.set()
+        )
         task = asyncio.ensure_future(wait)  # type: ignore[arg-type]
         await said.wait()
         task.cancel()

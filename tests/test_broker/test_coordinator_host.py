@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.coordinator.host import CoordinatorHost
-from broker.coordinator.keys import partition_of
-from broker.coordinator.loading import read_back
-from broker.coordinator.model import (
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.coordinator.host import CoordinatorHost
+from kvorum.broker.coordinator.keys import partition_of
+from kvorum.broker.coordinator.loading import read_back
+from kvorum.broker.coordinator.model import (
     Answer,
     Append,
     Ask,
@@ -38,12 +38,12 @@ from broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from broker.coordinator.term import State
-from metadata.records import Partition, PartitionChange, Record, RemoveTopic, Topic
-from runtime.disk import OsDisk
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import build_batch
-from storage.log import Log, LogConfig
+from kvorum.broker.coordinator.shard_context import State
+from kvorum.metadata.image.records import Partition, PartitionChange, Record, RemoveTopic, Topic
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log, LogConfig
 from tests.test_broker.harness import Harness, wait_until
 
 TOPIC = "kept"

@@ -11,9 +11,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from runtime.disk import OsDisk
-from storage.checkpoints import LOG_START_OFFSET
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.runtime.disk import OsDisk
+from kvorum.storage.log.checkpoints import LOG_START_OFFSET
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values
 

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from broker.coordinator.host import CoordinatorHost
-from broker.coordinator.keys import partition_of
-from broker.coordinator.model import Effect, Event, Instant, ReplayedRecord, TransactionEnd
-from broker.topic_names import OFFSETS_TOPIC
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.coordinator.host import CoordinatorHost
+from kvorum.broker.coordinator.keys import partition_of
+from kvorum.broker.coordinator.model import Effect, Event, Instant, ReplayedRecord, TransactionEnd
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from metadata.image import RESOURCE_TOPIC
-from metadata.records import Config, PartitionChange
-from storage.batch import build_batch
-from storage.checkpoints import LOG_START_OFFSET
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.metadata.image.image import RESOURCE_TOPIC
+from kvorum.metadata.image.records import Config, PartitionChange
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.checkpoints import LOG_START_OFFSET
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 

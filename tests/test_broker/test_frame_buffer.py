@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.frame_buffer import EAGER_BYTES_MAX, FIRST_BYTES, KEEP_BYTES_MAX, FrameBuffer
+from kvorum.broker.network.frame_buffer import (
+    EAGER_BYTES_MAX,
+    FIRST_BYTES,
+    KEEP_BYTES_MAX,
+    FrameBuffer,
+)
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 PIECE_BYTES = 50_000

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.api import SERVED
-from broker.config import BrokerConfig
-from broker.coordinator.keys import partition_of
-from broker.topic_names import OFFSETS_TOPIC
-from runtime.errors import ErrorCode
+from kvorum.broker.api.registry import SERVED
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.coordinator.keys import partition_of
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
+from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 from tests.test_groups.world import subscription

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from storage.batch import iter_headers, iter_records
+from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.scripts.partitions.harness import PartitionHarness
 
 FETCHES_MAX = 6

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from broker.partition import Partition
-from broker.topic_names import OFFSETS_TOPIC
-from metadata.image import PartitionImage
-from runtime.errors import ErrorCode
-from storage.batch import build_batch
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
+from kvorum.broker.partition.partition import Partition
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
 from tests.test_broker.test_partition import make

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from broker.isr_link import IsrLink
-from metadata.image import PartitionImage
-from metadata.records import RECOVERED, RECOVERING
-from metadata.requests import AlteredPartition
-from runtime.errors import ErrorCode
+from kvorum.broker.controller.alter_partition_manager import IsrLink
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.records import RECOVERED, RECOVERING
+from kvorum.metadata.requests.controller_requests import AlteredPartition
+from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.test_partition import fetch, make
 
 

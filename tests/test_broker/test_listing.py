@@ -2,8 +2,8 @@
 
 from immutables import Map
 
-from broker.listing import FENCED_LISTING_MS, BrokerListing
-from metadata.image import ClusterImage
+from kvorum.broker.metadata_answers.fenced_broker_visibility import FENCED_LISTING_MS, BrokerListing
+from kvorum.metadata.image.image import ClusterImage
 from tests.test_broker.test_partition import broker_image
 
 

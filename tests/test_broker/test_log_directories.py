@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.cli.log_dirs import _asked
-from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from runtime.disk import OsDisk, OsDiskFile
-from runtime.errors import CorruptData
-from storage.batch import build_batch
-from storage.log import Log
+from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from kvorum.runtime.disk import OsDisk, OsDiskFile
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
 
@@ -254,7 +254,7 @@ def create_to_send(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     assert produce(harness, 0) is KioError.none
     wait_committed(harness)
     monkeypatch.setattr(FaultyFile, "fileno", OsDiskFile.fileno)
-    monkeypatch.setattr("wire.fetch_codec.INLINE_BYTES_MAX", 0)
+    monkeypatch.setattr("kvorum.wire.fetch_codec.INLINE_BYTES_MAX", 0)
 
 
 def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from metadata.records import LOST_DIRECTORY, PartitionChange, RemoveTopic
+from kvorum.metadata.image.records import LOST_DIRECTORY, PartitionChange, RemoveTopic
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.test_log_directories import (
     QUIET,

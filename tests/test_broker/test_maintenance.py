@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from broker.waiters import Deadlines, PendingAck, PendingProduce
-from metadata.records import RemoveTopic
-from runtime.disk import OsDisk, OsDiskFile
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import build_batch
+from kvorum.broker.network.purgatory import Deadlines, PendingAck, PendingProduce
+from kvorum.metadata.image.records import RemoveTopic
+from kvorum.runtime.disk import OsDisk, OsDiskFile
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import build_batch
+from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 from tests.test_broker.test_log_directories import QUIET, FaultyDisk, produce
-from wire.produce_codec import ProducedPartition, ProducedTopic
 
 
 class Gate:

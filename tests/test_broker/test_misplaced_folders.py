@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.batch_checks import ProduceTerms
-from broker.replica_store import ReplicaStore
-from chaos.sim.disk import MemoryDisk
-from metadata.records import RemoveTopic
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import build_batch
-from storage.checkpoints import HIGH_WATERMARK, PARTITION_METADATA, write_offsets
-from storage.log import Log, LogConfig
+from kvorum.broker.log_dirs.replica_store import ReplicaStore
+from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.metadata.image.records import RemoveTopic
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.checkpoints import HIGH_WATERMARK, PARTITION_METADATA, write_offsets
+from kvorum.storage.log.log import Log, LogConfig
 from tests.test_broker.harness import Harness
 from tests.test_broker.test_log_directories import QUIET, produce
 from tests.test_broker.test_replica_store import TOPIC_ID, made, with_log

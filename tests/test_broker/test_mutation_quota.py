@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.mutation_quota import TokenBucket
-from metadata.records import ClientQuota
-from runtime.errors import ErrorCode
+from kvorum.broker.quotas.mutation_quota import TokenBucket
+from kvorum.metadata.image.records import ClientQuota
+from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from metadata.configs.effective import Source
+from kvorum.metadata.configs.effective import Source
 from tests.test_broker.config_calls import DELETE, alter, describe, operate
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.offset_checkpoints import OffsetCheckpoints
-from broker.start_checkpoints import StartCheckpoints
-from chaos.sim.disk import MemoryDisk
-from runtime.errors import CorruptData
-from storage.checkpoints import (
+from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.log_dirs.offset_checkpoints import OffsetCheckpoints
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.log.checkpoints import (
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,

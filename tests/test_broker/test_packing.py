@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from broker.packing import PackThreads
-from broker.replica import Replica
-from broker.topic_config import resolve
-from metadata.records import Config, RemoveTopic
-from runtime.clock import wall_ms
-from storage.batch import (
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.partition.recompression import PackThreads
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.topic_config import resolve
+from kvorum.metadata.image.records import Config, RemoveTopic
+from kvorum.runtime.clock import wall_ms
+from kvorum.storage.format.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME_BIT,
     Record,
@@ -26,8 +26,8 @@ from storage.batch import (
     iter_records,
     read_header,
 )
-from storage.compression import Codec
-from storage.repacking import Packing
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.format.recompression import Packing
 from tests.test_broker.config_calls import BROKER, TOPIC, alter, replace
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values

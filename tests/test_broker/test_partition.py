@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from broker.broker_facts import BrokerFacts
-from broker.isr import Committed, PendingExpand, PendingShrink, Reaction
-from broker.partition import Partition
-from metadata.image import BrokerImage, PartitionImage
-from metadata.records import RECOVERING, Endpoint
-from metadata.requests import AlteredPartition
-from runtime.errors import ErrorCode
+from kvorum.broker.partition.isr import Committed, PendingExpand, PendingShrink, Reaction
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.metadata.image.image import BrokerImage, PartitionImage
+from kvorum.metadata.image.records import RECOVERING, Endpoint
+from kvorum.metadata.requests.controller_requests import AlteredPartition
+from kvorum.runtime.errors import ErrorCode
 
 TOPIC_ID = bytes(range(16))
 LAG_MS = 1000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from metadata.records import BrokerRegistrationChange, PartitionChange
+from kvorum.metadata.image.records import BrokerRegistrationChange, PartitionChange
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 

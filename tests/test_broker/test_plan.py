@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from broker.plan import Delete, Follow, Lead, plan
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.records import Partition, PartitionChange, Record, RemoveTopic, Topic
-from runtime.ids import new_uuid
+from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.records import Partition, PartitionChange, Record, RemoveTopic, Topic
+from kvorum.runtime.ids import new_uuid
 
 
 def step(image: ClusterImage, *records: Record) -> tuple[Delta, ClusterImage]:

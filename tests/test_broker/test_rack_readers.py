@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from launch.properties import RACK_AWARE, broker_config
-from runtime.errors import ConfigError
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.launch.properties import RACK_AWARE, broker_config
+from kvorum.runtime.errors import ConfigError
 from tests.test_broker.config_calls import produce
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from broker.replica import Replica
-from runtime.clock import monotonic_ms
-from storage.batch import build_batch
-from storage.markers import build_marker
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.markers import build_marker
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.refused_sequences import PRODUCERS_KEPT_MAX, RefusedSequences
-from storage.batch import build_batch, read_header
+from kvorum.broker.partition.refused_sequences import PRODUCERS_KEPT_MAX, RefusedSequences
+from kvorum.storage.format.batch import build_batch, read_header
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker.log_directories import Claim, LogDirectories, Unplaced, Wanted
-from chaos.sim.disk import MemoryDisk
-from metadata.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from runtime.ids import uuid_text
-from storage.batch import build_batch
-from storage.checkpoints import write_partition_metadata
-from storage.log import Log, LogConfig
+from kvorum.broker.log_dirs.log_directories import Claim, LogDirectories, Unplaced, Wanted
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from kvorum.runtime.ids import uuid_text
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.checkpoints import write_partition_metadata
+from kvorum.storage.log.log import Log, LogConfig
 
 X, Y = b"x" * 16, b"y" * 16
 TOPIC_ID = b"t" * 16

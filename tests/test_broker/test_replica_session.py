@@ -8,25 +8,25 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.broker_facts import BrokerFacts
-from broker.config import BrokerConfig
-from broker.fetcher import LeaderFetcher
-from broker.maintenance import Maintenance
-from broker.partition import Partition
-from broker.replica import Replica
-from broker.replica_session import ReplicaSession
-from broker.start_checkpoints import StartCheckpoints
-from broker.suspects import Suspects
-from broker.throttle import ReplicationQuota
-from broker.topic_config import resolve
-from broker.waiters import TurnEnd
-from chaos.sim.disk import MemoryDisk
-from metadata.image import PartitionImage
-from runtime.clock import SYSTEM_CLOCK
-from runtime.errors import ErrorCode
-from storage.batch import build_batch
-from storage.log import Log, LogConfig
-from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.fetch.follower_fetch import LeaderFetcher
+from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
+from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.manager.background_jobs import Maintenance
+from kvorum.broker.metadata_answers.suspects import Suspects
+from kvorum.broker.network.purgatory import TurnEnd
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.topic_config import resolve
+from kvorum.broker.quotas.replication_quota import ReplicationQuota
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.runtime.clock import SYSTEM_CLOCK
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 
 TOPIC_ID = bytes(range(16))
 CONFIG = BrokerConfig()

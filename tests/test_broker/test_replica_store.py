@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker.offset_checkpoints import BOOT_ID
-from broker.replica_store import ReplicaStore
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.disk import OsDisk
-from runtime.errors import CorruptData
-from storage.batch import build_batch
-from storage.checkpoints import (
+from kvorum.broker.log_dirs.offset_checkpoints import BOOT_ID
+from kvorum.broker.log_dirs.replica_store import ReplicaStore
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.checkpoints import (
     CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
@@ -27,7 +27,7 @@ from storage.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
-from storage.log import Log, LogConfig
+from kvorum.storage.log.log import Log, LogConfig
 
 TOPIC_ID = bytes(range(16))
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from broker.metrics import broker_metrics
-from broker.replica_session import REFUSED_MAX_MS
-from metadata.records import LOST_DIRECTORY, NO_LEADER
-from storage.batch import build_batch
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.fetch.follower_fetch_session import REFUSED_MAX_MS
+from kvorum.broker.metrics.broker_metrics import broker_metrics
+from kvorum.metadata.image.records import LOST_DIRECTORY, NO_LEADER
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
 from tests.test_broker.test_replica_session import TOPIC_ID, answer, replica_of, session_of
@@ -130,7 +130,7 @@ def test_the_last_replica_in_sync_goes_offline_as_it_does_at_a_start_and_says_so
 def test_a_follower_that_asks_twice_of_a_sound_leader_costs_nobody_anything(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from broker import served_checks
+    from kvorum.broker.fetch import reread_verification as served_checks
 
     checked: list[object] = []
     check = served_checks.first_damage

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.config import BrokerConfig
-from metadata.records import BrokerRegistrationChange
-from storage.batch import build_batch, iter_headers
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.metadata.image.records import BrokerRegistrationChange
+from kvorum.storage.format.batch import build_batch, iter_headers
+from kvorum.wire.kio_codec import uuid_bytes
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
-from wire.kio_codec import uuid_bytes
 
 CONFIG = BrokerConfig(
     socket_request_max_bytes=2 << 20,
@@ -355,7 +355,9 @@ def test_unknown_topics_answer_3_and_are_made_in_the_background(
 def test_fenced_brokers_are_hidden_once_their_listing_time_is_over(
     client: RawClient, harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.listing.FENCED_LISTING_MS", 0)
+    monkeypatch.setattr(
+        "kvorum.broker.metadata_answers.fenced_broker_visibility.FENCED_LISTING_MS", 0
+    )
     controller = harness.cluster.controller
     epoch = controller.image.brokers[1].broker_epoch
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import broker.suspects
-from broker.suspects import SUSPICION_MS, WAITING_MAX, Suspects
-from metadata.image import EMPTY_IMAGE
+from kvorum.broker.metadata_answers import suspects
+from kvorum.broker.metadata_answers.suspects import SUSPICION_MS, WAITING_MAX, Suspects
+from kvorum.metadata.image.image import EMPTY_IMAGE
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 
@@ -70,7 +70,7 @@ def test_nobody_waits_for_a_leader_that_is_reached_again() -> None:
 
 
 def test_suspicion_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker.suspects, "SUSPICION_MS", 1)
+    monkeypatch.setattr(suspects, "SUSPICION_MS", 1)
 
     async def case() -> None:
         story = Story()

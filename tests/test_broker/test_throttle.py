@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
-from broker.throttle import (
+from kvorum.broker.quotas.replication_quota import (
     NOBODY,
     UNLIMITED,
     ReplicationQuota,
     ThrottledReplicas,
     parse_throttled,
 )
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
-from metadata.records import Config
+from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from kvorum.metadata.image.records import Config
 from tests.test_broker.config_calls import produce
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient

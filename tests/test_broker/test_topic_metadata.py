@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker import topic_metadata
-from broker.topic_metadata import TopicMetadata
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.records import (
+from kvorum.broker.metadata_answers import topic_metadata
+from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.records import (
     NO_LEADER,
     BrokerRegistrationChange,
     Endpoint,
@@ -20,7 +20,7 @@ from metadata.records import (
     RegisterBroker,
     Topic,
 )
-from wire.kio_codec import Packed, encode_response, read_response
+from kvorum.wire.kio_codec import Packed, encode_response, read_response
 
 VERSION = 12
 FIRST, SECOND = b"1" * 16, b"2" * 16

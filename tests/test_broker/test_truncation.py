@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_facts import BrokerFacts
-from broker.config import BrokerConfig
-from broker.log_directories import LogDirectory
-from broker.partition import Partition
-from broker.replica import Replica
-from broker.replica_store import ReplicaStore
-from broker.topic_config import resolve
-from broker.waiters import TurnEnd
-from chaos.sim.disk import MemoryDisk
-from metadata.image import PartitionImage
-from runtime.disk import Disk, OsDisk
-from storage.batch import build_batch, iter_headers
-from storage.checkpoints import read_partition_metadata
-from storage.log import Log
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.log_dirs.replica_store import ReplicaStore
+from kvorum.broker.network.purgatory import TurnEnd
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.topic_config import resolve
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.runtime.disk import Disk, OsDisk
+from kvorum.storage.format.batch import build_batch, iter_headers
+from kvorum.storage.log.checkpoints import read_partition_metadata
+from kvorum.storage.log.log import Log
 
 TOPIC_ID = bytes(range(16))
 

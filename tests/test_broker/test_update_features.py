@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api import update_features
-from metadata.requests import UpdatedFeature
-from runtime.errors import ErrorCode
+from kvorum.broker.api import update_features
+from kvorum.metadata.requests.controller_requests import UpdatedFeature
+from kvorum.runtime.errors import ErrorCode
 
 GOOD = UpdatedFeature(name="group.version")
 BAD = UpdatedFeature(

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.api import add_raft_voter, remove_raft_voter
-from raft.messages import AddVoterRequest, RemoveVoterRequest
-from raft.voters import Voter
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.api import add_raft_voter, remove_raft_voter
+from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest
+from kvorum.raft.voters import Voter
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 DIRECTORY = UUID(int=7)
 LISTENERS = (

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.config import BrokerConfig
-from broker.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchState, SessionCache
-from broker.fetching import note_sent
-from broker.frame_buffer import FIRST_BYTES, FrameBuffer
-from broker.topic_config import resolve
-from broker.topic_names import name_refusal
-from broker.waiters import Deadlines, PendingProduce, TurnEnd
-from runtime.clock import monotonic_ms
-from runtime.errors import ErrorCode, WireError
-from wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
-from wire.produce_codec import ProducedPartition, ProducedTopic
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.fetch.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchState, SessionCache
+from kvorum.broker.fetch.leader_fetch import note_sent
+from kvorum.broker.metadata_answers.topic_names import name_refusal
+from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
+from kvorum.broker.network.purgatory import Deadlines, PendingProduce, TurnEnd
+from kvorum.broker.partition.topic_config import resolve
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import ErrorCode, WireError
+from kvorum.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
 
 
 class Item:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.history import Event
+from kvorum.chaos.experiment.history import Event
 
 
 class HistoryBuilder:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.checks import run_checks
-from chaos.checks.model import CheckResult
+from kvorum.chaos.experiment.checks import run_checks
+from kvorum.chaos.experiment.checks.model import CheckResult
 
 from .histories import HistoryBuilder, good_history
 

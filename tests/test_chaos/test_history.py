@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from chaos.history import HistoryWriter, read_history, records_of
-from chaos.workloads.records import decode, encode
-from runtime.errors import CorruptData
+from kvorum.chaos.experiment.history import HistoryWriter, read_history, records_of
+from kvorum.chaos.workloads.records import decode, encode
+from kvorum.runtime.errors import CorruptData
 
 
 def test_history_reads_back_what_was_written(tmp_path):

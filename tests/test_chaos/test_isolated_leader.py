@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.live import processes
-from chaos.live.cluster import LiveCluster
-from chaos.live.links import link_count, plan_links
-from chaos.live.toxiproxy import Toxic
-from chaos.live.toxiproxy_server import ToxiproxyServer
-from chaos.scenario import parse_experiment
+from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.live import processes
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.live.toxiproxy import Toxic
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from tests.live.cluster import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from chaos.live.links import Stream, link_count, plan_links
+from kvorum.chaos.live.links import Stream, link_count, plan_links
 
 
 def plan(controllers=3, brokers=3):

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from chaos.export import HISTORY_PARQUET
-from chaos.history import FAULT_BEGIN, details_of, read_history
-from chaos.live import processes
-from chaos.live.cluster import LiveCluster
-from chaos.live.links import link_count, plan_links
-from chaos.live.runner import run
-from chaos.live.toxiproxy_server import ToxiproxyServer
-from chaos.scenario import parse_experiment
-from runtime.errors import ConfigError
+from kvorum.chaos.experiment.export import HISTORY_PARQUET
+from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
+from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.live import processes
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.live.runner import run
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.runtime.errors import ConfigError
 
 from .endpoints import eventually
 
@@ -123,7 +123,7 @@ def test_interrupted_run_leaves_nothing_running(tmp_path, number):
     experiment.write_text(EXPERIMENT.replace("warm_up_ms: 1000", "warm_up_ms: 60000"))
     # A shell without job control starts what is in its background with SIGINT ignored.
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+    code += "from kvorum.chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
     # The data folder's path must be the run's own, see is_anything_left.
     run_dir = tmp_path / "run"
     runner = subprocess.Popen(
@@ -148,7 +148,10 @@ def test_interrupted_run_leaves_nothing_running(tmp_path, number):
 def test_runner_killed_outright_takes_its_processes_along(tmp_path):
     experiment = tmp_path / "long.yaml"
     experiment.write_text(EXPERIMENT.replace("warm_up_ms: 1000", "warm_up_ms: 60000"))
-    code = "import sys; from chaos.live.runner import run; run(sys.argv[1], output_dir=sys.argv[2])"
+    code = (
+        "import sys; from kvorum.chaos.live.runner import run; "
+        "run(sys.argv[1], output_dir=sys.argv[2])"
+    )
     run_dir = tmp_path / "run"
     runner = subprocess.Popen(
         [sys.executable, "-c", code, str(experiment), str(run_dir)],

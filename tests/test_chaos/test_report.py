@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.charts import draw
-from chaos.export import SCHEMA_VERSION, export_history
-from chaos.report import build_report, write_report
-from chaos.timeline import build_timeline
-from runtime.errors import ConfigError
+from kvorum.chaos.experiment.charts import draw
+from kvorum.chaos.experiment.export import SCHEMA_VERSION, export_history
+from kvorum.chaos.experiment.report import build_report, write_report
+from kvorum.chaos.experiment.timeline import build_timeline
+from kvorum.runtime.errors import ConfigError
 from tests.test_cli.test_offline import run
 
 from .histories import HistoryBuilder, good_history
@@ -119,7 +119,7 @@ def test_broken_promise_fails_the_run_in_every_format(tmp_path):
     ],
 )  # fmt: skip
 def test_verdict_follows_the_run(changes, verdict, words):
-    from chaos.checks import run_checks
+    from kvorum.chaos.experiment.checks import run_checks
 
     events = run_history().events
     document = build_report(record(**changes), build_timeline(events), run_checks(events))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import chaos.live.runner
-from chaos.live.runner import run
-from runtime.errors import ConfigError, KvorumError
+from kvorum.chaos.live import runner
+from kvorum.chaos.live.runner import run
+from kvorum.runtime.errors import ConfigError, KvorumError
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def test_a_run_that_ended_before_its_first_event_does_not_refuse_the_next(
         (folder / "cluster").mkdir()
         raise KvorumError("the cluster does not start")
 
-    monkeypatch.setattr(chaos.live.runner, "find_server", lambda: "")
-    monkeypatch.setattr(chaos.live.runner._Session, "_start_cluster", no_cluster)
+    monkeypatch.setattr(runner, "find_server", lambda: "")
+    monkeypatch.setattr(runner._Session, "_start_cluster", no_cluster)
     for _ in range(2):
         with pytest.raises(KvorumError, match="the cluster does not start"):
             run(experiment, output_dir=str(tmp_path / "run"))
@@ -51,7 +51,7 @@ def test_a_run_that_ended_before_its_first_event_does_not_refuse_the_next(
 
 
 def test_a_run_of_which_something_is_known_is_kept(tmp_path, experiment, monkeypatch):
-    monkeypatch.setattr(chaos.live.runner, "find_server", lambda: "")
+    monkeypatch.setattr(runner, "find_server", lambda: "")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "history.jsonl").write_text("{}\n")
     with pytest.raises(ConfigError, match="already holds a run"):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import chaos
-from chaos.faults import Cut, Kill
-from chaos.scenario import Action, load_experiment, parse_experiment
-from runtime.errors import ConfigError
+from kvorum import chaos
+from kvorum.chaos.experiment.faults import Cut, Kill
+from kvorum.chaos.experiment.scenario import Action, load_experiment, parse_experiment
+from kvorum.runtime.errors import ConfigError
 
 EXPERIMENTS = sorted((Path(chaos.__file__).parent / "experiments").glob("*.yaml"))
 

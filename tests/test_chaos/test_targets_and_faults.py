@@ -4,8 +4,16 @@ import random
 
 import pytest
 
-from chaos.faults import FAULTS, Cut, Isolate, Kill, build_fault, describe, fault_name
-from chaos.targets import (
+from kvorum.chaos.experiment.faults import (
+    FAULTS,
+    Cut,
+    Isolate,
+    Kill,
+    build_fault,
+    describe,
+    fault_name,
+)
+from kvorum.chaos.experiment.targets import (
     ClusterView,
     PartitionView,
     UnresolvableTarget,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.timeline import build_timeline, percentile
+from kvorum.chaos.experiment.timeline import build_timeline, percentile
 
 from .histories import HistoryBuilder
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from chaos.faults import (
+from kvorum.chaos.experiment.faults import (
     Bandwidth,
     Cut,
     Down,
@@ -22,16 +22,22 @@ from chaos.faults import (
     ResetPeer,
     Resume,
 )
-from chaos.history import HistoryWriter, details_of, read_history
-from chaos.live import processes
-from chaos.live.cluster import LiveCluster
-from chaos.live.injector import Injector
-from chaos.live.links import Link, Stream, plan_links
-from chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
-from chaos.live.toxiproxy_server import ToxiproxyServer, find_server
-from chaos.scenario import parse_experiment
-from chaos.targets import CLIENTS, ClusterView, PartitionView, UnresolvableTarget, parse_target
-from runtime.errors import ConfigError
+from kvorum.chaos.experiment.history import HistoryWriter, details_of, read_history
+from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.experiment.targets import (
+    CLIENTS,
+    ClusterView,
+    PartitionView,
+    UnresolvableTarget,
+    parse_target,
+)
+from kvorum.chaos.live import processes
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.live.links import Link, Stream, plan_links
+from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
+from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
+from kvorum.runtime.errors import ConfigError
 
 from .endpoints import RecordingServer, connect, eventually, is_open, rest_of
 

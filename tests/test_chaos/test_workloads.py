@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from chaos.checks import run_checks
-from chaos.history import HistoryWriter, read_history
-from chaos.live.observe import NotObservable, TopicWatch
-from chaos.scenario import WorkloadPlan
-from chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
-from chaos.workloads.produce import ProduceLoad
+from kvorum.chaos.experiment.checks import run_checks
+from kvorum.chaos.experiment.history import HistoryWriter, read_history
+from kvorum.chaos.experiment.scenario import WorkloadPlan
+from kvorum.chaos.live.observe import NotObservable, TopicWatch
+from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
+from kvorum.chaos.workloads.produce import ProduceLoad
 
 from .endpoints import eventually
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from kvorum.cli.main import main
-from raft.effects import Noted
-from raft.flight_recorder import FlightRecorder
-from raft.roles import leader
+from kvorum.raft.effects import Noted
+from kvorum.raft.flight_recorder import FlightRecorder
+from kvorum.raft.roles import leader
 from tests.test_raft.driver import Driven
 
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from broker.groups.classic.subscription import assigned_partitions, subscribed_topics
+from kvorum.broker.groups.classic.subscription import assigned_partitions, subscribed_topics
 from tests.clients.groups import QUICK_GROUPS, Reader, fill, together
 from tests.live.cluster import Cluster
 from tests.test_groups.world import subscription

@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from kvorum.cli.main import main
-from metadata.records import BrokerRegistrationChange
-from metadata.tree import content
-from runtime.disk import OsDisk
+from kvorum.metadata.image.records import BrokerRegistrationChange
+from kvorum.metadata.inspect.tree import content
+from kvorum.runtime.disk import OsDisk
 from tests.test_metadata.folders import (
     records_of_seed,
     replayed,

@@ -159,12 +159,12 @@ def test_table_of_nothing_has_its_headings(capsys):
 
 
 def test_failed_verdict_exits_with_6(monkeypatch, capsys):
-    from runtime.errors import InvariantViolated
+    from kvorum.runtime.errors import InvariantViolated
 
     def fails(seed, world):
         raise InvariantViolated(f"two leaders in seed {seed}")
 
-    monkeypatch.setattr("chaos.sim.worlds.run_seed", fails)
+    monkeypatch.setattr("kvorum.chaos.sim.worlds.run_seed", fails)
     code, out, err = run(monkeypatch, capsys, "chaos", "sim", "--seed", 5)
     assert (code, out, err) == (6, "", "kvorum: two leaders in seed 5\n")
 
@@ -176,7 +176,7 @@ def test_a_command_leaves_nothing_where_it_was_called(tmp_path):
         "sys.argv[1:] = ['--version']\n"
         "with contextlib.suppress(SystemExit):\n"
         f"    importlib.import_module({module_of_the_command()!r}).main()\n"
-        "from broker.api import preload\n"
+        "from kvorum.broker.api.registry import preload\n"
         "preload()\n"
         "sys.exit('kio.static.primitive' not in sys.modules)\n"
     )

@@ -17,7 +17,7 @@ from kvorum.cli.reassignment_file import (
     usable_brokers,
     write_assignment,
 )
-from metadata.placement import UsableBroker
+from kvorum.metadata.controller.placement import UsableBroker
 from tests.live.cluster import Cluster, eventually
 
 # The files.

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from chaos.live.toxiproxy_server import find_server
+from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.cli.backends import check
 from kvorum.cli.common import CommandFailed, show_outcomes
-from runtime.errors import ConfigError, ErrorCode
+from kvorum.runtime.errors import ConfigError, ErrorCode
 from tests.test_cli.test_offline import run
 
 ROWS = [
@@ -64,7 +64,7 @@ def test_a_package_that_a_command_lacks_is_named_with_the_way_to_get_it(
 def test_the_spark_job_without_pyspark_says_what_it_needs():
     script = (
         "import runpy, sys; sys.modules['pyspark'] = None; "
-        "runpy.run_module('analytics.job', run_name='__main__')"
+        "runpy.run_module('kvorum.analytics.job', run_name='__main__')"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
@@ -87,7 +87,7 @@ def test_the_way_to_a_toxiproxy_server_is_one_that_is_there(
     monkeypatch.delenv("KVORUM_TOXIPROXY_SERVER", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     module = str(root / "chaos" / "live" / "toxiproxy_server.py")
-    monkeypatch.setattr("chaos.live.toxiproxy_server.__file__", module)
+    monkeypatch.setattr("kvorum.chaos.live.toxiproxy_server.__file__", module)
     with pytest.raises(ConfigError) as refused:
         find_server()
     assert words in str(refused.value)

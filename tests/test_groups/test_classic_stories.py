@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.groups.classic.states import TRANSITIONS, GroupState, is_allowed
-from broker.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from broker.groups.requests import DescribeGroup, ListGroups
-from broker.groups.timers import SyncTimer
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.classic.states import TRANSITIONS, GroupState, is_allowed
+from kvorum.broker.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from kvorum.broker.groups.requests import DescribeGroup, ListGroups
+from kvorum.broker.groups.timers import SyncTimer
+from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.world import (
     GROUP,
     REBALANCE_MS,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator.model import TopicsChanged
-from broker.groups.config import GroupConfig
-from broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
-from broker.groups.turn import BATCH_BYTES_MAX
-from runtime.errors import ErrorCode
+from kvorum.broker.coordinator.model import TopicsChanged
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
+from kvorum.broker.groups.turn import BATCH_BYTES_MAX
+from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.world import (
     GROUP,
     World,

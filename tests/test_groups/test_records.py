@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.records import (
+from kvorum.broker.groups.records import (
     GroupKey,
     GroupValue,
     MemberValue,
@@ -21,8 +21,8 @@ from broker.groups.records import (
     group_key,
     offset_key,
 )
-from runtime.errors import CorruptData
-from runtime.ids import UUID_ZERO
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.ids import UUID_ZERO
 
 TEXT = st.text(max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)

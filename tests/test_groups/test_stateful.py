@@ -17,11 +17,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.coordinator.model import ReplayedRecord, TopicsChanged, TransactionEnd
-from broker.groups.classic.states import GroupState
-from broker.groups.config import GroupConfig
-from broker.groups.records import group_key
-from broker.groups.requests import (
+from kvorum.broker.coordinator.model import ReplayedRecord, TopicsChanged, TransactionEnd
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.records import group_key
+from kvorum.broker.groups.requests import (
     DeleteGroup,
     DeleteOffsets,
     Joined,
@@ -30,15 +30,15 @@ from broker.groups.requests import (
     Synced,
     TopicPartitions,
 )
-from broker.groups.shard import GroupShard
-from broker.groups.timers import (
+from kvorum.broker.groups.shard import GroupShard
+from kvorum.broker.groups.timers import (
     ExpiryTimer,
     JoinTimer,
     PendingMemberTimer,
     SessionTimer,
     SyncTimer,
 )
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.world import (
     GROUP,
     World,

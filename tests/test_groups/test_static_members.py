@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.world import (
     GROUP,
     REBALANCE_MS,

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.coordinator.model import (
+from kvorum.broker.coordinator.model import (
     Answer,
     Append,
     CancelTimer,
@@ -26,8 +26,8 @@ from broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from broker.groups.config import GroupConfig
-from broker.groups.requests import (
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.requests import (
     Assignment,
     CommitOffsets,
     CommitTransactionOffsets,
@@ -41,7 +41,7 @@ from broker.groups.requests import (
     SyncGroup,
     TopicPartitions,
 )
-from broker.groups.shard import GroupShard
+from kvorum.broker.groups.shard import GroupShard
 
 WALL_MS = 1_700_000_000_000
 GROUP = "group"

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from broker.dynamic_config import ignored_configs
-from launch.carried_over import reject_unheard_of
-from launch.plan import plan_cluster
-from launch.properties import (
+from kvorum.broker.config.dynamic_config import ignored_configs
+from kvorum.launch.carried_over import reject_unheard_of
+from kvorum.launch.plan import plan_cluster
+from kvorum.launch.properties import (
     BROKER_NAMES,
     CONTROLLER_NAMES,
     broker_config,
     controller_config,
     static_values,
 )
-from metadata.configs.broker_keys import BROKER_CONFIGS
-from metadata.configs.effective import Source, StaticValue, broker_settings
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, ClusterImage
-from metadata.records import Config
-from runtime.errors import ConfigError
+from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
+from kvorum.metadata.configs.effective import Source, StaticValue, broker_settings
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, RESOURCE_BROKER, ClusterImage
+from kvorum.metadata.image.records import Config
+from kvorum.runtime.errors import ConfigError
 
 CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
 BROKER: dict[str, Any] = {

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import launch.supervisor
 from kvorum.cli.main import main
-from launch.cluster_file import ClusterFile, NodeEntry, read_cluster_file, write_cluster_file
-from launch.plan import plan_cluster
+from kvorum.launch import supervisor
+from kvorum.launch.cluster_file import ClusterFile, NodeEntry, read_cluster_file, write_cluster_file
+from kvorum.launch.plan import plan_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def spawn(*_: object, **__: object) -> None:
         raise AssertionError("a process would have been started")
 
-    monkeypatch.setattr(launch.supervisor, "spawn", spawn)
+    monkeypatch.setattr(supervisor, "spawn", spawn)
 
 
 def refusal(

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from kvorum.cli.init import init
-from runtime.async_disk import OsAsyncDisk
-from runtime.config import dump_properties, load_properties
-from snapshots.store import SnapshotStore
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.config import dump_properties, load_properties
+from kvorum.snapshots.store import SnapshotStore
 
 RNG = random.Random(1)
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.log_directories import DirectoriesLost
-from launch.broker_process import BrokerProcess
-from launch.identity import DirectoryLock
-from launch.log_directories import UNCLEAN, OwnDirectories, take_directories
-from launch.properties import broker_config, controller_config
-from launch.restore import ASIDE_SUFFIX, Restoration, restore
-from runtime.disk import OsDisk
-from runtime.errors import ConfigError, CorruptData
-from runtime.ids import uuid_text
-from storage.checkpoints import (
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.log_dirs.log_directories import DirectoriesLost
+from kvorum.launch.broker_process import BrokerProcess
+from kvorum.launch.identity import DirectoryLock
+from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
+from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.restore import ASIDE_SUFFIX, Restoration, restore
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import ConfigError, CorruptData
+from kvorum.runtime.ids import uuid_text
+from kvorum.storage.log.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK,
     RECOVERY_POINT,
@@ -202,7 +202,7 @@ def test_a_further_directory_that_a_process_uses_stops_the_start(paths: tuple[Pa
     take(*paths).release()
     # Locks are a process's: another one has to hold it.
     script = (
-        "import sys; from launch.identity import DirectoryLock; "
+        "import sys; from kvorum.launch.identity import DirectoryLock; "
         "DirectoryLock(sys.argv[1]); print('locked', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(

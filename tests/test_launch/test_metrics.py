@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
-from launch.metrics_server import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsServer
-from launch.properties import broker_config
-from runtime.errors import ConfigError
+from kvorum.launch.metrics_server import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsServer
+from kvorum.launch.properties import broker_config
+from kvorum.runtime.errors import ConfigError
 from tests.live.by_hand import HandMade
 from tests.live.clients import Topics
 from tests.live.cluster import DEADLINE_S, eventually

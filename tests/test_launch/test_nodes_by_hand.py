@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from launch.identity import DirectoryLock
+from kvorum.launch.identity import DirectoryLock
 from tests.live.clients import Topics, read_all, settings
 from tests.live.cluster import Command, Ports, eventually, run_kvorum
 

@@ -9,16 +9,16 @@ import sys
 
 import pytest
 
-from launch.broker_process import BrokerProcess
-from launch.cluster_file import read_cluster_file, write_cluster_file
-from launch.control import finish_restart, request_restart, take_restart_requests
-from launch.identity import check_owner, claim_directory, is_locked
-from launch.plan import Links, check_ports, plan_cluster, reserve_ports
-from launch.properties import broker_config, controller_config, parse_address
-from metadata.image import EMPTY_IMAGE
-from runtime.disk import OsDisk
-from runtime.errors import ConfigError
-from runtime.ids import new_uuid, uuid_text
+from kvorum.launch.broker_process import BrokerProcess
+from kvorum.launch.cluster_file import read_cluster_file, write_cluster_file
+from kvorum.launch.control import finish_restart, request_restart, take_restart_requests
+from kvorum.launch.identity import check_owner, claim_directory, is_locked
+from kvorum.launch.plan import Links, check_ports, plan_cluster, reserve_ports
+from kvorum.launch.properties import broker_config, controller_config, parse_address
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.ids import new_uuid, uuid_text
 from tests.test_launch.test_dev_refusals import known_cluster
 
 CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
@@ -190,7 +190,8 @@ def test_claimed_directory_keeps_its_id_and_knows_its_owner(tmp_path):
 def test_lock_of_another_process_is_seen_until_it_dies(tmp_path):
     assert not is_locked(str(tmp_path))
     script = (
-        "import sys; from launch.identity import DirectoryLock; lock = DirectoryLock(sys.argv[1]);"
+        "import sys; from kvorum.launch.identity import DirectoryLock;"
+        "lock = DirectoryLock(sys.argv[1]);"
         "print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

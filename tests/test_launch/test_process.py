@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pytest
 
-import launch.process
-from launch.identity import check_owner, claim_directory
-from launch.metadata_log import open_log
-from launch.process import run_node
-from launch.properties import controller_config
-from runtime.disk import OsDisk
-from runtime.errors import ConfigError, CorruptData, DirectoryUnusable
-from storage.batch import build_batch
-from storage.log import Log, LogConfig
+from kvorum.launch import process
+from kvorum.launch.identity import check_owner, claim_directory
+from kvorum.launch.metadata_log import open_log
+from kvorum.launch.process import run_node
+from kvorum.launch.properties import controller_config
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log, LogConfig
 
 SAID = """
 import resource
-from launch.process import raise_file_limit
+from kvorum.launch.process import raise_file_limit
 raise_file_limit()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
@@ -74,8 +74,8 @@ def test_a_start_ends_with_2_for_the_configuration_and_with_1_for_a_disk(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(launch.process, "spare_collections", lambda: None)
-    monkeypatch.setattr(launch.process, "raise_file_limit", lambda: None)
+    monkeypatch.setattr(process, "spare_collections", lambda: None)
+    monkeypatch.setattr(process, "raise_file_limit", lambda: None)
     assert run_node(lambda _: Refusing(error)) == code
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("kvorum: "))
     assert line.startswith(f"kvorum: {said}")
@@ -95,8 +95,8 @@ def test_a_disk_that_fills_up_ends_a_node_with_a_sentence_and_no_traceback(
         assert code == 1
         raise Ended
 
-    monkeypatch.setattr(launch.process, "spare_collections", lambda: None)
-    monkeypatch.setattr(launch.process, "raise_file_limit", lambda: None)
+    monkeypatch.setattr(process, "spare_collections", lambda: None)
+    monkeypatch.setattr(process, "raise_file_limit", lambda: None)
     monkeypatch.setattr(logging, "shutdown", lambda: None)
     monkeypatch.setattr(os, "_exit", end)
     on_failure = []

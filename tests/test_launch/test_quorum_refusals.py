@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.ids import new_uuid, uuid_text
+from kvorum.runtime.ids import new_uuid, uuid_text
 from tests.live.by_hand import HandMade
 from tests.live.cluster import eventually, run_kvorum
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller_link import RegistrationFailed
-from broker.replica_store import UNCLEAN_LOGS
-from launch.broker_process import BrokerProcess
-from launch.log_directories import UNCLEAN
-from launch.properties import broker_config
-from runtime.disk import OsDisk
-from runtime.errors import ConfigError
-from storage.checkpoints import (
+from kvorum.broker.controller.lifecycle import RegistrationFailed
+from kvorum.broker.log_dirs.replica_store import UNCLEAN_LOGS
+from kvorum.launch.broker_process import BrokerProcess
+from kvorum.launch.log_directories import UNCLEAN
+from kvorum.launch.properties import broker_config
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import ConfigError
+from kvorum.storage.log.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK,
     read_clean_shutdown,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from immutables import Map
 
-from launch.log_directories import OwnDirectories
-from metadata.image import ClusterImage, PartitionImage, TopicImage
-from runtime.ids import uuid_text
+from kvorum.launch.log_directories import OwnDirectories
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.runtime.ids import uuid_text
 from tests.test_launch.test_log_directories import TOPIC_ID, take
 from tests.test_launch.test_refused_starts import process_on
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
-from chaos.sim.disk import MemoryDisk
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE
-from metadata.record_codec import encode_record
-from metadata.snapshot_job import header_of, payloads_of
-from raft.control_records import LeaderChange, leader_change_batch
-from raft.voters import Voter, VoterSet
-from snapshots.format import (
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.record_codec import encode_record
+from kvorum.metadata.image.snapshot_job import header_of, payloads_of
+from kvorum.raft.control_records import LeaderChange, leader_change_batch
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.snapshots.format import (
     DATA,
     encode_footer,
     encode_frame,
@@ -19,8 +19,8 @@ from snapshots.format import (
     file_name,
     preamble,
 )
-from storage.batch import build_batch
-from storage.log import Log, LogConfig
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log, LogConfig
 from tests.test_metadata.test_records_and_images import busy_world
 
 FOLDER = "/node/__cluster_metadata-0"

@@ -1,6 +1,6 @@
-from metadata.records import NO_LEADER
-from metadata.requests import UnregisterBrokerRequest, UnregisteredBroker
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.image.records import NO_LEADER
+from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest, UnregisteredBroker
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_metadata.worlds import World
 
 

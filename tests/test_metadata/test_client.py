@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
+from kvorum.metadata.inspect.quorum_report import LEADER_WAIT_MS
+from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.rpc import admin_pb2 as pb
-from metadata.client import ControllerClient
-from metadata.quorum_report import LEADER_WAIT_MS
-from runtime.errors import ErrorCode, Rejected
-from runtime.http2.status import rpc_error, unsent
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.http2.status import rpc_error, unsent
 
 
 def answer(code=ErrorCode.NONE, leader_id=-1, message=""):

@@ -6,19 +6,19 @@ import dataclasses
 
 import pytest
 
-from broker.config import BrokerConfig
-from launch.properties import BROKER_CLASSES, NodeProperties
-from metadata.config_keys import (
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.launch.properties import BROKER_CLASSES, NodeProperties
+from kvorum.metadata.configs.broker_keys import OTHER_NAMES
+from kvorum.metadata.configs.config_keys import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     VALUE_LENGTH_MAX,
     broker_config_problem,
     topic_config_problem,
 )
-from metadata.configs.broker_keys import OTHER_NAMES
-from metadata.configs.model import ConfigKey, ConfigType, Update, parse
-from runtime.config import property_names
-from runtime.errors import ErrorCode
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update, parse
+from kvorum.runtime.config import property_names
+from kvorum.runtime.errors import ErrorCode
 
 
 def test_the_table_names_exactly_the_properties_that_a_broker_knows():

@@ -8,16 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.throttle import parse_throttled
-from metadata.config_keys import TOPIC_CONFIGS
-from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
-from metadata.configs.effective import topic_config_value
-from metadata.configs.model import ConfigKey, ConfigType, parse
-from metadata.decide.configs import RECORDS_PER_REQUEST_MAX, alter_configs
-from metadata.delta import Delta
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
-from metadata.records import Config
-from runtime.errors import ErrorCode
+from kvorum.broker.quotas.replication_quota import parse_throttled
+from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
+from kvorum.metadata.configs.effective import topic_config_value
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, parse
+from kvorum.metadata.controller.decide.configs import RECORDS_PER_REQUEST_MAX, alter_configs
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from kvorum.metadata.image.records import Config
+from kvorum.metadata.requests.config_requests import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    Operation,
+)
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 SET, DELETE, APPEND, SUBTRACT = Operation

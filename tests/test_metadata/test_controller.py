@@ -1,7 +1,7 @@
 import pytest
 
-from metadata.requests import AllocateProducerIds, CreateTopics, NewTopic
-from runtime.errors import InvariantViolated
+from kvorum.metadata.requests.controller_requests import AllocateProducerIds, CreateTopics, NewTopic
+from kvorum.runtime.errors import InvariantViolated
 from tests.test_metadata.worlds import World
 
 

@@ -8,13 +8,13 @@ from unittest import mock
 
 import pytest
 
-from metadata import controller_core
-from metadata.controller import Controller, ControllerConfig, Undecided
-from metadata.controller_core import AT_ONCE_MS, ControllerCore
-from metadata.features import SUPPORTED
-from metadata.leader_check import CHUNK_PAUSE_MS
-from metadata.records import NO_LEADER, Endpoint
-from metadata.requests import (
+from kvorum.metadata.controller import controller_core
+from kvorum.metadata.controller.controller import Controller, ControllerConfig, Undecided
+from kvorum.metadata.controller.controller_core import AT_ONCE_MS, ControllerCore
+from kvorum.metadata.controller.leader_check import CHUNK_PAUSE_MS
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.records import NO_LEADER, Endpoint
+from kvorum.metadata.requests.controller_requests import (
     CreateTopics,
     Heartbeat,
     HeartbeatReply,
@@ -22,11 +22,11 @@ from metadata.requests import (
     NewTopic,
     RegisterBrokerRequest,
 )
-from raft.control_records import LeaderChange, leader_change_batch
-from raft.effects import LeaderChanged
-from raft.voters import VoterSet
-from runtime.errors import ErrorCode, InvariantViolated, Rejected
-from storage.batch import build_batch, stamp
+from kvorum.raft.control_records import LeaderChange, leader_change_batch
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.errors import ErrorCode, InvariantViolated, Rejected
+from kvorum.storage.format.batch import build_batch, stamp
 
 EPOCH = 3
 CREATE = CreateTopics(topics=(NewTopic(name="t", num_partitions=1, replication_factor=1),))
@@ -236,7 +236,7 @@ def test_a_bug_in_a_decision_costs_the_request_and_changes_nothing(monkeypatch):
     def raising(*_):
         raise ValueError("digits")
 
-    monkeypatch.setattr("metadata.controller.create_topics", raising)
+    monkeypatch.setattr("kvorum.metadata.controller.controller.create_topics", raising)
     with pytest.raises(Undecided):
         story.submit(CREATE)
     monkeypatch.undo()
@@ -257,11 +257,14 @@ def test_a_broken_invariant_and_a_bug_behind_the_decision_end_the_process(monkey
     def raising(*_):
         raise ValueError("ours")
 
-    monkeypatch.setattr("metadata.controller.create_topics", violated)
+    monkeypatch.setattr("kvorum.metadata.controller.controller.create_topics", violated)
     with pytest.raises(InvariantViolated):
         story.submit(CREATE)
     monkeypatch.undo()
-    for where in ("metadata.controller.Delta", "metadata.controller_core.encode_records"):
+    for where in (
+        "kvorum.metadata.controller.controller.Delta",
+        "kvorum.metadata.controller.controller_core.encode_records",
+    ):
         monkeypatch.setattr(where, raising)
         with pytest.raises(ValueError, match="ours"):
             story.submit(CREATE)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.controller import Controller, ControllerConfig
-from metadata.decide.brokers import fence
-from metadata.decide.departure import begin_departure, depart
-from metadata.delta import Delta
-from metadata.image import ClusterImage
-from metadata.records import NO_LEADER, BrokerRegistrationChange, PartitionChange
-from metadata.requests import ElectLeaders
+from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.decide.brokers import fence
+from kvorum.metadata.controller.decide.departure import begin_departure, depart
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import NO_LEADER, BrokerRegistrationChange, PartitionChange
+from kvorum.metadata.requests.controller_requests import ElectLeaders
 from tests.test_metadata.worlds import World
 
 DEAD = 101

@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata import codec, directories_codec
-from metadata.decide.electorate import Terms
-from metadata.decide.partition_change import Wish, change
-from metadata.delta import Delta
-from metadata.directory_requests import AssignReplicas, ReplicaDirectory
-from metadata.features import SUPPORTED
-from metadata.image import PartitionImage, is_online
-from metadata.record_codec import encode_record
-from metadata.records import (
+from kvorum.metadata.controller.decide.electorate import Terms
+from kvorum.metadata.controller.decide.partition_change import Wish, change
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import PartitionImage, is_online
+from kvorum.metadata.image.record_codec import encode_record
+from kvorum.metadata.image.records import (
     LOST_DIRECTORY,
     NO_LEADER,
     UNASSIGNED_DIRECTORY,
@@ -25,7 +23,8 @@ from metadata.records import (
     Partition,
     PartitionChange,
 )
-from metadata.requests import (
+from kvorum.metadata.image.snapshot_job import records_of
+from kvorum.metadata.requests.controller_requests import (
     ElectionType,
     ElectLeaders,
     FeatureUpdate,
@@ -34,8 +33,9 @@ from metadata.requests import (
     UpdateFeatures,
     UpdateKind,
 )
-from metadata.snapshot_job import records_of
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.requests.directory_requests import AssignReplicas, ReplicaDirectory
+from kvorum.metadata.rpc import codec, directories_codec
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_metadata.worlds import World
 
 A, B, C = 101, 102, 103

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata.directory import NoMetadata, history_of_directory, history_of_file
-from metadata.history import OffsetNotHeld
-from raft.metadata_log import recover_log
-from raft.snapshot_files import FoundSnapshots
-from runtime.errors import CorruptData
-from snapshots.format import file_name
+from kvorum.metadata.inspect.history import OffsetNotHeld
+from kvorum.metadata.inspect.node_directory import NoMetadata, history_of_directory, history_of_file
+from kvorum.raft.metadata_log import recover_log
+from kvorum.raft.snapshot_files import FoundSnapshots
+from kvorum.runtime.errors import CorruptData
+from kvorum.snapshots.format import file_name
 from tests.test_metadata.folders import (
     FOLDER,
     SEGMENT_BYTES,

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.controller import ControllerConfig
-from metadata.decide import elections
-from metadata.decide.electorate import Terms
-from metadata.decide.eligible import with_elr_cleared
-from metadata.decide.partition_change import change, dropped, without
-from metadata.image import PartitionImage
-from metadata.records import NO_LEADER, RECOVERED, RECOVERING, Config
-from metadata.requests import ElectionType, ElectLeaders
-from runtime.errors import ErrorCode
+from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.controller.decide import elections
+from kvorum.metadata.controller.decide.electorate import Terms
+from kvorum.metadata.controller.decide.eligible import with_elr_cleared
+from kvorum.metadata.controller.decide.partition_change import change, dropped, without
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.records import NO_LEADER, RECOVERED, RECOVERING, Config
+from kvorum.metadata.requests.controller_requests import ElectionType, ElectLeaders
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 A, B, C = 101, 102, 103

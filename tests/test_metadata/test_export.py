@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metadata.export import export_history
-from metadata.export_schema import SCHEMA_VERSION, TABLES, arrow_schema
-from metadata.history import OffsetNotHeld, history_of
-from metadata.inspect import leaf_text
-from metadata.snapshot_view import MetadataCopy
-from metadata.tree import content
-from runtime.ids import uuid_text
+from kvorum.metadata.inspect.export import export_history
+from kvorum.metadata.inspect.export_schema import SCHEMA_VERSION, TABLES, arrow_schema
+from kvorum.metadata.inspect.history import OffsetNotHeld, history_of
+from kvorum.metadata.inspect.snapshot_view import MetadataCopy
+from kvorum.metadata.inspect.tree import content
+from kvorum.metadata.inspect.tree_queries import leaf_text
+from kvorum.runtime.ids import uuid_text
 from tests.test_metadata.folders import batches_of, records_of_seed, replayed, snapshot_bytes
 
 RECORDS = records_of_seed(11)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.controller import Controller, ControllerConfig
-from metadata.decide.features import bootstrap
-from metadata.delta import Delta
-from metadata.features import (
+from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.decide.features import bootstrap
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
     METADATA_VERSION,
@@ -24,7 +24,18 @@ from metadata.features import (
     missing_need,
     unsupported,
 )
-from metadata.features_codec import (
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.loader import check_features
+from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, encode_record
+from kvorum.metadata.image.records import Endpoint, FeatureLevel, RegisterController
+from kvorum.metadata.requests.controller_requests import (
+    FeatureUpdate,
+    RegisterBrokerRequest,
+    RegisterControllerRequest,
+    UpdateFeatures,
+    UpdateKind,
+)
+from kvorum.metadata.rpc.features_codec import (
     decode_register_controller,
     decode_update,
     decode_updated,
@@ -32,18 +43,7 @@ from metadata.features_codec import (
     encode_update,
     encode_updated,
 )
-from metadata.image import EMPTY_IMAGE
-from metadata.loader import check_features
-from metadata.record_codec import UnreadableRecord, decode_record, encode_record
-from metadata.records import Endpoint, FeatureLevel, RegisterController
-from metadata.requests import (
-    FeatureUpdate,
-    RegisterBrokerRequest,
-    RegisterControllerRequest,
-    UpdateFeatures,
-    UpdateKind,
-)
-from runtime.errors import ErrorCode, Rejected, WireError
+from kvorum.runtime.errors import ErrorCode, Rejected, WireError
 from tests.test_metadata.worlds import CLUSTER_ID
 
 OLD = limited(26)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata.history import OffsetNotHeld, history_of
-from metadata.image import EMPTY_IMAGE
-from metadata.record_codec import UnreadableRecord
-from metadata.records import Topic
-from metadata.snapshot_view import MetadataCopy, image_of
-from runtime.errors import CorruptData
-from storage.batch import build_batch
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.record_codec import UnreadableRecord
+from kvorum.metadata.image.records import Topic
+from kvorum.metadata.inspect.history import OffsetNotHeld, history_of
+from kvorum.metadata.inspect.snapshot_view import MetadataCopy, image_of
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import build_batch
 from tests.test_metadata.folders import batches_of, records_of_seed, replayed, snapshot_bytes
 
 

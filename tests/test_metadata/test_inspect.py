@@ -9,13 +9,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
-from metadata.delta import Delta
-from metadata.features import SUPPORTED
-from metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
-from metadata.inspect import BELOW, complete, difference, find, tree_content, tree_lines
-from metadata.quotas import entity_text
-from metadata.records import Config, Endpoint, Partition, RegisterBroker, RegisterController, Topic
-from metadata.tree import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.quotas import entity_text
+from kvorum.metadata.image.records import (
+    Config,
+    Endpoint,
+    Partition,
+    RegisterBroker,
+    RegisterController,
+    Topic,
+)
+from kvorum.metadata.inspect.tree import (
     REPEATING,
     NoSuchPath,
     children,
@@ -25,6 +31,14 @@ from metadata.tree import (
     parts_of,
     resolve,
     root,
+)
+from kvorum.metadata.inspect.tree_queries import (
+    BELOW,
+    complete,
+    difference,
+    find,
+    tree_content,
+    tree_lines,
 )
 from tests.test_metadata.folders import records_of_seed, replayed
 

@@ -1,7 +1,7 @@
 import pytest
 
-from metadata.requests import AlterPartition, ElectLeaders, IsrProposal
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.requests.controller_requests import AlterPartition, ElectLeaders, IsrProposal
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_metadata.worlds import World
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from launch.properties import BROKER_NAMES, CONTROLLER_NAMES
-from metadata.config_keys import (
+from kvorum.launch.properties import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.metadata.configs.config_keys import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     broker_config_problem,
@@ -19,8 +19,8 @@ from metadata.config_keys import (
     ignored_config,
     topic_config_problem,
 )
-from metadata.configs.kafka_keys import kafka_keys
-from metadata.configs.model import ConfigKey, ConfigType, Update
+from kvorum.metadata.configs.kafka_keys import kafka_keys
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update
 
 FILE = pathlib.Path(__file__).parent.parent / "golden" / "kafka_configs_4_3.tsv"
 OTHER_VALUES = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from metadata.delta import Delta
-from metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, limited
-from metadata.image import EMPTY_IMAGE
-from metadata.record_codec import decode_record, encode_record, encode_records
-from metadata.records import RECOVERED, Partition, PartitionChange
-from metadata.requests import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, limited
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.record_codec import decode_record, encode_record, encode_records
+from kvorum.metadata.image.records import RECOVERED, Partition, PartitionChange
+from kvorum.metadata.image.snapshot_job import payloads_of, records_in
+from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     ElectionType,
     ElectLeaders,
@@ -18,8 +19,7 @@ from metadata.requests import (
     UpdateFeatures,
     UpdateKind,
 )
-from metadata.snapshot_job import payloads_of, records_in
-from runtime.errors import ErrorCode, InvariantViolated, Rejected
+from kvorum.runtime.errors import ErrorCode, InvariantViolated, Rejected
 from tests.test_metadata.worlds import World
 
 A, B, C = 101, 102, 103

@@ -2,9 +2,9 @@
 
 import pytest
 
-from metadata.decide import partitions
-from metadata.requests import CreatePartitions, MorePartitions
-from runtime.errors import ErrorCode
+from kvorum.metadata.controller.decide import partitions
+from kvorum.metadata.requests.controller_requests import CreatePartitions, MorePartitions
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 A, B, C, D = 101, 102, 103, 104

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
-from metadata.configs.client_metrics_keys import CLIENT_METRICS_CONFIGS
-from metadata.configs.group_keys import GROUP_CONFIGS, number_of
-from metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
-from runtime.errors import ErrorCode
+from kvorum.metadata.configs.client_metrics_keys import CLIENT_METRICS_CONFIGS
+from kvorum.metadata.configs.group_keys import GROUP_CONFIGS, number_of
+from kvorum.metadata.image.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
+from kvorum.metadata.requests.config_requests import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    Operation,
+)
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 

@@ -13,19 +13,19 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from metadata.decide.electorate import min_isr_of
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE
-from metadata.records import NO_LEADER, RECOVERING, Config
-from metadata.requests import (
+from kvorum.metadata.controller.decide.electorate import min_isr_of
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.records import NO_LEADER, RECOVERING, Config
+from kvorum.metadata.image.snapshot_job import records_of
+from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     CreatePartitions,
     ElectionType,
     ElectLeaders,
     MorePartitions,
 )
-from metadata.snapshot_job import records_of
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 BROKERS = (101, 102, 103, 104, 105)

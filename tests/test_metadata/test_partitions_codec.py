@@ -2,10 +2,10 @@
 
 import pytest
 
-from metadata import codec
-from metadata import partitions_codec as partitions
-from metadata import requests as r
-from runtime.errors import ErrorCode
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.rpc import codec
+from kvorum.metadata.rpc import partitions_codec as partitions
+from kvorum.runtime.errors import ErrorCode
 
 
 @pytest.mark.parametrize(

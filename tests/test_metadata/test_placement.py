@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.placement import main
-from metadata.placement import UsableBroker, place
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.controller.placement import UsableBroker, place
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def brokers(count, racks=0, fenced=()):

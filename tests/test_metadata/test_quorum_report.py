@@ -1,7 +1,7 @@
 """What is said of a quorum without a leader, from any set of answers."""
 
+from kvorum.metadata.inspect import quorum_report as report
 from kvorum.rpc import admin_pb2 as pb
-from metadata import quorum_report as report
 
 ADDRESSES = {1: "one:1", 2: "two:2", 3: "three:3"}
 

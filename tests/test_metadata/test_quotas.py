@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.config_requests import AlterClientQuotas, QuotaAlteration, QuotaOperation
-from metadata.delta import Delta
-from metadata.features import ELIGIBLE_LEADER_REPLICAS as ELIGIBLE
-from metadata.features import METADATA_VERSION, limited
-from metadata.image import EMPTY_IMAGE
-from metadata.quotas import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import ELIGIBLE_LEADER_REPLICAS as ELIGIBLE
+from kvorum.metadata.image.features import METADATA_VERSION, limited
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.quotas import (
     MATCH_ANY,
     MATCH_DEFAULT,
     MATCH_EXACT,
@@ -21,12 +20,17 @@ from metadata.quotas import (
     filter_problem,
     matching,
 )
-from metadata.record_codec import decode_record, encode_record
-from metadata.records import ClientQuota
-from metadata.requests import FeatureUpdate, UpdateFeatures, UpdateKind
-from metadata.snapshot_job import records_of
-from metadata.tree import content
-from runtime.errors import ErrorCode
+from kvorum.metadata.image.record_codec import decode_record, encode_record
+from kvorum.metadata.image.records import ClientQuota
+from kvorum.metadata.image.snapshot_job import records_of
+from kvorum.metadata.inspect.tree import content
+from kvorum.metadata.requests.config_requests import (
+    AlterClientQuotas,
+    QuotaAlteration,
+    QuotaOperation,
+)
+from kvorum.metadata.requests.controller_requests import FeatureUpdate, UpdateFeatures, UpdateKind
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 ALICE = (("user", "alice"),)

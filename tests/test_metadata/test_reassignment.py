@@ -2,9 +2,9 @@
 
 import pytest
 
-from metadata.decide import reassignment
-from metadata.records import NO_LEADER
-from metadata.requests import (
+from kvorum.metadata.controller.decide import reassignment
+from kvorum.metadata.image.records import NO_LEADER
+from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     AlterReassignments,
     ElectionType,
@@ -12,7 +12,7 @@ from metadata.requests import (
     ListReassignments,
     Reassignment,
 )
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 A, B, C, D, E = 101, 102, 103, 104, 105

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.delta import Delta
-from metadata.features import SUPPORTED
-from metadata.image import EMPTY_IMAGE
-from metadata.record_codec import UnreadableRecord, decode_record, encode_record
-from metadata.records import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, encode_record
+from kvorum.metadata.image.records import (
     BrokerRegistrationChange,
     Config,
     Endpoint,
@@ -25,8 +25,8 @@ from metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from metadata.requests import DeleteTopics, TopicReference
-from runtime.errors import InvariantViolated
+from kvorum.metadata.requests.controller_requests import DeleteTopics, TopicReference
+from kvorum.runtime.errors import InvariantViolated
 from tests.test_metadata.worlds import World
 
 SAMPLES = [

@@ -6,19 +6,15 @@ import json
 
 import pytest
 
-from metadata.delta import Delta
-from metadata.features import METADATA_VERSION, limited
-from metadata.image import EMPTY_IMAGE
-from metadata.record_codec import decode_record, encode_record, record_to_dict
-from metadata.records import ScramCredential
-from metadata.requests import FeatureUpdate, UpdateFeatures, UpdateKind
-from metadata.scram_codec import (
-    decode_alter_scram,
-    decode_altered_scram,
-    encode_alter_scram,
-    encode_altered_scram,
-)
-from metadata.scram_requests import (
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import METADATA_VERSION, limited
+from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.record_codec import decode_record, encode_record, record_to_dict
+from kvorum.metadata.image.records import ScramCredential
+from kvorum.metadata.image.snapshot_job import records_of
+from kvorum.metadata.inspect.tree import content
+from kvorum.metadata.requests.controller_requests import FeatureUpdate, UpdateFeatures, UpdateKind
+from kvorum.metadata.requests.scram_requests import (
     SHA_256,
     SHA_512,
     AlteredScramUser,
@@ -26,9 +22,13 @@ from metadata.scram_requests import (
     ScramDeletion,
     ScramUpsertion,
 )
-from metadata.snapshot_job import records_of
-from metadata.tree import content
-from runtime.errors import ErrorCode
+from kvorum.metadata.rpc.scram_codec import (
+    decode_alter_scram,
+    decode_altered_scram,
+    encode_alter_scram,
+    encode_altered_scram,
+)
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 SECRET = b"do-not-show-this"

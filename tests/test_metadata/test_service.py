@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
+from kvorum.metadata.controller.controller import Undecided
+from kvorum.metadata.controller.loop import ControllerLoop
+from kvorum.metadata.rpc.service import AdminServicer
+from kvorum.raft.core import RaftCore
+from kvorum.raft.flight_recorder import FlightRecorder, replay
+from kvorum.raft.log_tail import LogTail
+from kvorum.raft.model import RaftConfig, VoteState
+from kvorum.raft.roles.states import Follower
 from kvorum.rpc import admin_pb2 as pb
-from metadata.controller import Undecided
-from metadata.loop import ControllerLoop
-from metadata.service import AdminServicer
-from raft.core import RaftCore
-from raft.flight_recorder import FlightRecorder, replay
-from raft.log_tail import LogTail
-from raft.model import RaftConfig, VoteState
-from raft.roles.states import Follower
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 
 class Aborted(Exception):

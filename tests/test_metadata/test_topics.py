@@ -1,8 +1,13 @@
 import pytest
 
-from metadata.controller import ControllerConfig
-from metadata.requests import CreateTopics, DeleteTopics, NewTopic, TopicReference
-from runtime.errors import ErrorCode
+from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.requests.controller_requests import (
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+    TopicReference,
+)
+from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from metadata.controller import Controller, ControllerConfig
-from metadata.decide.eligible import with_elr_cleared
-from metadata.delta import Delta
-from metadata.features import SUPPORTED
-from metadata.records import Endpoint
-from metadata.requests import (
+from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.decide.eligible import with_elr_cleared
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     AlterReassignments,
     CreateTopics,

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import random
 
-from raft.core import RaftCore
-from raft.effects import PersistVoteState, Reply, ReplyWithRecords, SendRequest
-from raft.events import (
-    LogFlushed,
-    Propose,
-    RequestReceived,
-    ResponseReceived,
-    Tick,
-)
-from raft.log_tail import LogTail
-from raft.messages import (
+from kvorum.raft.core import RaftCore
+from kvorum.raft.effects import PersistVoteState, Reply, ReplyWithRecords, SendRequest
+from kvorum.raft.events import LogFlushed, Propose, RequestReceived, ResponseReceived, Tick
+from kvorum.raft.log_tail import LogTail
+from kvorum.raft.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     VoteRequest,
     VoteResponse,
 )
-from raft.model import BatchSpan, RaftConfig, VoteState
-from raft.voters import Voter, VoterSet
-from runtime.ids import UUID_ZERO
+from kvorum.raft.model import BatchSpan, RaftConfig, VoteState
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.ids import UUID_ZERO
 
 CLUSTER = "test"
 

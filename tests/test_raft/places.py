@@ -2,14 +2,14 @@
 
 import random
 
-from chaos.sim.async_disk import SimAsyncDisk, run_now
-from chaos.sim.disk import MemoryDisk, PowerCut
-from raft.effects import AppendProposed
-from raft.metadata_log import recover_log
-from raft.snapshot_files import SnapshotFiles, header_voters
-from snapshots.format import SnapshotHeader, file_name
-from snapshots.store import SnapshotStore
-from storage.batch import build_batch, iter_headers, iter_records
+from kvorum.chaos.sim.async_disk import SimAsyncDisk, run_now
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.raft.effects import AppendProposed
+from kvorum.raft.metadata_log import recover_log
+from kvorum.raft.snapshot_files import SnapshotFiles, header_voters
+from kvorum.snapshots.format import SnapshotHeader, file_name
+from kvorum.snapshots.store import SnapshotStore
+from kvorum.storage.format.batch import build_batch, iter_headers, iter_records
 
 FOLDER = "/data/__cluster_metadata-0"
 SEGMENT_BYTES = 300

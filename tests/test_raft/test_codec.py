@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvorum.raft import codec
+from kvorum.raft import messages as m
+from kvorum.raft.control_records import voters_batch
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.replica_log import spans_of
+from kvorum.raft.voters import Voter, VoterSet
 from kvorum.rpc import raft_pb2 as pb
-from raft import codec
-from raft import messages as m
-from raft.control_records import voters_batch
-from raft.model import OffsetAndEpoch
-from raft.replica_log import spans_of
-from raft.voters import Voter, VoterSet
-from runtime.errors import ErrorCode, WireError
-from runtime.ids import UUID_ZERO
-from storage.batch import build_batch
+from kvorum.runtime.errors import ErrorCode, WireError
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.storage.format.batch import build_batch
 from tests.test_raft.driver import voter, voter_set
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.control_records import (
+from kvorum.raft.control_records import (
     LeaderChange,
     leader_change_batch,
     parse_voters,
     voters_batch,
 )
-from raft.replica_log import spans_of
-from raft.voters import VOTERS_MAX, Voter, VoterSet
-from runtime.errors import InvariantViolated, WireError
-from storage.batch import iter_headers, iter_records
+from kvorum.raft.replica_log import spans_of
+from kvorum.raft.voters import VOTERS_MAX, Voter, VoterSet
+from kvorum.runtime.errors import InvariantViolated, WireError
+from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_raft.driver import voter, voter_set
 
 VOTERS_KEY = bytes.fromhex("00000006")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from raft.effects import LeaderChanged, Noted, PersistVoteState, Reply, SendRequest
-from raft.events import RequestFailed, Resign, ResponseReceived
-from raft.messages import (
+from kvorum.raft.effects import LeaderChanged, Noted, PersistVoteState, Reply, SendRequest
+from kvorum.raft.events import RequestFailed, Resign, ResponseReceived
+from kvorum.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -12,8 +12,8 @@ from raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.model import VoteState
-from runtime.errors import ErrorCode, InvariantViolated
+from kvorum.raft.model import VoteState
+from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import CLUSTER, Driven, persisted, sent
 
 

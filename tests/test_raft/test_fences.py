@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from raft.effects import AppendFetched, Noted
-from raft.events import SnapshotTaken
-from raft.log_tail import LogTail
-from raft.model import BatchSpan, OffsetAndEpoch
-from runtime.errors import ErrorCode, InvariantViolated
+from kvorum.raft.effects import AppendFetched, Noted
+from kvorum.raft.events import SnapshotTaken
+from kvorum.raft.log_tail import LogTail
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import Driven, replies
 
 

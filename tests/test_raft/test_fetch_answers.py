@@ -2,10 +2,10 @@
 
 import pytest
 
-from raft import replica_log
-from raft.effects import PersistVoteState, ReplaceLog, ReplyWithRecords, TruncateLog
-from raft.model import OffsetAndEpoch, VoteState
-from storage.batch import iter_headers, iter_records
+from kvorum.raft import replica_log
+from kvorum.raft.effects import PersistVoteState, ReplaceLog, ReplyWithRecords, TruncateLog
+from kvorum.raft.model import OffsetAndEpoch, VoteState
+from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_raft.places import Place
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chaos.sim.disk import MemoryDisk
-from raft.core import RaftCore
-from raft.effects import Effect, Noted, TruncateLog
-from raft.events import Event, RequestFailed, Resign, ResponseReceived
-from raft.flight_codec import (
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.raft.core import RaftCore
+from kvorum.raft.effects import Effect, Noted, TruncateLog
+from kvorum.raft.events import Event, RequestFailed, Resign, ResponseReceived
+from kvorum.raft.flight_codec import (
     BYTES_KEPT_MAX,
     ElidedBytes,
     UndecodableValue,
@@ -22,11 +22,17 @@ from raft.flight_codec import (
     encode,
     encode_attributes,
 )
-from raft.flight_recorder import DUMPS_MAX, FlightRecorder, FlightRecordError, replay, restore
-from raft.messages import FetchResponse
-from raft.model import BatchSpan, OffsetAndEpoch
-from raft.roles import leader
-from runtime.errors import ErrorCode, InvariantViolated
+from kvorum.raft.flight_recorder import (
+    DUMPS_MAX,
+    FlightRecorder,
+    FlightRecordError,
+    replay,
+    restore,
+)
+from kvorum.raft.messages import FetchResponse
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.roles import leader
+from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import Driven
 
 RECORDS = b"r" * 1_000

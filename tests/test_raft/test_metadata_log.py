@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from chaos.sim.async_disk import run_now
-from raft.control_records import KRAFT_VOTERS, voters_batch
-from raft.effects import (
+from kvorum.chaos.sim.async_disk import run_now
+from kvorum.raft.control_records import KRAFT_VOTERS, voters_batch
+from kvorum.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
     FinishSnapshot,
@@ -15,16 +15,16 @@ from raft.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from raft.log_tail import LogTail
-from raft.metadata_log import open_metadata_log
-from raft.model import OffsetAndEpoch, VoteState
-from raft.replica_log import spans_of
-from raft.snapshot_files import FoundSnapshots, header_voters
-from raft.vote_store import VoteStore
-from raft.voters import NO_VOTERS
-from runtime.errors import CorruptData
-from snapshots.format import SnapshotHeader
-from storage.batch import build_batch
+from kvorum.raft.log_tail import LogTail
+from kvorum.raft.metadata_log import open_metadata_log
+from kvorum.raft.model import OffsetAndEpoch, VoteState
+from kvorum.raft.replica_log import spans_of
+from kvorum.raft.snapshot_files import FoundSnapshots, header_voters
+from kvorum.raft.vote_store import VoteStore
+from kvorum.raft.voters import NO_VOTERS
+from kvorum.runtime.errors import CorruptData
+from kvorum.snapshots.format import SnapshotHeader
+from kvorum.storage.format.batch import build_batch
 from tests.test_raft.driver import voter_set
 from tests.test_raft.places import FOLDER, Place, crash_everywhere, with_ten_records
 

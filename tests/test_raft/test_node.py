@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
+from kvorum.raft import node as node_module
+from kvorum.raft.effects import AppendProposed, LeaderChanged
+from kvorum.raft.events import Propose, RequestReceived
+from kvorum.raft.flush_pace import FlushPace
+from kvorum.raft.messages import RemoveVoterRequest
+from kvorum.raft.metadata_log import open_metadata_log
+from kvorum.raft.model import OffsetAndEpoch, RaftConfig
+from kvorum.raft.node import RaftNode
+from kvorum.raft.servicer import RaftServicer
+from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.raft.voters import VoterSet
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
-from raft import node as node_module
-from raft.effects import AppendProposed, LeaderChanged
-from raft.events import Propose, RequestReceived
-from raft.flush_pace import FlushPace
-from raft.messages import RemoveVoterRequest
-from raft.metadata_log import open_metadata_log
-from raft.model import OffsetAndEpoch, RaftConfig
-from raft.node import RaftNode
-from raft.servicer import RaftServicer
-from raft.snapshot_files import SnapshotFiles
-from raft.voters import VoterSet
-from runtime.async_disk import OsAsyncDisk
-from runtime.disk import OsDisk
-from runtime.rpc import RpcServer
-from snapshots.store import SnapshotStore
-from storage.batch import build_batch
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.rpc import RpcServer
+from kvorum.snapshots.store import SnapshotStore
+from kvorum.storage.format.batch import build_batch
 from tests.test_raft.driver import CLUSTER
 from tests.test_runtime.http2_peers import free_port, run, until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raft.effects import (
+from kvorum.raft.effects import (
     AppendFetched,
     AppendProposed,
     FlushLog,
@@ -12,10 +12,10 @@ from raft.effects import (
     SendRequest,
     TruncateLog,
 )
-from raft.events import LogFlushed, Propose, ResponseReceived
-from raft.messages import FetchRequest, FetchResponse
-from raft.model import BatchSpan, OffsetAndEpoch
-from runtime.errors import ErrorCode, InvariantViolated
+from kvorum.raft.events import LogFlushed, Propose, ResponseReceived
+from kvorum.raft.messages import FetchRequest, FetchResponse
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import Driven, sent
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raft.effects import (
+from kvorum.raft.effects import (
     DropSnapshots,
     FinishSnapshot,
     HighWatermarkAdvanced,
@@ -12,7 +12,7 @@ from raft.effects import (
     SendRequest,
     WriteSnapshotChunk,
 )
-from raft.events import (
+from kvorum.raft.events import (
     RequestFailed,
     ResponseReceived,
     SnapshotChunkWritten,
@@ -20,9 +20,9 @@ from raft.events import (
     SnapshotsExpired,
     SnapshotTaken,
 )
-from raft.messages import FetchRequest, FetchSnapshotRequest, FetchSnapshotResponse
-from raft.model import BatchSpan, OffsetAndEpoch
-from runtime.errors import ErrorCode, InvariantViolated
+from kvorum.raft.messages import FetchRequest, FetchSnapshotRequest, FetchSnapshotResponse
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import CLUSTER, Driven, sent, voter_set
 
 SNAPSHOT = OffsetAndEpoch(10, 1)

@@ -11,16 +11,16 @@ import grpc
 import grpc.aio
 import pytest
 
+from kvorum.raft import codec
+from kvorum.raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
+from kvorum.raft.messages import FetchRequest, FetchResponse
+from kvorum.raft.servicer import RaftServicer
+from kvorum.raft.transport import RaftTransport
 from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
-from raft import codec
-from raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
-from raft.messages import FetchRequest, FetchResponse
-from raft.servicer import RaftServicer
-from raft.transport import RaftTransport
-from runtime.rpc import RpcServer, open_channel
-from runtime.tasks import TaskGroup
-from storage.batch import build_batch
+from kvorum.runtime.rpc import RpcServer, open_channel
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.storage.format.batch import build_batch
 from tests.test_raft.driver import CLUSTER
 from tests.test_runtime.http2_peers import free_port, run, until
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from raft.effects import PersistVoteState
-from raft.model import VoteState
-from raft.vote_store import FILE_NAME, VoteStore
-from runtime.errors import CorruptData
-from runtime.ids import uuid_text
+from kvorum.raft.effects import PersistVoteState
+from kvorum.raft.model import VoteState
+from kvorum.raft.vote_store import FILE_NAME, VoteStore
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.ids import uuid_text
 from tests.test_raft.driver import disk_of
 from tests.test_raft.places import FOLDER, Place, crash_everywhere
 

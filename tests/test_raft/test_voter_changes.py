@@ -2,9 +2,9 @@
 
 import pytest
 
-from raft.effects import AppendLeaderChange, AppendVoters, FlushLog, Reply, SendRequest
-from raft.events import ResponseReceived, SnapshotReceived
-from raft.messages import (
+from kvorum.raft.effects import AppendLeaderChange, AppendVoters, FlushLog, Reply, SendRequest
+from kvorum.raft.events import ResponseReceived, SnapshotReceived
+from kvorum.raft.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -14,11 +14,11 @@ from raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.model import BatchSpan, OffsetAndEpoch, VoteState
-from raft.progress import SnapshotFetch
-from raft.voters import Voter, VoterSet
-from runtime.errors import ErrorCode
-from runtime.ids import UUID_ZERO
+from kvorum.raft.model import BatchSpan, OffsetAndEpoch, VoteState
+from kvorum.raft.progress import SnapshotFetch
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
 from tests.scripts.harness import Harness
 from tests.test_raft.driver import CLUSTER, Driven, disk_of, sent, voter, voter_set
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.voters import NO_VOTERS, Voter, VoterHistory, VoterSet
-from runtime.errors import InvariantViolated
-from runtime.ids import UUID_ZERO
+from kvorum.raft.voters import NO_VOTERS, Voter, VoterHistory, VoterSet
+from kvorum.runtime.errors import InvariantViolated
+from kvorum.runtime.ids import UUID_ZERO
 from tests.test_raft.driver import disk_of, voter, voter_set
 
 node_ids = st.sets(st.integers(1, 9), max_size=5)

@@ -12,8 +12,8 @@ import grpc.aio
 import hpack
 import pytest
 
-from runtime.http2 import frames, headers
-from runtime.rpc import Channel, open_channel
+from kvorum.runtime.http2 import frames, headers
+from kvorum.runtime.rpc import Channel, open_channel
 from tests.test_runtime.http2_peers import free_port, run, until
 
 REQUEST = (

@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from runtime.http2.server import Server
-from runtime.rpc import RpcServer, open_channel
+from kvorum.runtime.http2.server import Server
+from kvorum.runtime.rpc import RpcServer, open_channel
 
 SERVICE = "test.Peer"
 CASE_TIMEOUT_S = 30

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from runtime.config import (
+from kvorum.runtime.config import (
     bind,
     dump_properties,
     load_properties,
     parse_assignment,
     property_names,
 )
-from runtime.errors import ConfigError
+from kvorum.runtime.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

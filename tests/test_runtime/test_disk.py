@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.disk import OsDisk
+from kvorum.runtime.disk import OsDisk
 
 
 def test_what_is_written_at_a_position_is_read_there(tmp_path):

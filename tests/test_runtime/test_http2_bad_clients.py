@@ -10,10 +10,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from runtime.http2 import connection as connection_module
-from runtime.http2 import frames, headers, server_connection
-from runtime.http2.connection import STREAMS_MAX
-from runtime.http2.stream import MESSAGE_BYTES_MAX, STREAM_WINDOW
+from kvorum.runtime.http2 import connection as connection_module
+from kvorum.runtime.http2 import frames, headers, server_connection
+from kvorum.runtime.http2.connection import STREAMS_MAX
+from kvorum.runtime.http2.stream import MESSAGE_BYTES_MAX, STREAM_WINDOW
 from tests.test_runtime.http2_by_hand import (
     END_HEADERS,
     END_STREAM,
@@ -431,7 +431,7 @@ def test_words_of_a_status_are_cut_to_what_a_peer_takes() -> None:
 def test_a_server_that_stops_waits_no_longer_than_its_limit_for_a_stubborn_handler(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("runtime.http2.server.CUT_TIMEOUT_MS", 10)
+    monkeypatch.setattr("kvorum.runtime.http2.server.CUT_TIMEOUT_MS", 10)
     release = asyncio.Event()
 
     async def stubborn(_: bytes, context: object) -> bytes:

@@ -9,12 +9,12 @@ import grpc
 import grpc.aio
 import pytest
 
-from runtime.http2 import client as client_module
-from runtime.http2 import client_connection, frames, headers, keepalive
-from runtime.http2.client_connection import ClientConnection
-from runtime.http2.connection import Connection
-from runtime.http2.stream import MESSAGE_BYTES_MAX, Stream
-from runtime.rpc import Channel
+from kvorum.runtime.http2 import client as client_module
+from kvorum.runtime.http2 import client_connection, frames, headers, keepalive
+from kvorum.runtime.http2.client_connection import ClientConnection
+from kvorum.runtime.http2.connection import Connection
+from kvorum.runtime.http2.stream import MESSAGE_BYTES_MAX, Stream
+from kvorum.runtime.rpc import Channel
 from tests.test_runtime.http2_by_hand import (
     ANSWER,
     END_HEADERS,

@@ -9,9 +9,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from runtime.errors import InvariantViolated
-from runtime.http2 import frames
-from runtime.rpc import Channel, open_channel
+from kvorum.runtime.errors import InvariantViolated
+from kvorum.runtime.http2 import frames
+from kvorum.runtime.rpc import Channel, open_channel
 from tests.test_runtime.http2_by_hand import (
     ANSWER,
     LARGE,
@@ -185,7 +185,7 @@ def test_a_stream_that_is_dropped_half_read_is_reset() -> None:
 
 
 def test_a_message_too_large_is_refused_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.http2.stream.MESSAGE_BYTES_MAX", 100_000)
+    monkeypatch.setattr("kvorum.runtime.http2.stream.MESSAGE_BYTES_MAX", 100_000)
 
     async def case(channel: Channel) -> None:
         code, words = await told(channel.unary_unary(PATH)(LARGE))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.http2 import frames, headers
-from runtime.http2.frames import ProtocolError
+from kvorum.runtime.http2 import frames, headers
+from kvorum.runtime.http2.frames import ProtocolError
 
 STREAM_IDS = st.integers(0, frames.WINDOW_MAX)
 NAMES = st.text(string.ascii_lowercase + string.digits + "-", min_size=1, max_size=150)

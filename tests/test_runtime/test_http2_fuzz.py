@@ -18,13 +18,13 @@ import hpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.http2 import frames, headers
-from runtime.http2.client import Channel
-from runtime.http2.client_connection import ClientConnection
-from runtime.http2.connection import Connection
-from runtime.http2.server import Server
-from runtime.http2.server_connection import ServerConnection
-from runtime.http2.status import StreamEnded
+from kvorum.runtime.http2 import frames, headers
+from kvorum.runtime.http2.client import Channel
+from kvorum.runtime.http2.client_connection import ClientConnection
+from kvorum.runtime.http2.connection import Connection
+from kvorum.runtime.http2.server import Server
+from kvorum.runtime.http2.server_connection import ServerConnection
+from kvorum.runtime.http2.status import StreamEnded
 from tests.test_runtime.http2_by_hand import ANSWER, OK, REQUEST
 from tests.test_runtime.http2_peers import SERVICE, Service, method, run
 

@@ -11,9 +11,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from runtime.errors import WireError
-from runtime.http2.stream import STREAM_WINDOW
-from runtime.rpc import RpcServer, open_channel
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.http2.stream import STREAM_WINDOW
+from kvorum.runtime.rpc import RpcServer, open_channel
 from tests.test_runtime.http2_peers import free_port, method, pair, run, until
 
 LARGE = b"m" * (STREAM_WINDOW // 2)

@@ -9,17 +9,17 @@ import grpc
 import grpc.aio
 import pytest
 
-from runtime.http2 import client as client_module
-from runtime.http2 import frames, keepalive
-from runtime.http2.connection import FRAME_BYTES_MAX, UNSENT_BYTES_MAX
-from runtime.http2.keepalive import (
+from kvorum.runtime.http2 import client as client_module
+from kvorum.runtime.http2 import frames, keepalive
+from kvorum.runtime.http2.connection import FRAME_BYTES_MAX, UNSENT_BYTES_MAX
+from kvorum.runtime.http2.keepalive import (
     KEEPALIVE_TIME_MS,
     KEEPALIVE_TIMEOUT_MS,
     STALL_MS,
     KeepAlive,
 )
-from runtime.http2.stream import STREAM_WINDOW, Stream
-from runtime.rpc import open_channel
+from kvorum.runtime.http2.stream import STREAM_WINDOW, Stream
+from kvorum.runtime.rpc import open_channel
 from tests.test_runtime.http2_by_hand import ByHand, client_by_hand, server_by_hand
 from tests.test_runtime.http2_peers import OurServer, method, pair, run, until
 
@@ -133,7 +133,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(keepalive, "monotonic_ms", made)
-    monkeypatch.setattr("runtime.http2.connection.monotonic_ms", made)
+    monkeypatch.setattr("kvorum.runtime.http2.connection.monotonic_ms", made)
     return made
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.clock import monotonic_ms, wall_ms
-from runtime.errors import (
+from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.errors import (
     CorruptData,
     ErrorCode,
     InvariantViolated,
@@ -21,7 +21,7 @@ from runtime.errors import (
     invariant,
     required,
 )
-from runtime.ids import METADATA_TOPIC_ID, UUID_ZERO, new_uuid, uuid_from_text, uuid_text
+from kvorum.runtime.ids import METADATA_TOPIC_ID, UUID_ZERO, new_uuid, uuid_from_text, uuid_text
 
 
 @given(st.binary(min_size=16, max_size=16))
@@ -68,8 +68,9 @@ def test_invariant_holds_or_raises_even_without_asserts():
     invariant(True, "never seen")
     with pytest.raises(InvariantViolated, match="broken"):
         invariant(False, "broken")
+    script = "from kvorum.runtime.errors import invariant; invariant(0, 'still')"
     done = subprocess.run(
-        [sys.executable, "-O", "-c", "from runtime.errors import invariant; invariant(0, 'still')"],
+        [sys.executable, "-O", "-c", script],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1 and "InvariantViolated: still" in done.stderr

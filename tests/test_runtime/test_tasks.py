@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from runtime.tasks import TaskGroup, Worker
+from kvorum.runtime.tasks import TaskGroup, Worker
 
 DEADLINE_S = 30.0
 
@@ -61,7 +61,7 @@ def test_stop_cancels_all_and_waits_for_the_last():
 
 def test_stop_cancels_a_task_again_that_lost_its_cancellation(monkeypatch):
     """As gRPC's stream does when it fails in the moment it is cancelled."""
-    monkeypatch.setattr("runtime.tasks._CANCEL_AGAIN_S", 0.001)
+    monkeypatch.setattr("kvorum.runtime.tasks._CANCEL_AGAIN_S", 0.001)
 
     async def scenario():
         group = TaskGroup(pytest.fail)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.forwarding import _nodes
+from kvorum.broker.controller.forwarding import _nodes
 from kvorum.cli.voters import _add_request
-from runtime.text import address_text, split_address
+from kvorum.runtime.text import address_text, split_address
 from tests.test_tree import sources
 
 

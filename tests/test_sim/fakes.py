@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.sim.checks import CheckFailed
-from chaos.sim.mirror import Mirror
-from chaos.sim.quorum_checks import QuorumChecks
-from chaos.sim.recovery import DiskSettings
-from chaos.sim.state import ListState
-from raft.model import VoteState
-from raft.voters import NO_VOTERS, Voter, VoterSet
+from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.quorum_checks import QuorumChecks
+from kvorum.chaos.sim.recovery import DiskSettings
+from kvorum.chaos.sim.state import ListState
+from kvorum.raft.model import VoteState
+from kvorum.raft.voters import NO_VOTERS, Voter, VoterSet
 
 A, B, C = (1, b"va"), (1, b"vb"), (2, b"vc")
 

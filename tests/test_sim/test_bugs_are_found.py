@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from chaos.sim.checks import SeedFailed
-from chaos.sim.fault_draws import draw_schedule
-from chaos.sim.quorum import run_scenario
-from chaos.sim.scenario import Scenario, scenario_of
-from raft.effects import Reply
-from raft.messages import VoterChangeResponse
-from raft.model import VoteState
-from raft.quorum import committed_offset, majority
-from raft.roles import voter_changes
-from raft.roles.follower import send_fetch
-from raft.roles.states import NEVER_MS
-from runtime.errors import ErrorCode
-from snapshots.format import read_header
+from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.fault_draws import draw_schedule
+from kvorum.chaos.sim.quorum import run_scenario
+from kvorum.chaos.sim.scenario import Scenario, scenario_of
+from kvorum.raft.effects import Reply
+from kvorum.raft.messages import VoterChangeResponse
+from kvorum.raft.model import VoteState
+from kvorum.raft.quorum import committed_offset, majority
+from kvorum.raft.roles import voter_changes
+from kvorum.raft.roles.follower import send_fetch
+from kvorum.raft.roles.states import NEVER_MS
+from kvorum.runtime.errors import ErrorCode
+from kvorum.snapshots.format import read_header
 
 SEEDS = range(60)
 
@@ -149,87 +149,117 @@ def answer_before_the_commit(core, token, voters, refusal=None):
     ("place", "bug", "check", "world"),
     [
         (
-            "raft.roles.leader.committed_offset",
+            "kvorum.raft.roles.leader.committed_offset",
             commit_with_one_voter_too_few,
             "MajorityReachedHighWatermark",
             any_world,
         ),
         (
-            "raft.roles.election.majority",
+            "kvorum.raft.roles.election.majority",
             lambda n: max(majority(n) - 1, 1),
             "ElectedByMajority",
             any_world,
         ),
-        ("raft.roles.election._stale_log", lambda *_: "", "LeaderCompleteness", any_world),
+        ("kvorum.raft.roles.election._stale_log", lambda *_: "", "LeaderCompleteness", any_world),
         (
-            "raft.roles.leader._update_high_watermark",
+            "kvorum.raft.roles.leader._update_high_watermark",
             commit_records_of_earlier_epochs,
             "CommitInOwnEpoch",
             any_world,
         ),
         (
-            "raft.roles.follower.fetch",
+            "kvorum.raft.roles.follower.fetch",
             fetch_before_the_flush,
             "MajorityReachedHighWatermark",
             any_world,
         ),
-        ("raft.vote_store.VoteStore.load", lambda _: VoteState(), "DurableSurvives", any_world),
-        ("raft.vote_store.VoteStore.save", save_without_fsync, "DurableSurvives", any_world),
-        ("storage.flush.FlushTicket.run", flush_nothing, "DurableSurvives", any_world),
-        ("storage.batch_walk._refuse_unless_torn", lambda *_: None, "DamageDetected", any_world),
-        ("raft.roles.follower.on_fetch_response", lambda *_: None, "Convergence", any_world),
         (
-            "storage.log.Log.truncate_fully_and_start_at",
+            "kvorum.raft.vote_store.VoteStore.load",
+            lambda _: VoteState(),
+            "DurableSurvives",
+            any_world,
+        ),
+        ("kvorum.raft.vote_store.VoteStore.save", save_without_fsync, "DurableSurvives", any_world),
+        ("kvorum.storage.log.flush.FlushTicket.run", flush_nothing, "DurableSurvives", any_world),
+        (
+            "kvorum.storage.recovery.batch_walk._refuse_unless_torn",
+            lambda *_: None,
+            "DamageDetected",
+            any_world,
+        ),
+        ("kvorum.raft.roles.follower.on_fetch_response", lambda *_: None, "Convergence", any_world),
+        (
+            "kvorum.storage.log.log.Log.truncate_fully_and_start_at",
             lambda *_, now_ms=0: None,
             "CoreKnowsLog",
             lagging,
         ),
-        ("raft.replica_log.ReplicaLog.trim", trim_all, "SnapshotAtLogStart", lagging),
-        ("raft.replica_log.ReplicaLog.trim", lambda *_, wall_ms: None, "LogTrimmed", lagging),
-        ("raft.metadata_log._is_prefix", lambda *_: True, "SnapshotAtLogStart", lagging),
+        ("kvorum.raft.replica_log.ReplicaLog.trim", trim_all, "SnapshotAtLogStart", lagging),
         (
-            "raft.replica_log.ReplicaLog.timestamp_before",
+            "kvorum.raft.replica_log.ReplicaLog.trim",
+            lambda *_, wall_ms: None,
+            "LogTrimmed",
+            lagging,
+        ),
+        ("kvorum.raft.metadata_log._is_prefix", lambda *_: True, "SnapshotAtLogStart", lagging),
+        (
+            "kvorum.raft.replica_log.ReplicaLog.timestamp_before",
             lambda self, _: id(self),
             "SnapshotsAgree",
             lagging,
         ),
         (
-            "snapshots.format.SnapshotDecoder.finish",
+            "kvorum.snapshots.format.SnapshotDecoder.finish",
             lambda self: self.header,
             "SnapshotsAgree",
             lagging,
         ),
-        ("snapshots.transfer.verify_file", read_header, "SnapshotsAgree", lagging),
-        ("chaos.sim.async_disk.SimAsyncFile.sync", sync_nothing, "SnapshotSurvives", lagging),
+        ("kvorum.snapshots.transfer.verify_file", read_header, "SnapshotsAgree", lagging),
         (
-            "raft.voters.VoterHistory.at",
+            "kvorum.chaos.sim.async_disk.SimAsyncFile.sync",
+            sync_nothing,
+            "SnapshotSurvives",
+            lagging,
+        ),
+        (
+            "kvorum.raft.voters.VoterHistory.at",
             lambda self, _: self.last,
             "SnapshotEqualsPrefix",
             changing,
         ),
-        ("raft.voters.VoterHistory.truncate", lambda *_: None, "VotersInForce", changing),
+        ("kvorum.raft.voters.VoterHistory.truncate", lambda *_: None, "VotersInForce", changing),
         (
-            "raft.core.RaftCore.is_meant",
+            "kvorum.raft.core.RaftCore.is_meant",
             lambda self, i, _: i == self.config.node_id,
             "ElectedByMajority",
             wiping,
         ),
-        ("raft.roles.voter_changes._common_refusal", lambda *_: None, "OneChangeAtATime", changing),
         (
-            "raft.roles.voter_changes._common_refusal",
+            "kvorum.raft.roles.voter_changes._common_refusal",
+            lambda *_: None,
+            "OneChangeAtATime",
+            changing,
+        ),
+        (
+            "kvorum.raft.roles.voter_changes._common_refusal",
             lambda *_: None,
             "ChangeAfterOwnCommit",
             changing,
         ),
         (
-            "raft.roles.leader._update_high_watermark",
+            "kvorum.raft.roles.leader._update_high_watermark",
             count_the_removed_leader,
             "MajorityReachedHighWatermark",
             changing,
         ),
-        ("raft.roles.voter_changes.on_committed", hand_over_to_nobody, "RemovedLeads", changing),
         (
-            "raft.roles.leader._visible_end",
+            "kvorum.raft.roles.voter_changes.on_committed",
+            hand_over_to_nobody,
+            "RemovedLeads",
+            changing,
+        ),
+        (
+            "kvorum.raft.roles.leader._visible_end",
             lambda core, _: core.log.end_offset,
             "ObserverSeesCommitted",
             any_world,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from chaos.sim.async_disk import run_now
-from chaos.sim.disk import MemoryDisk, PowerCut
-from chaos.sim.recovery import DiskSettings, empty_disk, open_node
-from chaos.sim.state import ListState
-from raft.effects import ReplaceLog
-from raft.model import OffsetAndEpoch, VoteState
-from runtime.ids import UUID_ZERO
-from snapshots.format import SnapshotHeader
-from storage.batch import build_batch
+from kvorum.chaos.sim.async_disk import run_now
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.chaos.sim.recovery import DiskSettings, empty_disk, open_node
+from kvorum.chaos.sim.state import ListState
+from kvorum.raft.effects import ReplaceLog
+from kvorum.raft.model import OffsetAndEpoch, VoteState
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.snapshots.format import SnapshotHeader
+from kvorum.storage.format.batch import build_batch
 
 SETTINGS = DiskSettings(static_voters=frozenset({(1, UUID_ZERO)}))
 RECEIVED = OffsetAndEpoch(20, 5)

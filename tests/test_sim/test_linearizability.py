@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from chaos.sim.checks import CheckFailed
-from chaos.sim.linearizability import (
+from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.linearizability import (
     Kind,
     Operation,
     Outcome,

@@ -7,22 +7,22 @@ import random
 
 import pytest
 
-from chaos.sim import fault_draws, scenario
-from chaos.sim.async_disk import run_now
-from chaos.sim.checks import CheckFailed
-from chaos.sim.clock import Alarm, LocalClock
-from chaos.sim.decay import Damage, examine, flip_byte
-from chaos.sim.disk import MemoryDisk, PowerCut
-from chaos.sim.mirror import Mirror
-from chaos.sim.recovery import DIRECTORY, DiskSettings, empty_disk, format_voters, open_node
-from chaos.sim.state import ListState, keys_of_set, voters_value
-from chaos.sim.timeline import Timeline
-from raft.model import VoteState
-from raft.voters import Voter, VoterSet
-from runtime.errors import ConfigError
-from runtime.ids import UUID_ZERO
-from snapshots.format import SnapshotHeader
-from storage.batch import build_batch
+from kvorum.chaos.sim import fault_draws, scenario
+from kvorum.chaos.sim.async_disk import run_now
+from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.clock import Alarm, LocalClock
+from kvorum.chaos.sim.decay import Damage, examine, flip_byte
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.recovery import DIRECTORY, DiskSettings, empty_disk, format_voters, open_node
+from kvorum.chaos.sim.state import ListState, keys_of_set, voters_value
+from kvorum.chaos.sim.timeline import Timeline
+from kvorum.raft.model import VoteState
+from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.errors import ConfigError
+from kvorum.runtime.ids import UUID_ZERO
+from kvorum.snapshots.format import SnapshotHeader
+from kvorum.storage.format.batch import build_batch
 
 SETTINGS = DiskSettings(static_voters=frozenset({(1, UUID_ZERO)}))
 
@@ -39,7 +39,7 @@ def test_calls_happen_in_order_of_time_and_then_of_asking():
 
 
 def test_time_that_stands_still_for_ever_is_a_failure(monkeypatch):
-    monkeypatch.setattr("chaos.sim.timeline.EVENTS_MAX", 100)
+    monkeypatch.setattr("kvorum.chaos.sim.timeline.EVENTS_MAX", 100)
     timeline = Timeline()
 
     def again():
@@ -276,13 +276,13 @@ def test_flipped_bits_are_refused_or_cut_and_never_served():
 
 
 def test_recovery_without_checksums_is_caught(monkeypatch):
-    monkeypatch.setattr("storage.batch_walk.crc32c", lambda _: AnyCrc())
+    monkeypatch.setattr("kvorum.storage.recovery.batch_walk.crc32c", lambda _: AnyCrc())
     with pytest.raises(CheckFailed, match=r"DamageDetected: .* serves damaged records"):
         damage_at(56, 1)  # a byte of the first value
 
 
 def test_recovery_that_cuts_whatever_is_damaged_is_caught(monkeypatch):
-    monkeypatch.setattr("storage.batch_walk._refuse_unless_torn", lambda *_: None)
+    monkeypatch.setattr("kvorum.storage.recovery.batch_walk._refuse_unless_torn", lambda *_: None)
     with pytest.raises(CheckFailed, match=r"DamageDetected: .* good ones follow"):
         damage_at(-400, 1)
 
@@ -298,7 +298,7 @@ def test_flipped_bits_of_a_snapshot_are_named_and_an_older_one_serves():
 
 
 def test_recovery_that_takes_a_damaged_snapshot_is_caught(monkeypatch):
-    monkeypatch.setattr("snapshots.format.crc32c", lambda *_: AnyCrc())
+    monkeypatch.setattr("kvorum.snapshots.format.crc32c", lambda *_: AnyCrc())
     with pytest.raises(CheckFailed, match=r"DamageDetected: .* takes the damaged snapshot"):
         damage_at(-30, 1, batches=6, snapshots=(2,))
 

@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from chaos.sim.mirror import Mirror
-from chaos.sim.reply_checks import check_reply
-from chaos.sim.state import ListState
-from raft.effects import LeaderChanged
-from raft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
-from raft.model import BatchSpan, VoteState
-from raft.roles.states import Follower
-from runtime.ids import NO_NODE, UUID_ZERO
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.reply_checks import check_reply
+from kvorum.chaos.sim.state import ListState
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from kvorum.raft.model import BatchSpan, VoteState
+from kvorum.raft.roles.states import Follower
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 from tests.test_sim.fakes import A, B, C, disk_of, fires, world
 
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chaos.sim.checks import SeedFailed
-from chaos.sim.fault_draws import KINDS
-from chaos.sim.faults import (
+from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.fault_draws import KINDS
+from kvorum.chaos.sim.faults import (
     LEADER,
     AddVoter,
     Crash,
@@ -24,8 +24,8 @@ from chaos.sim.faults import (
     TwoChanges,
     WipeDisk,
 )
-from chaos.sim.quorum import run_scenario, run_seed
-from chaos.sim.scenario import Scenario, scenario_of
+from kvorum.chaos.sim.quorum import run_scenario, run_seed
+from kvorum.chaos.sim.scenario import Scenario, scenario_of
 
 SEEDS = range(40)
 
@@ -149,7 +149,7 @@ def test_two_changes_at_once_are_done_one_at_a_time():
 
 
 def test_failing_scenario_says_how_to_see_it_again(monkeypatch):
-    monkeypatch.setattr("chaos.sim.quorum.HEAL_BOUND_MS", -1)
+    monkeypatch.setattr("kvorum.chaos.sim.quorum.HEAL_BOUND_MS", -1)
     with pytest.raises(SeedFailed) as caught:
         run_seed(3)
     text = str(caught.value)
@@ -164,15 +164,18 @@ def test_failing_scenario_says_how_to_see_it_again(monkeypatch):
 
 
 def test_error_that_nobody_expects_is_a_failure_named_by_its_place(monkeypatch):
-    monkeypatch.setattr("raft.quorum.committed_offset", None)
-    monkeypatch.setattr("raft.roles.leader.committed_offset", None)
+    monkeypatch.setattr("kvorum.raft.quorum.committed_offset", None)
+    monkeypatch.setattr("kvorum.raft.roles.leader.committed_offset", None)
     with pytest.raises(SeedFailed) as caught:
         run_seed(0)
     assert caught.value.name == "TypeError in roles/leader.py _update_high_watermark"
 
 
 def test_same_seed_gives_the_same_outcome_in_every_process():
-    script = "from chaos.sim.quorum import run_seed\nfor seed in (3, 6, 10): print(run_seed(seed))"
+    script = (
+        "from kvorum.chaos.sim.quorum import run_seed\n"
+        "for seed in (3, 6, 10): print(run_seed(seed))"
+    )
 
     def outcomes(hash_seed: str) -> list[str]:
         done = subprocess.run(

@@ -8,11 +8,11 @@ import pickle
 import pytest
 from click.testing import CliRunner
 
-from chaos.sim.checks import SeedFailed
-from chaos.sim.many import SeedResult, Summary, run_many
-from chaos.sim.quorum import run_scenario, run_seed
-from chaos.sim.scenario import from_json, scenario_of, to_json
-from chaos.sim.shrink import shrink
+from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.many import SeedResult, Summary, run_many
+from kvorum.chaos.sim.quorum import run_scenario, run_seed
+from kvorum.chaos.sim.scenario import from_json, scenario_of, to_json
+from kvorum.chaos.sim.shrink import shrink
 from kvorum.cli.chaos import sim
 from kvorum.cli.common import CommandFailed
 
@@ -23,7 +23,7 @@ def commit_with_one_voter_too_few(end_offsets):
 
 @pytest.fixture
 def bug(monkeypatch):
-    monkeypatch.setattr("raft.roles.leader.committed_offset", commit_with_one_voter_too_few)
+    monkeypatch.setattr("kvorum.raft.roles.leader.committed_offset", commit_with_one_voter_too_few)
 
 
 def run(*args):
@@ -53,7 +53,7 @@ def test_shrinking_keeps_the_one_fault_that_matters(monkeypatch):
     def stop(self, *, is_power_cut):
         raise RuntimeError("a crash is all it takes")
 
-    monkeypatch.setattr("chaos.sim.node.SimNode.stop", stop)
+    monkeypatch.setattr("kvorum.chaos.sim.node.SimNode.stop", stop)
     seed = next(seed for seed in range(50) if fails(seed))
     shrunk = shrink(scenario_of(seed), lambda _: None)
     assert len(shrunk.scenario.faults) == 1

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.sim.async_disk import run_now
-from chaos.sim.mirror import Mirror
-from chaos.sim.recovery import DiskSettings, empty_disk, open_node
-from chaos.sim.state import ListState
-from raft.effects import DropSnapshots, WriteSnapshotChunk
-from raft.model import OffsetAndEpoch
-from raft.snapshot_files import header_voters
-from snapshots.format import SnapshotHeader
+from kvorum.chaos.sim.async_disk import run_now
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.recovery import DiskSettings, empty_disk, open_node
+from kvorum.chaos.sim.state import ListState
+from kvorum.raft.effects import DropSnapshots, WriteSnapshotChunk
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.snapshot_files import header_voters
+from kvorum.snapshots.format import SnapshotHeader
 from tests.test_sim.fakes import A, B, C, FakeNode, fires, keys, voter_set, world
 
 AT_TWO = OffsetAndEpoch(2, 1)

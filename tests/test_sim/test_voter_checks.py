@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.sim.changes import Change, ChangeKind
-from chaos.sim.linearizability import Outcome
-from chaos.sim.mirror import Mirror
-from chaos.sim.state import voters_value
-from raft.effects import AppendVoters, LeaderChanged
-from raft.model import VoteState
+from kvorum.chaos.sim.changes import Change, ChangeKind
+from kvorum.chaos.sim.linearizability import Outcome
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.state import voters_value
+from kvorum.raft.effects import AppendVoters, LeaderChanged
+from kvorum.raft.model import VoteState
 from tests.test_sim.fakes import A, disk_of, fires, key, keys, voter_set, world
 
 ADD, REMOVE = ChangeKind.ADD, ChangeKind.REMOVE

@@ -6,23 +6,23 @@ import dataclasses
 
 import pytest
 
-from chaos.sim.checks import SeedFailed
-from chaos.sim.worlds import run_seed
-from metadata import controller as controllers
-from metadata import snapshot_job
-from metadata.controller_core import ControllerCore, _Parked
-from metadata.decide import Decision, brokers, partition_change, topics
-from metadata.decide.partition_change import _Outcome
-from metadata.delta import _REPLAY, Delta
-from metadata.records import (
+from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.worlds import run_seed
+from kvorum.metadata.controller import controller as controllers
+from kvorum.metadata.controller.controller_core import ControllerCore, _Parked
+from kvorum.metadata.controller.decide import Decision, brokers, partition_change, topics
+from kvorum.metadata.controller.decide.partition_change import _Outcome
+from kvorum.metadata.image import snapshot_job
+from kvorum.metadata.image.delta import _REPLAY, Delta
+from kvorum.metadata.image.records import (
     NO_LEADER,
     BrokerRegistrationChange,
     ClientQuota,
     PartitionChange,
     ProducerIds,
 )
-from metadata.requests import AllocateProducerIds, ProducerIdBlock
-from runtime.errors import ErrorCode
+from kvorum.metadata.requests.controller_requests import AllocateProducerIds, ProducerIdBlock
+from kvorum.runtime.errors import ErrorCode
 
 SEEDS = range(60)
 
@@ -149,35 +149,63 @@ def unclean_everywhere(partition, shape, wish, terms):
     ("place", "bug", "check"),
     [
         (
-            "metadata.controller_core.ControllerCore._park",
+            "kvorum.metadata.controller.controller_core.ControllerCore._park",
             answer_before_the_commit,
             "AcknowledgedSurvives",
         ),
         (
-            "metadata.controller_core.ControllerCore._not_controller",
+            "kvorum.metadata.controller.controller_core.ControllerCore._not_controller",
             answer_although_deposed,
             "AcknowledgedSurvives",
         ),
         (
-            "metadata.controller_core.ControllerCore._note_committed",
+            "kvorum.metadata.controller.controller_core.ControllerCore._note_committed",
             park_what_was_decided_last,
             "SpeculativeMatchesCommitted",
         ),
         (
-            "metadata.controller.Controller._decide",
+            "kvorum.metadata.controller.controller.Controller._decide",
             block_from_the_committed_image,
             "ProducerIdBlockOnce",
         ),
-        ("metadata.controller.depart", depart_without_new_leaders, "FencedNeverLeads"),
-        ("metadata.decide.brokers.changes_without_broker", fence_for_nobody, "LeaderWherePossible"),
-        ("metadata.decide.partition_change._elect", skip_the_eligible, "LeaderWherePossible"),
-        ("metadata.decide.partition_change._elect", unclean_everywhere, "LeaderInIsr"),
-        ("metadata.snapshot_job.records_of", snapshot_without_quotas, "SnapshotEqualsPrefix"),
-        ("metadata.decide.topics.new_uuid", few_topic_ids, "TopicIdNeverReused"),
-        ("metadata.controller.register", epoch_of_yesterday, "BrokerEpochGrows"),
-        ("metadata.decide.partition_change.without", empty_isr, "IsrNeverEmpty"),
-        ("metadata.controller.create_topics", refuse_and_do_it_all_the_same, "RefusedLeftNoTrace"),
-        ("metadata.controller.create_topics", acknowledge_and_do_nothing, "AcknowledgedSurvives"),
+        (
+            "kvorum.metadata.controller.controller.depart",
+            depart_without_new_leaders,
+            "FencedNeverLeads",
+        ),
+        (
+            "kvorum.metadata.controller.decide.brokers.changes_without_broker",
+            fence_for_nobody,
+            "LeaderWherePossible",
+        ),
+        (
+            "kvorum.metadata.controller.decide.partition_change._elect",
+            skip_the_eligible,
+            "LeaderWherePossible",
+        ),
+        (
+            "kvorum.metadata.controller.decide.partition_change._elect",
+            unclean_everywhere,
+            "LeaderInIsr",
+        ),
+        (
+            "kvorum.metadata.image.snapshot_job.records_of",
+            snapshot_without_quotas,
+            "SnapshotEqualsPrefix",
+        ),
+        ("kvorum.metadata.controller.decide.topics.new_uuid", few_topic_ids, "TopicIdNeverReused"),
+        ("kvorum.metadata.controller.controller.register", epoch_of_yesterday, "BrokerEpochGrows"),
+        ("kvorum.metadata.controller.decide.partition_change.without", empty_isr, "IsrNeverEmpty"),
+        (
+            "kvorum.metadata.controller.controller.create_topics",
+            refuse_and_do_it_all_the_same,
+            "RefusedLeftNoTrace",
+        ),
+        (
+            "kvorum.metadata.controller.controller.create_topics",
+            acknowledge_and_do_nothing,
+            "AcknowledgedSurvives",
+        ),
     ],
 )
 def test_bug_is_found(monkeypatch, place, bug, check):
@@ -205,14 +233,16 @@ def test_a_follower_that_skips_a_fact_is_found(monkeypatch):
         if not isinstance(record, ClientQuota) or not self.base.topics:
             replay_one(self, record)
 
-    monkeypatch.setattr("metadata.loader.Delta.replay", skip_quotas)
+    monkeypatch.setattr("kvorum.metadata.image.loader.Delta.replay", skip_quotas)
     names = failures_until("SpeculativeMatchesCommitted")
     # The reference skips it as well; whoever decided it did not.
     assert "SpeculativeMatchesCommitted" in names
 
 
 def test_a_controller_that_does_not_renounce_is_found(monkeypatch):
-    monkeypatch.setattr("metadata.controller.Controller.renounce", lambda self: None)
+    monkeypatch.setattr(
+        "kvorum.metadata.controller.controller.Controller.renounce", lambda self: None
+    )
     names = set()
     for seed in SEEDS:
         try:

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from chaos.sim.checks import SeedFailed
-from chaos.sim.controller.scenario import ControllerScenario
-from chaos.sim.many import run_many
-from chaos.sim.scenario import to_json
-from chaos.sim.shrink import shrink
-from chaos.sim.worlds import run_seed, scenario_of
-from metadata.controller import Controller
+from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.controller.scenario import ControllerScenario
+from kvorum.chaos.sim.many import run_many
+from kvorum.chaos.sim.scenario import to_json
+from kvorum.chaos.sim.shrink import shrink
+from kvorum.chaos.sim.worlds import run_seed, scenario_of
+from kvorum.metadata.controller.controller import Controller
 from tests.test_cli.test_offline import run
 
 
@@ -77,7 +77,7 @@ def test_a_failure_shrinks_to_a_small_scenario_of_the_same_world(monkeypatch):
     broken(monkeypatch)
     with pytest.raises(SeedFailed) as failed:
         run_seed(1, "controller")
-    monkeypatch.setattr("chaos.sim.shrink.RUNS_MAX", 5)
+    monkeypatch.setattr("kvorum.chaos.sim.shrink.RUNS_MAX", 5)
     shrunk = shrink(scenario_of(1, "controller"), lambda line: None)
     assert shrunk.failure.name == failed.value.name
     assert json.loads(to_json(shrunk.scenario))["world"] == "controller"

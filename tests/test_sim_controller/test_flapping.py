@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.sim.controller.flapping import PARTITIONS, TOPICS, flap
+from kvorum.chaos.sim.controller.flapping import PARTITIONS, TOPICS, flap
 
 LED = TOPICS * PARTITIONS
 
@@ -26,7 +26,9 @@ def test_flapping_links_of_all_brokers_do_not_thrash_leadership():
 
 
 def test_without_the_rule_every_flap_is_a_fencing(monkeypatch):
-    monkeypatch.setattr("metadata.sessions.BrokerSessions._doublings", lambda *_: 0)
+    monkeypatch.setattr(
+        "kvorum.metadata.controller.broker_sessions.BrokerSessions._doublings", lambda *_: 0
+    )
     thrash = flap(0, is_for_all=True)
     print(f"without the rule: {thrash}")
     assert thrash.fencings > 100

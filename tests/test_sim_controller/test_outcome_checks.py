@@ -6,25 +6,13 @@ import dataclasses
 
 import pytest
 
-from chaos.sim.checks import CheckFailed
-from chaos.sim.controller.history import History, Told
-from chaos.sim.controller.outcome_checks import check_attempt, check_blocks, check_outcomes
-from chaos.sim.controller.reference import Reference
-from chaos.sim.mirror import Mirror
-from metadata import requests as r
-from metadata.config_requests import (
-    AlterClientQuotas,
-    AlterConfigs,
-    AlteredConfigs,
-    AlteredQuota,
-    ConfigAlteration,
-    ConfigOperation,
-    Operation,
-    QuotaAlteration,
-    QuotaOperation,
-)
-from metadata.record_codec import encode_record
-from metadata.records import (
+from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.controller.history import History, Told
+from kvorum.chaos.sim.controller.outcome_checks import check_attempt, check_blocks, check_outcomes
+from kvorum.chaos.sim.controller.reference import Reference
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.metadata.image.record_codec import encode_record
+from kvorum.metadata.image.records import (
     BrokerRegistrationChange,
     ClientQuota,
     Config,
@@ -39,7 +27,19 @@ from metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from runtime.errors import ErrorCode, Rejected
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlteredConfigs,
+    AlteredQuota,
+    ConfigAlteration,
+    ConfigOperation,
+    Operation,
+    QuotaAlteration,
+    QuotaOperation,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 EPOCH = 4
 T = bytes([7] * 16)

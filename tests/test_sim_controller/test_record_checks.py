@@ -6,13 +6,12 @@ import dataclasses
 
 import pytest
 
-from chaos.sim.checks import CheckFailed
-from chaos.sim.controller.history import Attempt
-from chaos.sim.controller.record_checks import RecordChecks
-from metadata.config_requests import AlterConfigs
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC
-from metadata.records import (
+from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.controller.history import Attempt
+from kvorum.chaos.sim.controller.record_checks import RecordChecks
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, RESOURCE_TOPIC
+from kvorum.metadata.image.records import (
     NO_LEADER,
     BrokerRegistrationChange,
     ClientQuota,
@@ -27,7 +26,8 @@ from metadata.records import (
     Topic,
     UnregisterBroker,
 )
-from metadata.requests import (
+from kvorum.metadata.requests.config_requests import AlterConfigs
+from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     AlterReassignments,
     ElectionType,

@@ -11,14 +11,14 @@ import sys
 
 import pytest
 
-from chaos.sim.controller.faults import CONTROLLER_KINDS, MEANS, OPERATIONS, StrikeOperation
-from chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
-from chaos.sim.controller.world import ControllerWorld
-from chaos.sim.fault_draws import draw_schedule
-from chaos.sim.faults import ScheduledFault
-from chaos.sim.scenario import to_json
-from chaos.sim.worlds import from_json, run_scenario, run_seed
-from runtime.errors import ConfigError
+from kvorum.chaos.sim.controller.faults import CONTROLLER_KINDS, MEANS, OPERATIONS, StrikeOperation
+from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
+from kvorum.chaos.sim.controller.world import ControllerWorld
+from kvorum.chaos.sim.fault_draws import draw_schedule
+from kvorum.chaos.sim.faults import ScheduledFault
+from kvorum.chaos.sim.scenario import to_json
+from kvorum.chaos.sim.worlds import from_json, run_scenario, run_seed
+from kvorum.runtime.errors import ConfigError
 
 SEEDS = range(50)
 STRIKE_SEEDS_MAX = 24
@@ -88,7 +88,7 @@ def test_every_operation_is_hit_between_decision_commit_and_reply_by_every_means
 
 def test_the_same_seed_is_the_same_run_in_every_process():
     script = (
-        "from chaos.sim.worlds import run_seed\n"
+        "from kvorum.chaos.sim.worlds import run_seed\n"
         "for seed in (1, 4): print(run_seed(seed, 'controller'))"
     )
     runs = [

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partition import Partition
-from broker.replica import Replica
-from broker.replica_session import ReplicaSession
-from broker.start_checkpoints import StartCheckpoints
-from chaos.sim.checks import SeedFailed
-from chaos.sim.worlds import run_seed
-from storage.log import Log
-from storage.producer_state import ProducerStateTable
+from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
+from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.replica import Replica
+from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.worlds import run_seed
+from kvorum.storage.log.log import Log
+from kvorum.storage.log.producer_state import ProducerStateTable
 
 SEEDS = range(60)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.sim.checks import CheckFailed
-from chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
-from chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
-from chaos.sim.partitions.watch import _completes_a_move
-from metadata.image import PartitionImage
-from metadata.records import RECOVERING
+from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
+from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
+from kvorum.chaos.sim.partitions.watch import _completes_a_move
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.records import RECOVERING
 
 
 def log_of(*epochs, first=0, crc=100):

@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 
-from chaos.sim.partitions.faults import PARTITION_KINDS
-from chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
-from chaos.sim.scenario import to_json
-from chaos.sim.worlds import from_json, run_scenario, run_seed
+from kvorum.chaos.sim.partitions.faults import PARTITION_KINDS
+from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
+from kvorum.chaos.sim.scenario import to_json
+from kvorum.chaos.sim.worlds import from_json, run_scenario, run_seed
 
 SEEDS = range(44)
 
@@ -66,7 +66,7 @@ def test_a_broker_with_two_directories_goes_on_with_one():
 
 def test_the_same_seed_is_the_same_run_in_every_process():
     script = (
-        "from chaos.sim.worlds import run_seed\n"
+        "from kvorum.chaos.sim.worlds import run_seed\n"
         "for seed in (1, 24, 55): print(run_seed(seed, 'partitions'))"
     )
     runs = [

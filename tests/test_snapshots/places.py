@@ -7,11 +7,11 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.sim.async_disk import SimAsyncDisk, SimTask, run_now
-from chaos.sim.disk import MemoryDisk
-from runtime.async_disk import OsAsyncDisk
-from snapshots.format import SnapshotDecoder, SnapshotHeader
-from snapshots.store import SnapshotStore
+from kvorum.chaos.sim.async_disk import SimAsyncDisk, SimTask, run_now
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.snapshots.format import SnapshotDecoder, SnapshotHeader
+from kvorum.snapshots.store import SnapshotStore
 
 FOLDER = "log/__cluster_metadata-0"
 OLD = SnapshotHeader(end_offset=3, epoch=1, timestamp_ms=10)

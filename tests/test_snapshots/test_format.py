@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.errors import CorruptData
-from snapshots.format import (
+from kvorum.runtime.errors import CorruptData
+from kvorum.snapshots.format import (
     DATA,
     FRAME_BYTES_MAX,
     HEADER,

@@ -11,18 +11,18 @@ import msgpack
 import pytest
 
 from kvorum.cli.main import main
-from metadata.snapshot_job import (
+from kvorum.metadata.image.snapshot_job import (
     header_of,
     image_of_snapshot,
     last_timestamp_ms,
     load_image,
     payloads_of,
 )
-from runtime.async_disk import OsAsyncDisk
-from runtime.ids import uuid_text
-from snapshots.format import SnapshotHeader
-from snapshots.store import SnapshotStore, read_snapshot
-from storage.batch import build_batch
+from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.ids import uuid_text
+from kvorum.snapshots.format import SnapshotHeader
+from kvorum.snapshots.store import SnapshotStore, read_snapshot
+from kvorum.storage.format.batch import build_batch
 from tests.test_metadata.worlds import World
 from tests.test_snapshots.places import NEW
 

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.errors import InvariantViolated
-from snapshots.format import SnapshotId
-from snapshots.retention import SnapshotFile, is_due, to_remove
+from kvorum.runtime.errors import InvariantViolated
+from kvorum.snapshots.format import SnapshotId
+from kvorum.snapshots.retention import SnapshotFile, is_due, to_remove
 
 FILES = st.lists(
     st.builds(

@@ -2,11 +2,16 @@ import errno
 
 import pytest
 
-from chaos.sim.async_disk import SimTask
-from chaos.sim.disk import PowerCut
-from runtime.errors import CorruptData, InvariantViolated
-from snapshots.format import SnapshotHeader, SnapshotId
-from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, read_snapshot
+from kvorum.chaos.sim.async_disk import SimTask
+from kvorum.chaos.sim.disk import PowerCut
+from kvorum.runtime.errors import CorruptData, InvariantViolated
+from kvorum.snapshots.format import SnapshotHeader, SnapshotId
+from kvorum.snapshots.store import (
+    PositionOutOfRange,
+    SnapshotNotFound,
+    SnapshotStore,
+    read_snapshot,
+)
 from tests.test_snapshots.places import (
     NEW,
     OLD,

@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
-from chaos.sim.async_disk import SimTask
-from runtime.errors import CorruptData, InvariantViolated
-from snapshots.format import SnapshotId
-from snapshots.store import SnapshotNotFound
-from snapshots.transfer import SnapshotReceiver
+from kvorum.chaos.sim.async_disk import SimTask
+from kvorum.runtime.errors import CorruptData, InvariantViolated
+from kvorum.snapshots.format import SnapshotId
+from kvorum.snapshots.store import SnapshotNotFound
+from kvorum.snapshots.transfer import SnapshotReceiver
 from tests.test_snapshots.places import (
     NEW,
     OLD,

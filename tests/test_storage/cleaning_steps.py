@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage.batch import Record, build_batch, iter_headers, iter_records
-from storage.cleaner import CleanerConfig, CleaningJob
-from storage.log import Log
-from storage.markers import build_marker
+from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.format.batch import Record, build_batch, iter_headers, iter_records
+from kvorum.storage.format.markers import build_marker
+from kvorum.storage.log.log import Log
 
 
 def clean(

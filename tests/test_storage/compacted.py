@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from chaos.sim.disk import MemoryDisk
-from storage.batch import build_batch
-from storage.log import Log, LogConfig
-from storage.model import CompactionConfig
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import records
 
 DIRECTORY = "data/t-0"

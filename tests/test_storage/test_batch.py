@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.errors import ErrorCode
-from storage.batch import (
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import (
     HEADER_BYTES,
     BatchError,
     BatchHeader,
@@ -26,7 +26,7 @@ from storage.batch import (
     stamp_log_append_time,
     varint,
 )
-from storage.compression import Codec, compress
+from kvorum.storage.format.compression import Codec, compress
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parent.parent / "golden" / "record_batches.json").read_text()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.errors import CorruptData
-from storage.batch import check_crc
-from storage.cleaner import CleanerConfig
-from storage.cleaning import CleaningPlan, group_segments, plan_cleaning
-from storage.compression import Codec
-from storage.log import LogConfig
-from storage.model import CompactionConfig
-from storage.offset_map import ENTRY_BYTES, OffsetMap
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.cleaning.cleanable_range import CleaningPlan, group_segments, plan_cleaning
+from kvorum.storage.cleaning.cleaner import CleanerConfig
+from kvorum.storage.cleaning.offset_map import ENTRY_BYTES, OffsetMap
+from kvorum.storage.format.batch import check_crc
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.log.log import LogConfig
+from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import as_dictionary, batches, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,

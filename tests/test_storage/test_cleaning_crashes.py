@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from storage.compression import Codec
-from storage.log import Log, LogConfig
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.log.log import Log, LogConfig
 from tests.test_storage.cleaning_steps import as_dictionary, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,

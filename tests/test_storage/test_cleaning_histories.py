@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.disk import Disk, OsDisk
-from storage.batch import build_batch, read_header
-from storage.cleaner import CleanerConfig, CleaningJob
-from storage.log import Log, LogConfig
-from storage.model import CompactionConfig
-from storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.disk import Disk, OsDisk
+from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.format.batch import build_batch, read_header
+from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import Writer, as_dictionary, batches, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.errors import ErrorCode
-from storage.batch import (
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import (
     HEADER_BYTES,
     BatchError,
     check_crc,
@@ -17,14 +17,14 @@ from storage.batch import (
     read_header,
     seal_batch,
 )
-from storage.client_batch import (
+from kvorum.storage.format.client_batch import (
     UNPACKED_BYTES_MAX,
     validate_client_batch,
     validate_client_records,
 )
-from storage.compression import Codec, compress
-from storage.record_check import RECORDS_MAX, BadRecords, check_records
-from storage.record_codec import read_record, read_varint, varint
+from kvorum.storage.format.compression import Codec, compress
+from kvorum.storage.format.record_codec import read_record, read_varint, varint
+from kvorum.storage.format.record_validation import RECORDS_MAX, BadRecords, check_records
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runtime.disk import OsDisk, OsDiskFile
-from runtime.errors import CorruptData
-from storage.batch import build_batch, stamp
-from storage.epochs import CHECKPOINT_NAME
-from storage.log import Log, LogConfig
+from kvorum.runtime.disk import OsDisk, OsDiskFile
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import build_batch, stamp
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
+from kvorum.storage.log.log import Log, LogConfig
 from tests.test_storage.test_lost_files import BROKERS, empty, path_of
 from tests.test_storage.test_recovery import DIRECTORY, SMALL, batch, filled, new_disk, opened
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.sim.disk import MemoryDisk
-from runtime.errors import CorruptData, InvariantViolated
-from storage.epochs import LeaderEpochCache, read_epochs
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.errors import CorruptData, InvariantViolated
+from kvorum.storage.log.leader_epochs import LeaderEpochCache, read_epochs
 
 
 class ObviousCache:

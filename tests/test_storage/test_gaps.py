@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk
-from storage.batch import build_batch
-from storage.log import Log
-from storage.model import LogConfig
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log
+from kvorum.storage.log.model import LogConfig
 from tests.test_storage.cleaning_steps import clean
 from tests.test_storage.compacted import DAY_MS, kept, new_disk, opened, put, seal
 

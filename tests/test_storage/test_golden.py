@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.disk import OsDisk
-from storage.batch import (
+from kvorum.runtime.disk import OsDisk
+from kvorum.storage.format.batch import (
     HEADER_BYTES,
     BatchHeader,
     encode_record,
@@ -17,12 +17,12 @@ from storage.batch import (
     read_header,
     seal_batch,
 )
-from storage.client_batch import validate_client_batch, validate_client_records
-from storage.compression import Codec, decompress
-from storage.dump import dump_lines
-from storage.log import Log, LogConfig
-from storage.names import INDEX_SUFFIXES
-from storage.verify import verify_log
+from kvorum.storage.format.client_batch import validate_client_batch, validate_client_records
+from kvorum.storage.format.compression import Codec, decompress
+from kvorum.storage.log.file_names import INDEX_SUFFIXES
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.tools.dump import dump_lines
+from kvorum.storage.tools.verify import verify_log
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "kafka-4.1.0"
 FOLDERS = sorted(path.name for path in GOLDEN.iterdir())

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk
-from runtime.errors import CorruptData, ErrorCode, InvariantViolated
-from storage.batch import BatchError, build_batch, iter_headers, read_header
-from storage.log import Log, LogConfig, OffsetOutOfRange, OutOfOrderAppend
-from storage.model import CompactionConfig
-from storage.segment import RECENT_BATCHES_MAX
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.errors import CorruptData, ErrorCode, InvariantViolated
+from kvorum.storage.format.batch import BatchError, build_batch, iter_headers, read_header
+from kvorum.storage.log.log import Log, LogConfig, OffsetOutOfRange, OutOfOrderAppend
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.segment import RECENT_BATCHES_MAX
 
 DIRECTORY = "t-0"
 DAY_MS = 86_400_000

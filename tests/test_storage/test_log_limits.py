@@ -12,21 +12,33 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chaos.sim.disk import MemoryDisk
-from runtime.errors import ErrorCode
-from storage.batch import BatchError, BatchHeader, build_batch, iter_records, read_header
-from storage.batch_cleaning import BatchCleaner
-from storage.cleaned_transactions import CleanedTransactions
-from storage.client_batch import validate_client_batch, validate_client_records
-from storage.compression import Codec, CompressionError, check_lz4_frame, compress, decompress
-from storage.epochs import CHECKPOINT_NAME
-from storage.index import OffsetIndex, TimeIndex
-from storage.log import Log, LogConfig
-from storage.model import CompactionConfig
-from storage.offset_map import OffsetMap
-from storage.record_codec import INT64_MAX, INT64_MIN, encode_record
-from storage.retention import deletable_count
-from storage.segment import Segment
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.cleaning.batch_cleaning import BatchCleaner
+from kvorum.storage.cleaning.cleaned_transactions import CleanedTransactions
+from kvorum.storage.cleaning.offset_map import OffsetMap
+from kvorum.storage.format.batch import (
+    BatchError,
+    BatchHeader,
+    build_batch,
+    iter_records,
+    read_header,
+)
+from kvorum.storage.format.client_batch import validate_client_batch, validate_client_records
+from kvorum.storage.format.compression import (
+    Codec,
+    CompressionError,
+    check_lz4_frame,
+    compress,
+    decompress,
+)
+from kvorum.storage.format.record_codec import INT64_MAX, INT64_MIN, encode_record
+from kvorum.storage.log.index import OffsetIndex, TimeIndex
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.retention import deletable_count
+from kvorum.storage.log.segment import Segment
 from tests.test_storage.cleaning_steps import batches, clean, records
 from tests.test_storage.compacted import CONFIG, DAY_MS, DIRECTORY, new_disk, opened, put, seal
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records

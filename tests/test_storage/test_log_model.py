@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from storage.batch import build_batch, iter_headers
-from storage.log import Log, LogConfig
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.storage.format.batch import build_batch, iter_headers
+from kvorum.storage.log.log import Log, LogConfig
 
 DIRECTORY = "data/t-0"
 CONFIG = LogConfig(

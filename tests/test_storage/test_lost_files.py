@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.errors import CorruptData
-from storage.batch import build_batch
-from storage.epochs import CHECKPOINT_NAME, read_epochs
-from storage.log import Log, LogConfig
-from storage.model import CompactionConfig
-from storage.verify import verify_log
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, read_epochs
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer
 from tests.test_storage.test_recovery import DIRECTORY, SMALL, filled, new_disk, opened
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import BatchError, BatchHeader, build_batch, read_header
-from storage.markers import build_marker
-from storage.producer_state import ProducerStateTable, read_snapshot, write_snapshot
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import BatchError, BatchHeader, build_batch, read_header
+from kvorum.storage.format.markers import build_marker
+from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 
 MAX_SEQUENCE = (1 << 31) - 1
 

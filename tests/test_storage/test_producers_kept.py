@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from storage.batch import build_batch, read_header
-from storage.cleaner import CleanerConfig, CleaningJob
-from storage.log import Log, LogConfig
-from storage.markers import build_marker
-from storage.model import CompactionConfig
-from storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
-from storage.producer_state import Duplicate, ProducerStateTable, write_snapshot
-from storage.segment import Segment
+from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.format.batch import build_batch, read_header
+from kvorum.storage.format.markers import build_marker
+from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.producer_state import Duplicate, ProducerStateTable, write_snapshot
+from kvorum.storage.log.segment import Segment
 from tests.test_storage.cleaning_steps import batches, clean
 from tests.test_storage.compacted import DIRECTORY, new_disk, opened, put, seal
 

@@ -18,11 +18,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from chaos.sim.disk import MemoryDisk
-from storage.batch import build_batch
-from storage.log import Log, LogConfig
-from storage.markers import build_marker
-from storage.model import CompactionConfig
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.markers import build_marker
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import clean
 from tests.test_storage.compacted import DIRECTORY
 

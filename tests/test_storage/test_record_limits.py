@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.errors import ErrorCode
-from storage.batch import BatchError, encode_record, iter_records, iter_times, read_header, varint
-from storage.client_batch import UNPACKED_BYTES_MAX, Unpacking
-from storage.compression import Codec, compress
-from storage.log import LogConfig
-from storage.record_check import HEADERS_MAX, BadRecords, check_records
-from storage.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, read_varint32
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import (
+    BatchError,
+    encode_record,
+    iter_records,
+    iter_times,
+    read_header,
+    varint,
+)
+from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX, Unpacking
+from kvorum.storage.format.compression import Codec, compress
+from kvorum.storage.format.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, read_varint32
+from kvorum.storage.format.record_validation import HEADERS_MAX, BadRecords, check_records
+from kvorum.storage.log.log import LogConfig
 from tests.test_storage.compacted import new_disk, opened
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 from tests.test_storage.test_client_batch import resealed, validated

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.disk import OsDisk
-from runtime.errors import CorruptData, InvariantViolated
-from storage.batch import Buffer, build_batch
-from storage.epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
-from storage.log import Log, LogConfig
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.disk import OsDisk
+from kvorum.runtime.errors import CorruptData, InvariantViolated
+from kvorum.storage.format.batch import Buffer, build_batch
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from kvorum.storage.log.log import Log, LogConfig
 
 DIRECTORY = "data/t-0"
 FIRST = f"{DIRECTORY}/00000000000000000000.log"

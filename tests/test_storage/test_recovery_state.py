@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.errors import CorruptData
-from storage.batch import build_batch
-from storage.log import Log, LogConfig
-from storage.markers import build_marker
-from storage.producer_state import ProducerEntry
-from storage.recovery_state import verify_recovery_state
-from storage.segment import Segment
-from storage.verify import verify_log
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.markers import build_marker
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.producer_state import ProducerEntry
+from kvorum.storage.log.segment import Segment
+from kvorum.storage.recovery.segment_state import verify_recovery_state
+from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.test_recovery import DIRECTORY, FIRST, new_disk
 
 CONFIG = LogConfig(

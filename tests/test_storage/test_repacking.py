@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from storage.batch import (
+from kvorum.storage.format.batch import (
     CODEC_MASK,
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
@@ -16,10 +16,10 @@ from storage.batch import (
     read_header,
     seal_batch,
 )
-from storage.batch import BatchHeader as Header
-from storage.client_batch import validate_client_batch, validate_client_records
-from storage.compression import XERIAL_MAGIC, Codec, check_lz4_frame, compress
-from storage.repacking import Packing, packed_anew
+from kvorum.storage.format.batch import BatchHeader as Header
+from kvorum.storage.format.client_batch import validate_client_batch, validate_client_records
+from kvorum.storage.format.compression import XERIAL_MAGIC, Codec, check_lz4_frame, compress
+from kvorum.storage.format.recompression import Packing, packed_anew
 
 
 def batch_in(codec: Codec, *, count: int = 300) -> bytearray:

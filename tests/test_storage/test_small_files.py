@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.errors import CorruptData
-from storage import checkpoints
-from storage.batch import build_batch
-from storage.compression import Codec
-from storage.dump import DumpError, dump_lines
-from storage.dump_indexes import Complaints
-from storage.log import Log, LogConfig
-from storage.names import replica_of
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.log import checkpoints
+from kvorum.storage.log.file_names import replica_of
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.tools.dump import DumpError, dump_lines
+from kvorum.storage.tools.dump_indexes import Complaints
 
 TOPIC_ID = bytes(15) + b"\x01"
 

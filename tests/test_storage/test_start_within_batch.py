@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.errors import CorruptData
-from storage.batch import BatchError, build_batch, read_header
-from storage.batch_walk import first_damage
-from storage.log import Log, LogConfig, OffsetOutOfRange
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import BatchError, build_batch, read_header
+from kvorum.storage.log.log import Log, LogConfig, OffsetOutOfRange
+from kvorum.storage.recovery.batch_walk import first_damage
 
 DIRECTORY = "data/t-0"
 CONFIG = LogConfig(keeps_recovery_state=True)

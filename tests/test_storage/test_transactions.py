@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.sim.disk import MemoryDisk, PowerCut
-from runtime.errors import CorruptData, ErrorCode
-from storage.batch import BatchError, build_batch, iter_records, read_header
-from storage.log import Log, LogConfig
-from storage.markers import build_marker, read_marker
-from storage.model import CompactionConfig
-from storage.producer_state import ProducerStateTable
-from storage.transaction_index import (
+from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import BatchError, build_batch, iter_records, read_header
+from kvorum.storage.format.markers import build_marker, read_marker
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.producer_state import ProducerStateTable
+from kvorum.storage.log.transaction_index import (
     AbortedTransaction,
     collect_aborted,
     pack_aborted,

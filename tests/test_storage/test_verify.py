@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from runtime.disk import OsDisk
-from storage.batch import build_batch
-from storage.checkpoints import (
+from kvorum.runtime.disk import OsDisk
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.checkpoints import (
     LOG_START_OFFSET,
     RECOVERY_POINT,
     write_offsets,
     write_partition_metadata,
 )
-from storage.log import Log, LogConfig
-from storage.model import CompactionConfig
-from storage.transaction_index import parse_aborted
-from storage.verify import verify_log
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.transaction_index import parse_aborted
+from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer, clean
 from tests.test_storage.command import kvorum
 
@@ -200,7 +200,7 @@ def test_a_verify_beside_a_running_broker_says_what_that_looks_like(folder: Path
     holder = "\n".join(
         (
             "import sys",
-            "from launch.identity import DirectoryLock",
+            "from kvorum.launch.identity import DirectoryLock",
             "lock = DirectoryLock(sys.argv[1])",
             "print('locked', flush=True)",
             "sys.stdin.read()",

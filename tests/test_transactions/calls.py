@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.transactions.model import (
-    State,
-    TopicPartition,
-    Transaction,
-)
-from broker.transactions.records import encode_key, encode_value
-from broker.transactions.requests import (
+from kvorum.broker.transactions.model import State, TopicPartition, Transaction
+from kvorum.broker.transactions.records import encode_key, encode_value
+from kvorum.broker.transactions.requests import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
     MarkersWritten,
     ProducerIdentity,
 )
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_transactions.host import START_MS, CoordinatorRecord, Host
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

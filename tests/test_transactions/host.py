@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from broker.coordinator.model import (
+from kvorum.broker.coordinator.model import (
     Answer,
     Append,
     Ask,
@@ -26,12 +26,12 @@ from broker.coordinator.model import (
     TimerFired,
     Told,
 )
-from broker.transactions.config import PARK_MS, TransactionConfig
-from broker.transactions.model import Transaction
-from broker.transactions.records import decode_key, decode_value
-from broker.transactions.requests import ProducerIdTaken, SendMarkers, TakeProducerId
-from broker.transactions.shard import TransactionShard
-from runtime.errors import ErrorCode
+from kvorum.broker.transactions.config import PARK_MS, TransactionConfig
+from kvorum.broker.transactions.model import Transaction
+from kvorum.broker.transactions.records import decode_key, decode_value
+from kvorum.broker.transactions.requests import ProducerIdTaken, SendMarkers, TakeProducerId
+from kvorum.broker.transactions.shard import TransactionShard
+from kvorum.runtime.errors import ErrorCode
 
 START_MS = 1_000_000
 

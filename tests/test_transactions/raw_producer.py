@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.errors import ErrorCode
-from storage.batch import build_batch
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 

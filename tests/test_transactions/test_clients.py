@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from broker.config import BrokerConfig
-from broker.coordinator.keys import partition_of
-from metadata.image import RESOURCE_TOPIC
-from metadata.records import Config
-from storage.batch import CODEC_MASK, iter_headers
-from storage.compression import Codec
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.coordinator.keys import partition_of
+from kvorum.metadata.image.image import RESOURCE_TOPIC
+from kvorum.metadata.image.records import Config
+from kvorum.storage.format.batch import CODEC_MASK, iter_headers
+from kvorum.storage.format.compression import Codec
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 
 CONFIG = BrokerConfig(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.config import TransactionConfig
-from broker.transactions.model import (
-    EPOCH_EXHAUSTED,
-    State,
-)
-from broker.transactions.requests import (
+from kvorum.broker.transactions.config import TransactionConfig
+from kvorum.broker.transactions.model import EPOCH_EXHAUSTED, State
+from kvorum.broker.transactions.requests import (
     DescribeTransaction,
     MarkersWritten,
     ProducerIdentity,
 )
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_transactions.calls import (
     NEW,
     OLD,

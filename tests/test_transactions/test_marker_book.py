@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from immutables import Map
 
-from broker.transactions import marker_book
-from broker.transactions.marker_book import MarkerBook
-from broker.transactions.model import TopicPartition
-from broker.transactions.requests import SendMarkers
-from metadata.image import ClusterImage, PartitionImage, TopicImage
-from runtime.errors import ErrorCode
+from kvorum.broker.transactions import marker_book
+from kvorum.broker.transactions.marker_book import MarkerBook
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.requests import SendMarkers
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.runtime.errors import ErrorCode
 
 NOBODY: frozenset[int] = frozenset()
 A, B, C = (TopicPartition("t", number) for number in range(3))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.batch_checks import ProduceTerms
-from broker.coordinator import term
-from broker.coordinator.model import TransactionEnd
-from storage.markers import build_marker
+from kvorum.broker.coordinator import shard_context as term
+from kvorum.broker.coordinator.model import TransactionEnd
+from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.storage.format.markers import build_marker
 from tests.test_broker.harness import wait_until
 from tests.test_broker.test_coordinator_host import TOPIC, Get, Kept, Put
 

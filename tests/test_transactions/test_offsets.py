@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
 from tests.test_transactions.raw_producer import NEW, OLD, Client

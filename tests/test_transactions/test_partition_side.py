@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.transactions import marking
-from runtime.errors import ErrorCode
-from storage.batch import build_batch
+from kvorum.broker.transactions import marking
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 from tests.test_transactions.raw_producer import (

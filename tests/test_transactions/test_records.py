@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.transactions.model import State, TopicPartition, Transaction
-from broker.transactions.records import decode_key, decode_value, encode_key, encode_value
-from runtime.errors import CorruptData
+from kvorum.broker.transactions.model import State, TopicPartition, Transaction
+from kvorum.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
+from kvorum.runtime.errors import CorruptData
 
 #: Read from the log of Apache Kafka 4.1.0.
 EMPTY = bytes.fromhex("000100000000000003e900000000ea600000000001a1fd30ebaaffffffffffffffff00")

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.config import PARK_MS, PARKED_MAX
-from broker.transactions.model import (
-    EPOCH_EXHAUSTED,
-    PREDECESSORS,
-    State,
-    Transaction,
-)
-from broker.transactions.requests import (
+from kvorum.broker.transactions.config import PARK_MS, PARKED_MAX
+from kvorum.broker.transactions.model import EPOCH_EXHAUSTED, PREDECESSORS, State, Transaction
+from kvorum.broker.transactions.requests import (
     DescribeTransaction,
     ListTransactions,
     ProducerIdentity,
     TransactionListing,
 )
-from runtime.errors import ErrorCode, InvariantViolated
+from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_transactions.calls import (
     OLD,
     A,

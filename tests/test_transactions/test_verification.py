@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.verification import SEQUENCES_KEPT_MAX, Verifications, admit
-from runtime.errors import ErrorCode
-from storage.batch import BatchError, build_batch, read_header
-from storage.producer_state import ProducerStateTable
+from kvorum.broker.transactions.verification import SEQUENCES_KEPT_MAX, Verifications, admit
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import BatchError, build_batch, read_header
+from kvorum.storage.log.producer_state import ProducerStateTable
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.transactions.model import AT_REST, State, TopicPartition, Transaction
-from broker.transactions.records import encode_key, encode_value
-from broker.transactions.requests import (
+from kvorum.broker.transactions.model import AT_REST, State, TopicPartition, Transaction
+from kvorum.broker.transactions.records import encode_key, encode_value
+from kvorum.broker.transactions.requests import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
@@ -26,7 +26,7 @@ from broker.transactions.requests import (
     ProducerIdentity,
     SendMarkers,
 )
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 from tests.test_transactions.host import START_MS, CoordinatorRecord, Host
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.errors import CorruptData, ErrorCode, Rejected, WireError
-from storage.batch import BatchError
-from wire.errors import rejection_of
-from wire.framing import frame_size, parse_request_header, response_head
-from wire.primitives import Reader, uvarint_bytes
-from wire.versions import Api, ServedVersions
+from kvorum.runtime.errors import CorruptData, ErrorCode, Rejected, WireError
+from kvorum.storage.format.batch import BatchError
+from kvorum.wire.errors import rejection_of
+from kvorum.wire.framing import frame_size, parse_request_header, response_head
+from kvorum.wire.primitives import Reader, uvarint_bytes
+from kvorum.wire.versions import Api, ServedVersions
 
 SERVED = ServedVersions(
     [

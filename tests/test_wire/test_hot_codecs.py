@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from runtime.errors import WireError
-from storage.transaction_index import AbortedTransaction
-from wire.fetch_codec import (
+from kvorum.runtime.errors import WireError
+from kvorum.storage.log.transaction_index import AbortedTransaction
+from kvorum.wire.fetch_codec import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
     pack_fetch_response,
     parse_fetch_request,
 )
-from wire.kio_codec import encode_request, encode_response, message_class
-from wire.produce_codec import (
+from kvorum.wire.kio_codec import encode_request, encode_response, message_class
+from kvorum.wire.produce_codec import (
     NodeEndpoint,
     ProducedPartition,
     ProducedTopic,
     pack_produce_response,
     parse_produce_request,
 )
-from wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
+from kvorum.wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 18)

@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from runtime.errors import WireError
-from wire.fetch_codec import parse_fetch_request
-from wire.framing import parse_request_header
-from wire.kio_codec import encode_response, read_request, read_response
-from wire.primitives import REQUEST_ITEMS_MAX, uvarint_bytes
-from wire.produce_codec import parse_produce_request
-from wire.versions import Api, ServedVersions
+from kvorum.runtime.errors import WireError
+from kvorum.wire.fetch_codec import parse_fetch_request
+from kvorum.wire.framing import parse_request_header
+from kvorum.wire.kio_codec import encode_response, read_request, read_response
+from kvorum.wire.primitives import REQUEST_ITEMS_MAX, uvarint_bytes
+from kvorum.wire.produce_codec import parse_produce_request
+from kvorum.wire.versions import Api, ServedVersions
 
 TOO_MANY = REQUEST_ITEMS_MAX + 1
 BOUND = "over the bound of 100000"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kio.serial import entity_reader
 
-from broker.api import SERVED
-from runtime.errors import WireError
-from wire.kio_codec import OWN_TAGS, encode_response, message_class, read_request
-from wire.log_dirs_codec import (
+from kvorum.broker.api.registry import SERVED
+from kvorum.runtime.errors import WireError
+from kvorum.wire.kio_codec import OWN_TAGS, encode_response, message_class, read_request
+from kvorum.wire.log_dirs_codec import (
     DIRECTORY_ID_TAG,
     OFFLINE_NAMES_MAX,
     OFFLINE_TAG,

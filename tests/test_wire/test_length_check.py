@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.api import SERVED
-from runtime.errors import WireError
+from kvorum.broker.api.registry import SERVED
+from kvorum.runtime.errors import WireError
+from kvorum.wire.kio_codec import encode_request, message_class, read_request
+from kvorum.wire.length_check import check_lengths
 from tests.live.request_fuzz import RequestFuzz
-from wire.kio_codec import encode_request, message_class, read_request
-from wire.length_check import check_lengths
 
 ALL = [
     (api.name, version)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.api.metadata import API
-from wire.kio_codec import encode_response, read_response
-from wire.metadata_codec import PartitionMetadata, pack_partitions
+from kvorum.broker.api.metadata import API
+from kvorum.wire.kio_codec import encode_response, read_response
+from kvorum.wire.metadata_codec import PartitionMetadata, pack_partitions
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 # Counts of 126 and more take two bytes in the flexible versions.

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from broker.api import SERVED
-from runtime.errors import WireError
+from kvorum.broker.api.registry import SERVED
+from kvorum.runtime.errors import WireError
+from kvorum.wire import unknown_tags
+from kvorum.wire.kio_codec import encode_request, message_class, read_request
+from kvorum.wire.unknown_tags import without_unknown_tags
 from tests.live.request_fuzz import RequestFuzz
-from wire import unknown_tags
-from wire.kio_codec import encode_request, message_class, read_request
-from wire.unknown_tags import without_unknown_tags
 
 FLEXIBLE = [
     (api.name, api.max_version)

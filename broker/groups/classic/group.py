@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.coordinator.model import CoordinatorRecord
-from broker.groups.classic.member import Member
-from broker.groups.classic.states import GroupState, is_allowed
-from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from broker.groups.records import (
+from kvorum.broker.coordinator.model import CoordinatorRecord
+from kvorum.broker.groups.classic.member import Member
+from kvorum.broker.groups.classic.states import GroupState, is_allowed
+from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kvorum.broker.groups.records import (
     NO_TIMESTAMP,
     GroupValue,
     MemberValue,
     encode_group,
     group_key,
 )
-from broker.groups.requests import NO_MEMBER, ProtocolMetadata
-from runtime.errors import ErrorCode, invariant
+from kvorum.broker.groups.requests import NO_MEMBER, ProtocolMetadata
+from kvorum.runtime.errors import ErrorCode, invariant
 
 TYPE_NAME = "classic"
 

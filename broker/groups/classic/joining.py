@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import uuid
 
-from broker.coordinator.model import Request
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.member import Member
-from broker.groups.classic.rebalance import (
+from kvorum.broker.coordinator.model import Request
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.member import Member
+from kvorum.broker.groups.classic.rebalance import (
     cancel_session,
     complete_if_all_joined,
     drop,
@@ -24,17 +24,17 @@ from broker.groups.classic.rebalance import (
     prepare,
     rebalance,
 )
-from broker.groups.classic.states import GroupState
-from broker.groups.classic.subscription import subscribed_topics
-from broker.groups.config import (
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.classic.subscription import subscribed_topics
+from kvorum.broker.groups.config import (
     NAME_BYTES_MAX,
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     PENDING_MEMBERS_MAX,
 )
-from broker.groups.requests import NO_MEMBER, Joined, JoinGroup
-from broker.groups.timers import PendingMemberTimer
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.requests import NO_MEMBER, Joined, JoinGroup
+from kvorum.broker.groups.timers import PendingMemberTimer
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode
 
 
 def refusal_of(request: JoinGroup, client_id: str, turn: Turn) -> ErrorCode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.groups.requests import JoinGroup, ProtocolMetadata
+from kvorum.broker.groups.requests import JoinGroup, ProtocolMetadata
 
 
 class Member:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.rebalance import (
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.rebalance import (
     complete_if_all_joined,
     drop,
     extend_session,
@@ -11,16 +11,16 @@ from broker.groups.classic.rebalance import (
     prepare,
     rebalance,
 )
-from broker.groups.classic.states import GroupState
-from broker.groups.requests import (
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.requests import (
     NO_MEMBER,
     Heartbeat,
     LeaveGroup,
     LeavingMember,
     LeftMember,
 )
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode
 
 
 def heartbeat(group: ClassicGroup, request: Heartbeat, turn: Turn) -> ErrorCode:

@@ -11,13 +11,13 @@ until their session ends.
 
 from __future__ import annotations
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.member import Member
-from broker.groups.classic.states import GroupState
-from broker.groups.requests import Joined, JoinedMember, Synced
-from broker.groups.timers import JoinTimer, PendingMemberTimer, SessionTimer, SyncTimer
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.member import Member
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.requests import Joined, JoinedMember, Synced
+from kvorum.broker.groups.timers import JoinTimer, PendingMemberTimer, SessionTimer, SyncTimer
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode
 
 
 def rebalance(group: ClassicGroup, turn: Turn) -> None:

@@ -7,8 +7,8 @@ not parse is None.
 
 from __future__ import annotations
 
-from runtime.errors import WireError
-from wire.primitives import Reader
+from kvorum.runtime.errors import WireError
+from kvorum.wire.primitives import Reader
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

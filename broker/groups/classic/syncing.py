@@ -9,15 +9,15 @@ the same number.
 
 from __future__ import annotations
 
-from broker.coordinator.model import Request
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.member import Member
-from broker.groups.classic.rebalance import answer_sync, extend_session, prepare
-from broker.groups.classic.states import GroupState
-from broker.groups.requests import Synced, SyncGroup
-from broker.groups.timers import SyncTimer
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode, invariant
+from kvorum.broker.coordinator.model import Request
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.member import Member
+from kvorum.broker.groups.classic.rebalance import answer_sync, extend_session, prepare
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.requests import Synced, SyncGroup
+from kvorum.broker.groups.timers import SyncTimer
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode, invariant
 
 
 def sync(group: ClassicGroup, event: Request, turn: Turn) -> None:

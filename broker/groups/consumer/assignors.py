@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from broker.groups.consumer.member import NO_PARTITIONS, Partitions, TopicPartition
+from kvorum.broker.groups.consumer.member import NO_PARTITIONS, Partitions, TopicPartition
 
 UNIFORM = "uniform"
 RANGE = "range"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.requests import (
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.requests import (
     NO_MEMBER,
     CommitOffsets,
     CommitTransactionOffsets,
     FetchOffsets,
 )
-from runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode
 
 
 def commit_refusal(

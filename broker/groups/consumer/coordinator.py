@@ -10,30 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.coordinator.model import CoordinatorRecord, Request, TopicsChanged
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.config import GroupConfig
-from broker.groups.consumer import describing, heartbeat, loading, membership
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import JOIN_EPOCH
-from broker.groups.consumer.records import ConsumerKey
-from broker.groups.consumer.requests import (
+from kvorum.broker.coordinator.model import CoordinatorRecord, Request, TopicsChanged
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer import describing, heartbeat, loading, membership
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import JOIN_EPOCH
+from kvorum.broker.groups.consumer.records import ConsumerKey
+from kvorum.broker.groups.consumer.requests import (
     ConsumerGroupDescription,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
 )
-from broker.groups.consumer.targets import Setting
-from broker.groups.migration import downgrade, upgrade
-from broker.groups.records import group_key
-from broker.groups.timers import (
+from kvorum.broker.groups.consumer.targets import Setting
+from kvorum.broker.groups.migration import downgrade, upgrade
+from kvorum.broker.groups.records import group_key
+from kvorum.broker.groups.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
     ConsumerSessionTimer,
 )
-from broker.groups.turn import NO_CONFIGS, Turn
-from metadata.image import ClusterImage
-from runtime.errors import ErrorCode, Rejected, required
+from kvorum.broker.groups.turn import NO_CONFIGS, Turn
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode, Rejected, required
 
 Groups = dict[str, ClassicGroup | ConsumerGroup]
 Timer = ConsumerSessionTimer | ConsumerRebalanceTimer | ClassicRejoinTimer | ClassicSyncTimer

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.groups.consumer.group import PROTOCOL_TYPE, TYPE_NAME, ConsumerGroup
-from broker.groups.consumer.requests import ConsumerGroupDescription, DescribedMember
-from broker.groups.consumer.targets import chosen_assignor
-from broker.groups.requests import GroupListing
+from kvorum.broker.groups.consumer.group import PROTOCOL_TYPE, TYPE_NAME, ConsumerGroup
+from kvorum.broker.groups.consumer.requests import ConsumerGroupDescription, DescribedMember
+from kvorum.broker.groups.consumer.targets import chosen_assignor
+from kvorum.broker.groups.requests import GroupListing
 
 
 def describe(group: ConsumerGroup, assignors: tuple[str, ...]) -> ConsumerGroupDescription:

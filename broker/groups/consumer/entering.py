@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import JOIN_EPOCH, NO_PARTITIONS, ConsumerMember
-from broker.groups.consumer.membership import forget_timers
-from broker.groups.consumer.states import MemberState
-from broker.groups.consumer.targets import Setting, bump_epoch, refresh, update_target
-from broker.groups.turn import Turn
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import JOIN_EPOCH, NO_PARTITIONS, ConsumerMember
+from kvorum.broker.groups.consumer.membership import forget_timers
+from kvorum.broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.consumer.targets import Setting, bump_epoch, refresh, update_target
+from kvorum.broker.groups.turn import Turn
 
 
 def back(before: ConsumerMember) -> ConsumerMember:

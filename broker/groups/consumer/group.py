@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.coordinator.model import CoordinatorRecord
-from broker.groups.consumer import records
-from broker.groups.consumer.member import (
+from kvorum.broker.coordinator.model import CoordinatorRecord
+from kvorum.broker.groups.consumer import records
+from kvorum.broker.groups.consumer.member import (
     NO_PARTITIONS,
     ConsumerMember,
     Partitions,
     TopicPartition,
 )
-from broker.groups.consumer.records import ConsumerKey, GroupEpoch, ResolvedExpression
-from broker.groups.consumer.states import GroupState
-from runtime.errors import ErrorCode, invariant
+from kvorum.broker.groups.consumer.records import ConsumerKey, GroupEpoch, ResolvedExpression
+from kvorum.broker.groups.consumer.states import GroupState
+from kvorum.runtime.errors import ErrorCode, invariant
 
 TYPE_NAME = "consumer"
 PROTOCOL_TYPE = "consumer"

@@ -10,30 +10,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.coordinator.model import Request
-from broker.groups.config import STRING_BYTES_MAX
-from broker.groups.consumer.entering import back, enter, says_more, update_epochs
-from broker.groups.consumer.expressions import expression_refusal
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import (
+from kvorum.broker.coordinator.model import Request
+from kvorum.broker.groups.config import STRING_BYTES_MAX
+from kvorum.broker.groups.consumer.entering import back, enter, says_more, update_epochs
+from kvorum.broker.groups.consumer.expressions import expression_refusal
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     NO_TIMEOUT,
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
 )
-from broker.groups.consumer.membership import (
+from kvorum.broker.groups.consumer.membership import (
     extend_session,
     find_static,
     unknown_member,
     watch_revocation,
 )
-from broker.groups.consumer.reconciliation import reconcile
-from broker.groups.consumer.records import ResolvedExpression
-from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from broker.groups.consumer.targets import Setting, forget_unused_expressions
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.groups.consumer.reconciliation import reconcile
+from kvorum.broker.groups.consumer.records import ResolvedExpression
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
+from kvorum.broker.groups.consumer.targets import Setting, forget_unused_expressions
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def request_refusal(request: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Rejected | None:

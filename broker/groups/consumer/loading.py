@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.groups.consumer import records
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import LEAVE_EPOCH, NO_PARTITIONS, ConsumerMember
-from broker.groups.consumer.records import (
+from kvorum.broker.groups.consumer import records
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import LEAVE_EPOCH, NO_PARTITIONS, ConsumerMember
+from kvorum.broker.groups.consumer.records import (
     ConsumerKey,
     CurrentAssignment,
     GroupEpoch,
     ResolvedExpression,
     decode_value,
 )
-from broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.consumer.states import MemberState
 
 
 def replay(group: ConsumerGroup, key: ConsumerKey, data: bytes) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.groups.consumer.states import MemberState
-from broker.groups.requests import ProtocolMetadata
+from kvorum.broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.requests import ProtocolMetadata
 
 TopicPartition = tuple[bytes, int]
 """(topic id, partition)."""

@@ -11,23 +11,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import (
-    NO_PARTITIONS,
-    STATIC_LEAVE_EPOCH,
-    ConsumerMember,
-)
-from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from broker.groups.consumer.states import MemberState
-from broker.groups.consumer.targets import Setting, bump_epoch, forget_unused_expressions
-from broker.groups.timers import (
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import NO_PARTITIONS, STATIC_LEAVE_EPOCH, ConsumerMember
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
+from kvorum.broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.consumer.targets import Setting, bump_epoch, forget_unused_expressions
+from kvorum.broker.groups.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
     ConsumerSessionTimer,
 )
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def leave(

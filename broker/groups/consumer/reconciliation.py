@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import replace
 
-from broker.groups.consumer.member import (
+from kvorum.broker.groups.consumer.member import (
     NO_PARTITIONS,
     ConsumerMember,
     Partitions,
     TopicPartition,
 )
-from broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.consumer.states import MemberState
 
 
 def reconcile(

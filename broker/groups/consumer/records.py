@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
-from broker.groups.consumer.states import MemberState
-from broker.groups.records import TOPIC
-from broker.groups.requests import ProtocolMetadata
-from runtime.errors import CorruptData, WireError
-from wire.primitives import Reader, count_bytes, string_bytes, uvarint_bytes
+from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
+from kvorum.broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.records import TOPIC
+from kvorum.broker.groups.requests import ProtocolMetadata
+from kvorum.runtime.errors import CorruptData, WireError
+from kvorum.wire.primitives import Reader, count_bytes, string_bytes, uvarint_bytes
 
 GROUP_EPOCH = 3
 MEMBER_METADATA = 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from broker.groups.consumer.member import ConsumerMember, Partitions
+from kvorum.broker.groups.consumer.member import ConsumerMember, Partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from broker.coordinator.model import CoordinatorRecord, Instant
-from broker.groups.consumer.assignors import ASSIGNORS, Subscriber
-from broker.groups.consumer.expressions import expression_refusal, matching_topics
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.records import ResolvedExpression
-from broker.topic_names import INTERNAL_TOPICS
-from metadata.image import ClusterImage
+from kvorum.broker.coordinator.model import CoordinatorRecord, Instant
+from kvorum.broker.groups.consumer.assignors import ASSIGNORS, Subscriber
+from kvorum.broker.groups.consumer.expressions import expression_refusal, matching_topics
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.records import ResolvedExpression
+from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
+from kvorum.metadata.image.image import ClusterImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

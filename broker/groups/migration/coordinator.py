@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.coordinator.model import Request
-from broker.groups.classic import joining as classic_joining
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.coordinator import ConsumerGroups
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.targets import Setting
-from broker.groups.migration import downgrade, joining, membership
-from broker.groups.migration.joining import Joiner
-from broker.groups.requests import Heartbeat, Joined, LeaveGroup, Left, Synced, SyncGroup
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode
+from kvorum.broker.coordinator.model import Request
+from kvorum.broker.groups.classic import joining as classic_joining
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.coordinator import ConsumerGroups
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.targets import Setting
+from kvorum.broker.groups.migration import downgrade, joining, membership
+from kvorum.broker.groups.migration.joining import Joiner
+from kvorum.broker.groups.requests import Heartbeat, Joined, LeaveGroup, Left, Synced, SyncGroup
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode
 
 
 class MixedGroups:

@@ -7,19 +7,19 @@ generation names no leader, so that a coordinator that reads it begins that reba
 
 from __future__ import annotations
 
-from broker.coordinator.model import CoordinatorRecord
-from broker.groups.classic import rebalance
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.member import Member
-from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ConsumerMember
-from broker.groups.consumer.membership import forget_timers
-from broker.groups.migration.embedded import encode_assignment
-from broker.groups.turn import Turn
-from metadata.image import ClusterImage
-from runtime.errors import required
+from kvorum.broker.coordinator.model import CoordinatorRecord
+from kvorum.broker.groups.classic import rebalance
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.member import Member
+from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import ConsumerMember
+from kvorum.broker.groups.consumer.membership import forget_timers
+from kvorum.broker.groups.migration.embedded import encode_assignment
+from kvorum.broker.groups.turn import Turn
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import required
 
 _ASSIGNMENT_VERSION = 1
 """Of the embedded assignment, of which versions do not differ."""

@@ -16,11 +16,11 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.groups.consumer.member import Partitions
-from broker.groups.consumer.records import by_topic
-from metadata.image import ClusterImage
-from runtime.errors import WireError
-from wire.primitives import Reader, string_bytes
+from kvorum.broker.groups.consumer.member import Partitions
+from kvorum.broker.groups.consumer.records import by_topic
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import WireError
+from kvorum.wire.primitives import Reader, string_bytes
 
 VERSION_MAX = 3
 

@@ -11,24 +11,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from broker.coordinator.model import Request
-from broker.groups.classic.joining import new_member_id
-from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from broker.groups.config import STRING_BYTES_MAX
-from broker.groups.consumer.entering import back, enter, says_more, update_epochs
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
-from broker.groups.consumer.membership import (
-    await_sync,
-    extend_session,
-    stop_awaiting_join,
-)
-from broker.groups.consumer.reconciliation import reconcile
-from broker.groups.consumer.targets import Setting, forget_unused_expressions
-from broker.groups.migration.embedded import Subscription, read_subscription, resolved
-from broker.groups.requests import NO_MEMBER, Joined, JoinGroup
-from broker.groups.turn import Turn
-from runtime.errors import ErrorCode
+from kvorum.broker.coordinator.model import Request
+from kvorum.broker.groups.classic.joining import new_member_id
+from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from kvorum.broker.groups.config import STRING_BYTES_MAX
+from kvorum.broker.groups.consumer.entering import back, enter, says_more, update_epochs
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
+from kvorum.broker.groups.consumer.membership import await_sync, extend_session, stop_awaiting_join
+from kvorum.broker.groups.consumer.reconciliation import reconcile
+from kvorum.broker.groups.consumer.targets import Setting, forget_unused_expressions
+from kvorum.broker.groups.migration.embedded import Subscription, read_subscription, resolved
+from kvorum.broker.groups.requests import NO_MEMBER, Joined, JoinGroup
+from kvorum.broker.groups.turn import Turn
+from kvorum.runtime.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,20 +10,20 @@ something that only another JoinGroup brings about:
 
 from __future__ import annotations
 
-from broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ConsumerMember
-from broker.groups.consumer.membership import (
+from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import ConsumerMember
+from kvorum.broker.groups.consumer.membership import (
     await_join,
     extend_session,
     remove,
     stop_awaiting_sync,
 )
-from broker.groups.consumer.states import MemberState
-from broker.groups.consumer.targets import Setting, metadata_hash
-from broker.groups.migration.embedded import encode_assignment, read_subscription
-from broker.groups.migration.joining import protocol_name_of
-from broker.groups.requests import (
+from kvorum.broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.consumer.targets import Setting, metadata_hash
+from kvorum.broker.groups.migration.embedded import encode_assignment, read_subscription
+from kvorum.broker.groups.migration.joining import protocol_name_of
+from kvorum.broker.groups.requests import (
     NO_MEMBER,
     Heartbeat,
     LeaveGroup,
@@ -32,9 +32,9 @@ from broker.groups.requests import (
     Synced,
     SyncGroup,
 )
-from broker.groups.turn import Turn
-from metadata.image import ClusterImage
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.turn import Turn
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode
 
 
 def sync(group: ConsumerGroup, request: SyncGroup, image: ClusterImage, turn: Turn) -> Synced:

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.coordinator.model import CoordinatorRecord
-from broker.groups.classic import rebalance
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.classic.member import Member
-from broker.groups.classic.states import GroupState
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
-from broker.groups.migration.embedded import (
+from kvorum.broker.coordinator.model import CoordinatorRecord
+from kvorum.broker.groups.classic import rebalance
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.classic.member import Member
+from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
+from kvorum.broker.groups.migration.embedded import (
     Subscription,
     read_assignment,
     read_subscription,
     resolved,
 )
-from broker.groups.records import group_key
-from broker.groups.timers import JoinTimer, SyncTimer
-from broker.groups.turn import Turn
-from metadata.image import ClusterImage
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.records import group_key
+from kvorum.broker.groups.timers import JoinTimer, SyncTimer
+from kvorum.broker.groups.turn import Turn
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode
 
 CLIENTS_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 """Assignors that clients bring along. What the sticky ones of librdkafka and others put beside the

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chaos.sim.controller.operations import Draws
-from chaos.sim.controller.outcome_checks import check_outcomes
-from chaos.sim.controller.process import ControllerMachine
-from metadata.controller import Request
-from metadata.image import ClusterImage
-from runtime.errors import ErrorCode, Rejected
+from kvorum.chaos.sim.controller.operations import Draws
+from kvorum.chaos.sim.controller.outcome_checks import check_outcomes
+from kvorum.chaos.sim.controller.process import ControllerMachine
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.world import ControllerWorld
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.node import SimNode
 
 CLIENT_TIMEOUT_MS = 3_000
 """An administrator who has heard nothing for so long takes the outcome for unknown."""

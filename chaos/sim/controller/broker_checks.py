@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from metadata import requests as r
-from metadata.image import ClusterImage, PartitionImage
-from runtime.errors import ErrorCode
+from kvorum.metadata.image.image import ClusterImage, PartitionImage
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.runtime.errors import ErrorCode
 
 SURVIVES, NO_TRACE, STALE = "AcknowledgedSurvives", "RefusedLeftNoTrace", "StaleIsRefused"
 

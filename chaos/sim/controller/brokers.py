@@ -1,7 +1,7 @@
 """Simulated brokers: an observer of the metadata log each, and a process that wants its place.
 
-Does what `broker.controller_link` does: registers (again and again, as long as an earlier process
-is given the benefit of the doubt), heartbeats over a stream, follows hints to the active
+Does what `broker.controller.lifecycle` does: registers (again and again, as long as an earlier
+process is given the benefit of the doubt), heartbeats over a stream, follows hints to the active
 controller, leaves in good order. What brokers do with data is not simulated.
 """
 
@@ -12,32 +12,32 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACKOFF_MS, Heartbeats
-from chaos.sim.controller.isr import IsrProposals
-from chaos.sim.controller.process import ControllerMachine
-from chaos.sim.controller.targets import Targets
-from chaos.sim.controller.wire import Answer
-from metadata.controller import Request
-from metadata.delta import Delta
-from metadata.features import SUPPORTED
-from metadata.image import ClusterImage
-from metadata.records import Endpoint
-from metadata.requests import (
+from kvorum.chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACKOFF_MS, Heartbeats
+from kvorum.chaos.sim.controller.isr import IsrProposals
+from kvorum.chaos.sim.controller.process import ControllerMachine
+from kvorum.chaos.sim.controller.targets import Targets
+from kvorum.chaos.sim.controller.wire import Answer
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import (
     AllocateProducerIds,
     Heartbeat,
     RegisterBrokerRequest,
     RegisteredBroker,
 )
-from runtime.errors import ErrorCode, Rejected
-from runtime.ids import new_uuid
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.world import ControllerWorld
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.node import SimNode
 
 CALL_TIMEOUT_MS = 2_000
 REGISTRATION_BACKOFF_MS = 50
-"""As in `broker.controller_link`."""
+"""As in `broker.controller.lifecycle`."""
 
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
 RESTART_MS = 300

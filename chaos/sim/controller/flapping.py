@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chaos.sim.controller.faults import FlapLink
-from chaos.sim.controller.scenario import ControllerScenario
-from chaos.sim.controller.world import ControllerWorld
-from chaos.sim.faults import ScheduledFault
-from metadata.controller import Request
-from metadata.image import ClusterImage
-from metadata.requests import CreateTopics, ListReassignments, NewTopic
+from kvorum.chaos.sim.controller.faults import FlapLink
+from kvorum.chaos.sim.controller.scenario import ControllerScenario
+from kvorum.chaos.sim.controller.world import ControllerWorld
+from kvorum.chaos.sim.faults import ScheduledFault
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.requests.controller_requests import CreateTopics, ListReassignments, NewTopic
 
 SETTLED_MS = 3_000
 """Until then the cluster forms and gets its topics."""

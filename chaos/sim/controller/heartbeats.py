@@ -5,20 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chaos.sim.controller.process import ControllerMachine
-from chaos.sim.controller.wire import Answer, Stream
-from metadata.requests import Heartbeat, HeartbeatReply
-from runtime.errors import ErrorCode, Rejected
+from kvorum.chaos.sim.controller.process import ControllerMachine
+from kvorum.chaos.sim.controller.wire import Answer, Stream
+from kvorum.metadata.requests.controller_requests import Heartbeat, HeartbeatReply
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.brokers import BrokerProcess
+    from kvorum.chaos.sim.controller.brokers import BrokerProcess
 
 HEARTBEAT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS = 20
-"""As in `broker.controller_link`."""
+"""As in `broker.controller.lifecycle`."""
 
 COMMIT_TIMEOUT_MS = 10_000
-"""`metadata.service.COMMIT_TIMEOUT_MS`."""
+"""`metadata.rpc.service.COMMIT_TIMEOUT_MS`."""
 
 
 class Heartbeats:
@@ -42,7 +42,7 @@ class Heartbeats:
         self._has_begun = True
         self._target = process.targets.next()
         server = process.world.nodes[self._target]
-        # At the server, as in `metadata.service`.
+        # At the server, as in `metadata.rpc.service`.
         sender: tuple[int, int] | None = None
         serial = 0
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.sim.checks import check
-from chaos.sim.mirror import Mirror
-from metadata import requests as r
-from metadata.config_requests import AlterClientQuotas, AlterConfigs
-from metadata.controller import Reply, Request
-from metadata.directory_requests import AssignReplicas
-from runtime.errors import ErrorCode, Rejected
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.metadata.controller.controller import Reply, Request
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.config_requests import AlterClientQuotas, AlterConfigs
+from kvorum.metadata.requests.directory_requests import AssignReplicas
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 _KINDS: dict[type[Any], str] = {
     r.RegisterBrokerRequest: "register",

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from metadata.image import PartitionImage
-from metadata.requests import AlterPartition, IsrProposal
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.requests.controller_requests import AlterPartition, IsrProposal
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.brokers import BrokerProcess
+    from kvorum.chaos.sim.controller.brokers import BrokerProcess
 
 SHRINKS, EXPANDS = 0.6, 0.8
 """Share of looks at which a leader acts on what it sees."""

@@ -8,23 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from chaos.sim.controller import broker_checks
-from chaos.sim.controller.broker_checks import (
-    NO_TRACE,
-    SURVIVES,
-    Verdicts,
-)
-from chaos.sim.controller.history import Attempt
-from metadata import requests as r
-from metadata.config_requests import (
+from kvorum.chaos.sim.controller import broker_checks
+from kvorum.chaos.sim.controller.broker_checks import NO_TRACE, SURVIVES, Verdicts
+from kvorum.chaos.sim.controller.history import Attempt
+from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage, PartitionImage
+from kvorum.metadata.requests import controller_requests as r
+from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigAlteration,
     Operation,
 )
-from metadata.directory_requests import AssignReplicas
-from metadata.image import RESOURCE_TOPIC, ClusterImage, PartitionImage
-from runtime.errors import ErrorCode
+from kvorum.metadata.requests.directory_requests import AssignReplicas
+from kvorum.runtime.errors import ErrorCode
 
 Problem = tuple[str, str]
 """Name of a check, and what is wrong."""

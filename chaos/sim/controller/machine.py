@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.sim.machine import StateMachine
-from chaos.sim.state import ListState
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.loader import advance
-from metadata.snapshot_job import load_image, payloads_of
-from raft.effects import LeaderChanged
-from runtime.async_disk import AsyncDisk
-from runtime.errors import required
+from kvorum.chaos.sim.machine import StateMachine
+from kvorum.chaos.sim.state import ListState
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.loader import advance
+from kvorum.metadata.image.snapshot_job import load_image, payloads_of
+from kvorum.raft.effects import LeaderChanged
+from kvorum.runtime.async_disk import AsyncDisk
+from kvorum.runtime.errors import required
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.brokers import SimBroker
-    from chaos.sim.controller.reference import Reference
-    from chaos.sim.controller.world import ControllerWorld
-    from chaos.sim.mirror import Mirror
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.brokers import SimBroker
+    from kvorum.chaos.sim.controller.reference import Reference
+    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.mirror import Mirror
+    from kvorum.chaos.sim.node import SimNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class ImageMachine(StateMachine):
 
 
 class BrokerMachine(ImageMachine):
-    """Stands for `metadata.publisher`: the image of a broker, which follows the log."""
+    """Stands for `metadata.image.publisher`: the image of a broker, which follows the log."""
 
     def __init__(
         self, node: SimNode, state: ListState, world: ControllerWorld, broker: SimBroker

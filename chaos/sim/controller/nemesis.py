@@ -6,20 +6,20 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.controller.faults import (
+from kvorum.chaos.sim.controller.faults import (
     CrashBroker,
     FlapLink,
     StopBroker,
     StrikeOperation,
     WipeBroker,
 )
-from chaos.sim.fault_draws import kind_of
-from chaos.sim.faults import AnyFault
-from chaos.sim.nemesis import Nemesis
-from chaos.sim.network import Link
+from kvorum.chaos.sim.fault_draws import kind_of
+from kvorum.chaos.sim.faults import AnyFault
+from kvorum.chaos.sim.nemesis import Nemesis
+from kvorum.chaos.sim.network import Link
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.controller.world import ControllerWorld
 
 
 class ControllerNemesis(Nemesis):

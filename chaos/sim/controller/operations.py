@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from metadata.config_requests import (
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
+from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigAlteration,
@@ -14,10 +17,7 @@ from metadata.config_requests import (
     QuotaAlteration,
     QuotaOperation,
 )
-from metadata.controller import Request
-from metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
-from metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
-from metadata.requests import (
+from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     CreatePartitions,
     CreateTopics,

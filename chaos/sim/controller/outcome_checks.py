@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 
-from chaos.sim.checks import check
-from chaos.sim.controller.history import Attempt, History, Told, brief
-from chaos.sim.controller.item_checks import problem_of
-from chaos.sim.controller.reference import Reference
-from chaos.sim.mirror import Mirror
-from metadata.requests import ProducerIdBlock
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.controller.history import Attempt, History, Told, brief
+from kvorum.chaos.sim.controller.item_checks import problem_of
+from kvorum.chaos.sim.controller.reference import Reference
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.metadata.requests.controller_requests import ProducerIdBlock
 
 
 def check_outcomes(history: History, committed: Mirror, reference: Reference) -> None:

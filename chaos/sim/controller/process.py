@@ -1,7 +1,7 @@
 """A controller's process: the real ControllerCore over a simulated node.
 
-Does what `metadata.loop` and the proposals of `raft.node` do, in virtual time: what is proposed in
-one turn becomes one append, a timer goes by the node's own clock.
+Does what `metadata.controller.loop` and the proposals of `raft.node` do, in virtual time: what is
+proposed in one turn becomes one append, a timer goes by the node's own clock.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chaos.sim.clock import Alarm
-from chaos.sim.controller.history import OWN, Attempt, kind_of
-from chaos.sim.controller.machine import ImageMachine
-from chaos.sim.disk import PowerCut
-from chaos.sim.state import ListState
-from metadata.controller import Controller, ControllerConfig, Reply, Request
-from metadata.controller_core import AT_ONCE_MS, ControllerCore
-from metadata.image import ClusterImage
-from raft.effects import LeaderChanged
-from raft.events import Propose
-from raft.model import OffsetAndEpoch
-from raft.roles.states import Follower
-from raft.voters import VoterSet
-from runtime.ids import NO_NODE
-from storage.batch import build_batch
-from storage.log import Log
+from kvorum.chaos.sim.clock import Alarm
+from kvorum.chaos.sim.controller.history import OWN, Attempt, kind_of
+from kvorum.chaos.sim.controller.machine import ImageMachine
+from kvorum.chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.state import ListState
+from kvorum.metadata.controller.controller import Controller, ControllerConfig, Reply, Request
+from kvorum.metadata.controller.controller_core import AT_ONCE_MS, ControllerCore
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.events import Propose
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.roles.states import Follower
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.ids import NO_NODE
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.world import ControllerWorld
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.node import SimNode
 
 
 class ControllerMachine(ImageMachine):

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.sim.checks import check
-from metadata.config_requests import AlterConfigs
-from metadata.decide.electorate import min_isr_of
-from metadata.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
-from metadata.image import ClusterImage, PartitionImage
-from metadata.records import (
+from kvorum.chaos.sim.checks import check
+from kvorum.metadata.controller.decide.electorate import min_isr_of
+from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
+from kvorum.metadata.image.image import ClusterImage, PartitionImage
+from kvorum.metadata.image.records import (
     NO_LEADER,
     RECOVERING,
     BrokerRegistrationChange,
@@ -26,10 +25,16 @@ from metadata.records import (
     RemoveTopic,
     Topic,
 )
-from metadata.requests import AlterPartition, AlterReassignments, ElectionType, ElectLeaders
+from kvorum.metadata.requests.config_requests import AlterConfigs
+from kvorum.metadata.requests.controller_requests import (
+    AlterPartition,
+    AlterReassignments,
+    ElectionType,
+    ElectLeaders,
+)
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.history import Attempt
+    from kvorum.chaos.sim.controller.history import Attempt
 
 Key = tuple[bytes, int]
 

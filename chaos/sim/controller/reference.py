@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from chaos.sim.checks import check
-from chaos.sim.controller.record_checks import RecordChecks
-from chaos.sim.mirror import Mirror
-from chaos.sim.state import VOTERS_PREFIX
-from metadata.delta import Delta
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.record_codec import decode_record
-from metadata.records import Record
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.controller.record_checks import RecordChecks
+from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.state import VOTERS_PREFIX
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.record_codec import decode_record
+from kvorum.metadata.image.records import Record
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.history import Attempt
+    from kvorum.chaos.sim.controller.history import Attempt
 
 CauseAt = Callable[[int, int], "Attempt | None"]
 """Epoch and offset to what proposed the records that begin there."""

@@ -1,21 +1,20 @@
-"""Stands for `metadata.registrar`: a controller tells the active one of itself until the log has
-it."""
+"""Stands for `metadata.rpc.registrar`: a controller registers until the log has it."""
 
 from __future__ import annotations
 
 import random
 from typing import TYPE_CHECKING
 
-from chaos.sim.controller.process import ControllerMachine
-from chaos.sim.controller.wire import Answer
-from metadata.features import SUPPORTED
-from metadata.records import Endpoint
-from metadata.requests import RegisterControllerRequest
-from runtime.ids import new_uuid
+from kvorum.chaos.sim.controller.process import ControllerMachine
+from kvorum.chaos.sim.controller.wire import Answer
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.records import Endpoint
+from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
+from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.world import ControllerWorld
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.node import SimNode
 
 RETRY_PAUSE_MS = 100
 CALL_TIMEOUT_MS = 1_000

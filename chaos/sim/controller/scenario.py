@@ -7,10 +7,10 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from chaos.sim.controller.faults import CONTROLLER_KINDS
-from chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
-from chaos.sim.faults import ScheduledFault
-from chaos.sim.scenario import WHOLE_SNAPSHOT, Scenario
+from kvorum.chaos.sim.controller.faults import CONTROLLER_KINDS
+from kvorum.chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
+from kvorum.chaos.sim.faults import ScheduledFault
+from kvorum.chaos.sim.scenario import WHOLE_SNAPSHOT, Scenario
 
 KINDS_OF_ALL = ("strike-operation", "strike-operation", "crash-broker")
 """Kinds of faults that every seed has; of the others it leaves out about half."""

@@ -6,15 +6,15 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.controller.faults import StrikeOperation
-from chaos.sim.controller.history import Attempt, Told
-from chaos.sim.disk import PowerCut
-from chaos.sim.node import Killed
+from kvorum.chaos.sim.controller.faults import StrikeOperation
+from kvorum.chaos.sim.controller.history import Attempt, Told
+from kvorum.chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.node import Killed
 
 if TYPE_CHECKING:
-    from chaos.sim.controller.world import ControllerWorld
-    from chaos.sim.node import SimNode
-    from metadata.controller import Reply
+    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.metadata.controller.controller import Reply
 
 ARMED_MAX = 32
 """Strikes that wait for their operation; the oldest gives way."""

@@ -1,4 +1,4 @@
-"""Which controller a broker asks, as `metadata.client` has it."""
+"""Which controller a broker asks, as `metadata.rpc.client` has it."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chaos.sim.network import Link, Network
-from chaos.sim.timeline import Timeline
+from kvorum.chaos.sim.network import Link, Network
+from kvorum.chaos.sim.timeline import Timeline
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
+    from kvorum.chaos.sim.node import SimNode
 
 REPEAT_MS = 40
 """How often the end of a connection is told again over a link that is cut."""

@@ -8,27 +8,27 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from chaos.sim.clients import Workload
-from chaos.sim.controller.admin import Administrators
-from chaos.sim.controller.brokers import SimBroker
-from chaos.sim.controller.history import Attempt, History
-from chaos.sim.controller.machine import BrokerMachine, ImageMachine, load_image_state
-from chaos.sim.controller.nemesis import ControllerNemesis
-from chaos.sim.controller.process import ControllerMachine
-from chaos.sim.controller.reference import Reference
-from chaos.sim.controller.registrar import SimRegistrar
-from chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
-from chaos.sim.controller.strikes import Strikes
-from chaos.sim.controller.wire import Wire
-from chaos.sim.machine import Machine
-from chaos.sim.nemesis import Nemesis
-from chaos.sim.node import SimNode
-from chaos.sim.quorum import QuorumOutcome, QuorumWorld
-from chaos.sim.recovery import LoadState
-from chaos.sim.scenario import Scenario
-from chaos.sim.state import ListState
-from metadata.image import EMPTY_IMAGE, ClusterImage
-from metadata.records import NO_LEADER
+from kvorum.chaos.sim.clients import Workload
+from kvorum.chaos.sim.controller.admin import Administrators
+from kvorum.chaos.sim.controller.brokers import SimBroker
+from kvorum.chaos.sim.controller.history import Attempt, History
+from kvorum.chaos.sim.controller.machine import BrokerMachine, ImageMachine, load_image_state
+from kvorum.chaos.sim.controller.nemesis import ControllerNemesis
+from kvorum.chaos.sim.controller.process import ControllerMachine
+from kvorum.chaos.sim.controller.reference import Reference
+from kvorum.chaos.sim.controller.registrar import SimRegistrar
+from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
+from kvorum.chaos.sim.controller.strikes import Strikes
+from kvorum.chaos.sim.controller.wire import Wire
+from kvorum.chaos.sim.machine import Machine
+from kvorum.chaos.sim.nemesis import Nemesis
+from kvorum.chaos.sim.node import SimNode
+from kvorum.chaos.sim.quorum import QuorumOutcome, QuorumWorld
+from kvorum.chaos.sim.recovery import LoadState
+from kvorum.chaos.sim.scenario import Scenario
+from kvorum.chaos.sim.state import ListState
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.records import NO_LEADER
 
 
 class ControllerWorld(QuorumWorld):

@@ -13,30 +13,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from broker.config import BrokerConfig
-from broker.controller_api import Controller
-from broker.fetcher import CONNECT_TIMEOUT_MS
-from broker.log_directories import Claim
-from broker.replica import Replica
-from broker.replicas import ReplicaManager
-from broker.server import KafkaServer
-from chaos.sim.controller.brokers import BrokerProcess, SimBroker
-from chaos.sim.controller.machine import BrokerMachine
-from chaos.sim.disk import PowerCut
-from chaos.sim.partitions.event_loop import SimLoop
-from chaos.sim.partitions.sockets import SimSocket
-from metadata.controller import Request
-from metadata.delta import Delta
-from metadata.directory_requests import AssignedReplica, AssignReplicas
-from metadata.image import ClusterImage
-from metadata.requests import (
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.fetch.follower_fetch import CONNECT_TIMEOUT_MS
+from kvorum.broker.log_dirs.log_directories import Claim
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.server import KafkaServer
+from kvorum.broker.partition.replica import Replica
+from kvorum.chaos.sim.controller.brokers import BrokerProcess, SimBroker
+from kvorum.chaos.sim.controller.machine import BrokerMachine
+from kvorum.chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.partitions.event_loop import SimLoop
+from kvorum.chaos.sim.partitions.sockets import SimSocket
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.requests.controller_requests import (
     AllocateProducerIds,
     AlteredPartition,
     AlterPartition,
     ProducerIdBlock,
 )
-from runtime.errors import ErrorCode, Rejected
-from storage.checkpoints import (
+from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.storage.log.checkpoints import (
     read_clean_shutdown,
     remove_clean_shutdown,
     write_clean_shutdown,
@@ -45,8 +45,8 @@ from storage.checkpoints import (
 if TYPE_CHECKING:
     import socket
 
-    from chaos.sim.node import SimNode
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 DATA_DIRECTORY = "/node"
 """The metadata log lies in it too (`chaos.sim.recovery.DIRECTORY`)."""
@@ -76,7 +76,7 @@ class NodeClock:
 
 
 class ControllerPort:
-    """The part of `broker.controller_api.Controller` that replicas and producers need."""
+    """What replicas and producers need of `broker.controller.controller_api.Controller`."""
 
     def __init__(self, process: PartitionProcess) -> None:
         self._process = process

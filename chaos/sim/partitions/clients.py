@@ -5,15 +5,20 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from chaos.sim.controller.admin import Administrators
-from chaos.sim.partitions.consumers import Consumer
-from chaos.sim.partitions.deleters import Deleter
-from chaos.sim.partitions.final_checks import check_replicas_equal
-from chaos.sim.partitions.producers import ACKS_ALL, Producer
-from metadata.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation, Operation
-from metadata.controller import Request
-from metadata.image import RESOURCE_TOPIC, ClusterImage
-from metadata.requests import (
+from kvorum.chaos.sim.controller.admin import Administrators
+from kvorum.chaos.sim.partitions.consumers import Consumer
+from kvorum.chaos.sim.partitions.deleters import Deleter
+from kvorum.chaos.sim.partitions.final_checks import check_replicas_equal
+from kvorum.chaos.sim.partitions.producers import ACKS_ALL, Producer
+from kvorum.metadata.controller.controller import Request
+from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
+from kvorum.metadata.requests.config_requests import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    Operation,
+)
+from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     CreatePartitions,
     CreateTopics,
@@ -27,7 +32,7 @@ from metadata.requests import (
 )
 
 if TYPE_CHECKING:
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 MINIMUM = "min.insync.replicas"
 PARTITIONS_MAX = 3

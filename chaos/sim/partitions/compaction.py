@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chaos.sim.checks import check
-from chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
 
 
 class Record(NamedTuple):

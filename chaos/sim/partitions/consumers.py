@@ -6,17 +6,17 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.checks import check
-from chaos.sim.partitions.history import Batch, Told
-from chaos.sim.partitions.lookup import Caller, Leader, look_up
-from runtime.errors import ErrorCode
-from storage.batch import check_crc, iter_headers
-from wire.fetch_codec import FetchPartition
-from wire.replica_fetch_codec import ReplicaAnswer, pack_replica_fetch, parse_replica_answer
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.partitions.history import Batch, Told
+from kvorum.chaos.sim.partitions.lookup import Caller, Leader, look_up
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import check_crc, iter_headers
+from kvorum.wire.fetch_codec import FetchPartition
+from kvorum.wire.replica_fetch_codec import ReplicaAnswer, pack_replica_fetch, parse_replica_answer
 
 if TYPE_CHECKING:
-    from chaos.sim.partitions.history import PartitionHistory
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.partitions.history import PartitionHistory
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 RETRY_MS = 100
 REQUEST_TIMEOUT_MS = 1_500

@@ -6,15 +6,15 @@ import random
 import struct
 from typing import TYPE_CHECKING
 
-from chaos.sim.checks import check
-from chaos.sim.partitions.lookup import Caller, Leader, look_up
-from chaos.sim.partitions.wire import CLIENT_ID
-from runtime.errors import ErrorCode
-from wire.kio_codec import encode_request, read_response
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.partitions.lookup import Caller, Leader, look_up
+from kvorum.chaos.sim.partitions.wire import CLIENT_ID
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import encode_request, read_response
 
 if TYPE_CHECKING:
-    from chaos.sim.partitions.history import PartitionHistory
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.partitions.history import PartitionHistory
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 TIMEOUT_MS = 900
 _API_KEY, _VERSION = 21, 2

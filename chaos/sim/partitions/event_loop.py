@@ -19,12 +19,12 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from chaos.sim.clock import Alarm
-from chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.clock import Alarm
+from kvorum.chaos.sim.disk import PowerCut
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
-    from chaos.sim.partitions.sockets import SimSocket
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.partitions.sockets import SimSocket
 
 TURN_CALLS_MAX = 200
 """Callbacks in one event; the rest wait for their turn."""

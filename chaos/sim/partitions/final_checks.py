@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replica import Replica
-from chaos.sim.checks import check
-from chaos.sim.partitions.compaction import CompactedHistory
-from chaos.sim.partitions.watch import view_of
-from storage.batch import iter_headers
+from kvorum.broker.partition.replica import Replica
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.partitions.compaction import CompactedHistory
+from kvorum.chaos.sim.partitions.watch import view_of
+from kvorum.storage.format.batch import iter_headers
 
 if TYPE_CHECKING:
-    from chaos.sim.partitions.history import PartitionHistory
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.partitions.history import PartitionHistory
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 BYTES_MAX = 1 << 20
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from chaos.sim.partitions.sockets import SimSocket
-from chaos.sim.partitions.wire import Frames
+from kvorum.chaos.sim.partitions.sockets import SimSocket
+from kvorum.chaos.sim.partitions.wire import Frames
 
 if TYPE_CHECKING:
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 
 class Leader(NamedTuple):

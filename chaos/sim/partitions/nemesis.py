@@ -6,10 +6,10 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.controller.nemesis import ControllerNemesis
-from chaos.sim.fault_draws import kind_of
-from chaos.sim.faults import AnyFault
-from chaos.sim.partitions.faults import (
+from kvorum.chaos.sim.controller.nemesis import ControllerNemesis
+from kvorum.chaos.sim.fault_draws import kind_of
+from kvorum.chaos.sim.faults import AnyFault
+from kvorum.chaos.sim.partitions.faults import (
     CrashBrokers,
     CutPowerOfBroker,
     FailBrokerDisk,
@@ -18,8 +18,8 @@ from chaos.sim.partitions.faults import (
 )
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 
 class PartitionNemesis(ControllerNemesis):

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.checks import check
-from chaos.sim.partitions.history import Told
-from chaos.sim.partitions.lookup import Caller, look_up
-from chaos.sim.partitions.wire import pack_produce, parse_produced
-from runtime.errors import ErrorCode
-from storage.batch import build_batch, read_header
+from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.partitions.history import Told
+from kvorum.chaos.sim.partitions.lookup import Caller, look_up
+from kvorum.chaos.sim.partitions.wire import pack_produce, parse_produced
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import build_batch, read_header
 
 if TYPE_CHECKING:
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 RETRY_MS = 80
 REQUEST_TIMEOUT_MS = 1_200

@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from chaos.sim.controller.scenario import ControllerScenario
-from chaos.sim.fault_draws import draw_schedule
+from kvorum.chaos.sim.controller.scenario import ControllerScenario
+from kvorum.chaos.sim.fault_draws import draw_schedule
 
 KINDS_OF_ALL = ("crash-broker", "crash-broker", "stop-broker")
 """Kinds of faults that every seed has; of the others it leaves out about half."""

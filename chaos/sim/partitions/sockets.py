@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.network import Network
-from chaos.sim.timeline import Timeline
+from kvorum.chaos.sim.network import Network
+from kvorum.chaos.sim.timeline import Timeline
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
-    from chaos.sim.partitions.event_loop import SimLoop
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.partitions.event_loop import SimLoop
 
 REPEAT_MS = 40
 """How often bytes are sent again over a link that is cut."""

@@ -6,18 +6,18 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.replica import Replica
-from chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
-from chaos.sim.partitions.history import Batch, PartitionHistory, View
-from metadata.image import EMPTY_IMAGE, ClusterImage, PartitionImage
-from metadata.records import RECOVERING
-from storage.batch import iter_headers, iter_records
-from storage.log import Log
+from kvorum.broker.partition.replica import Replica
+from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
+from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, View
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage
+from kvorum.metadata.image.records import RECOVERING
+from kvorum.storage.format.batch import iter_headers, iter_records
+from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from chaos.sim.node import SimNode
-    from chaos.sim.partitions.brokers import PartitionProcess
-    from chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.partitions.brokers import PartitionProcess
+    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 READ_BYTES = 1 << 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from wire.primitives import Reader, uvarint_bytes
+from kvorum.wire.primitives import Reader, uvarint_bytes
 
 PRODUCE_VERSION = 13
 _HEAD = struct.Struct(">ihhih")

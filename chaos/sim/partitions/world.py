@@ -7,27 +7,27 @@ import random
 from collections.abc import Callable
 from typing import cast
 
-from broker.replica import Replica
-from chaos.sim.controller.admin import Administrators
-from chaos.sim.controller.machine import BrokerMachine
-from chaos.sim.controller.world import ControllerWorld
-from chaos.sim.nemesis import Nemesis
-from chaos.sim.node import SimNode
-from chaos.sim.partitions.brokers import (
+from kvorum.broker.partition.replica import Replica
+from kvorum.chaos.sim.controller.admin import Administrators
+from kvorum.chaos.sim.controller.machine import BrokerMachine
+from kvorum.chaos.sim.controller.world import ControllerWorld
+from kvorum.chaos.sim.nemesis import Nemesis
+from kvorum.chaos.sim.node import SimNode
+from kvorum.chaos.sim.partitions.brokers import (
     WALL_START_MS,
     PartitionBroker,
     PartitionMachine,
     PartitionProcess,
 )
-from chaos.sim.partitions.clients import PartitionClients
-from chaos.sim.partitions.final_checks import open_ends
-from chaos.sim.partitions.nemesis import PartitionNemesis
-from chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
-from chaos.sim.partitions.sockets import Links
-from chaos.sim.partitions.watch import Watch
-from chaos.sim.quorum import QuorumOutcome
-from chaos.sim.scenario import Scenario
-from chaos.sim.state import ListState
+from kvorum.chaos.sim.partitions.clients import PartitionClients
+from kvorum.chaos.sim.partitions.final_checks import open_ends
+from kvorum.chaos.sim.partitions.nemesis import PartitionNemesis
+from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
+from kvorum.chaos.sim.partitions.sockets import Links
+from kvorum.chaos.sim.partitions.watch import Watch
+from kvorum.chaos.sim.quorum import QuorumOutcome
+from kvorum.chaos.sim.scenario import Scenario
+from kvorum.chaos.sim.state import ListState
 
 OPERATOR_INTERVAL_MS = 700
 """How often an operator looks for brokers whose disks failed them, and starts these anew."""

@@ -9,35 +9,39 @@ from __future__ import annotations
 import random
 from types import SimpleNamespace
 
-from broker.batch_checks import ProduceTerms
-from broker.broker_facts import BrokerFacts
-from broker.config import BrokerConfig
-from broker.fetch_sessions import FINAL_EPOCH
-from broker.fetching import start_fetch
-from broker.partition import Partition
-from broker.replica import Replica
-from broker.replica_session import ReplicaSession
-from broker.throttle import UNLIMITED, ReplicationQuota
-from broker.topic_config import resolve
-from broker.waiters import TurnEnd
-from chaos.sim.disk import MemoryDisk
-from metadata.decide import Context
-from metadata.decide.brokers import fence, heartbeat, register
-from metadata.decide.electorate import electorate
-from metadata.decide.isr import alter_partition
-from metadata.delta import Delta
-from metadata.features import SUPPORTED
-from metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC
-from metadata.records import Config, Endpoint, FeatureLevel, PartitionChange, Topic
-from metadata.records import Partition as PartitionRecord
-from metadata.requests import AlterPartition, Heartbeat, RegisterBrokerRequest
-from runtime.errors import ErrorCode
-from storage.batch import build_batch, iter_headers, iter_records
-from storage.log import Log, LogConfig
-from storage.model import CompactionConfig
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.fetch.fetch_sessions import FINAL_EPOCH
+from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
+from kvorum.broker.fetch.leader_fetch import start_fetch
+from kvorum.broker.network.purgatory import TurnEnd
+from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.topic_config import resolve
+from kvorum.broker.quotas.replication_quota import UNLIMITED, ReplicationQuota
+from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.metadata.controller.decide import Context
+from kvorum.metadata.controller.decide.brokers import fence, heartbeat, register
+from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.controller.decide.isr import alter_partition
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED
+from kvorum.metadata.image.image import EMPTY_IMAGE, RESOURCE_TOPIC
+from kvorum.metadata.image.records import Config, Endpoint, FeatureLevel, PartitionChange, Topic
+from kvorum.metadata.image.records import Partition as PartitionRecord
+from kvorum.metadata.requests.controller_requests import (
+    AlterPartition,
+    Heartbeat,
+    RegisterBrokerRequest,
+)
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import build_batch, iter_headers, iter_records
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.model import CompactionConfig
+from kvorum.wire.fetch_codec import FetchRequest, FetchTopic
+from kvorum.wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 from tests.test_storage.cleaning_steps import clean
-from wire.fetch_codec import FetchRequest, FetchTopic
-from wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 
 TOPIC_ID = bytes(range(16))
 KEY = (TOPIC_ID, 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.consumer.assignors import (
+from kvorum.broker.groups.consumer.assignors import (
     ASSIGNORS,
     Subscriber,
     assign_range,

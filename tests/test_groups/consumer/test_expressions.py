@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.consumer.expressions import LENGTH_MAX, expression_refusal, matching_topics
+from kvorum.broker.groups.consumer.expressions import (
+    LENGTH_MAX,
+    expression_refusal,
+    matching_topics,
+)
 
 NAMES = ["orders", "orders-eu", "payments", "Orders", "a.b"]
 

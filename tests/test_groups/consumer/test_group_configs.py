@@ -6,8 +6,8 @@ import dataclasses
 
 from immutables import Map
 
-from broker.coordinator.model import TopicsChanged
-from broker.groups.config import GroupConfig
+from kvorum.broker.coordinator.model import TopicsChanged
+from kvorum.broker.groups.config import GroupConfig
 from tests.test_groups.consumer.world import ConsumerWorld, Member, image_of
 from tests.test_groups.world import GROUP
 

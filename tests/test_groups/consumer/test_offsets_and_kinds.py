@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from broker.groups.migration.policy import MigrationPolicy
-from broker.groups.records import group_key
-from broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.migration.policy import MigrationPolicy
+from kvorum.broker.groups.records import group_key
+from kvorum.broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer.world import REBALANCE_MS, ConsumerWorld, Member, joined
 from tests.test_groups.test_stateful import compacted
 from tests.test_groups.world import (

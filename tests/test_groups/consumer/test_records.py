@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.model import ReplayedRecord
-from broker.groups.config import GroupConfig
-from broker.groups.consumer import records
-from broker.groups.consumer.member import ConsumerMember
-from broker.groups.consumer.records import (
+from kvorum.broker.coordinator.model import ReplayedRecord
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer import records
+from kvorum.broker.groups.consumer.member import ConsumerMember
+from kvorum.broker.groups.consumer.records import (
     ConsumerKey,
     CurrentAssignment,
     GroupEpoch,
@@ -22,10 +22,10 @@ from broker.groups.consumer.records import (
     decode_value,
     encode_key,
 )
-from broker.groups.consumer.states import GroupState, MemberState
-from broker.groups.shard import GroupShard
-from runtime.errors import CorruptData
-from storage.batch import iter_headers, iter_records
+from kvorum.broker.groups.consumer.states import GroupState, MemberState
+from kvorum.broker.groups.shard import GroupShard
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import iter_headers, iter_records
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "groups" / "consumer-4.1.0.log"
 

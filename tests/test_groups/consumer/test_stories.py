@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
-from broker.groups.consumer.states import GroupState, MemberState
-from broker.groups.requests import ListGroups
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
+from kvorum.broker.groups.consumer.states import GroupState, MemberState
+from kvorum.broker.groups.requests import ListGroups
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer.world import (
     JOIN,
     REBALANCE_MS,

@@ -15,11 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.requests import ConsumerHeartbeated
-from broker.groups.consumer.states import GroupState
-from broker.groups.timers import ConsumerRebalanceTimer, ConsumerSessionTimer, ExpiryTimer
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeated
+from kvorum.broker.groups.consumer.states import GroupState
+from kvorum.broker.groups.timers import ConsumerRebalanceTimer, ConsumerSessionTimer, ExpiryTimer
 from tests.test_groups.consumer.world import (
     JOIN,
     ConsumerWorld,

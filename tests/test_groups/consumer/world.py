@@ -7,12 +7,12 @@ from typing import Any
 
 from immutables import Map
 
-from broker.coordinator.model import TopicsChanged
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import Partitions
-from broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from metadata.image import ClusterImage, PartitionImage, TopicImage
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.coordinator.model import TopicsChanged
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import Partitions
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.world import GROUP, World
 
 PARTITION = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.consumer.requests import ConsumerHeartbeated, DescribeConsumerGroup
-from broker.groups.consumer.states import MemberState
-from broker.groups.migration.policy import MigrationPolicy
-from broker.groups.requests import DescribeGroup, ListGroups, ProtocolMetadata
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeated, DescribeConsumerGroup
+from kvorum.broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.migration.policy import MigrationPolicy
+from kvorum.broker.groups.requests import DescribeGroup, ListGroups, ProtocolMetadata
+from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.consumer.world import JOIN, Member, joined, parts, settle
 from tests.test_groups.migration.world import (
     ALL,

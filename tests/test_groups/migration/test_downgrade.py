@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.migration.policy import MigrationPolicy
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.migration.policy import MigrationPolicy
+from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.consumer.world import Member, joined
 from tests.test_groups.migration.world import (
     ALL,

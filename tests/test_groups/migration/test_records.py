@@ -10,24 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
 
-from broker.coordinator.model import ReplayedRecord, TopicsChanged
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.config import GroupConfig
-from broker.groups.consumer import records
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import ClassicMember, ConsumerMember
-from broker.groups.consumer.records import ConsumerKey, decode_key, decode_value
-from broker.groups.consumer.states import GroupState, MemberState
-from broker.groups.migration.embedded import (
+from kvorum.broker.coordinator.model import ReplayedRecord, TopicsChanged
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer import records
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember
+from kvorum.broker.groups.consumer.records import ConsumerKey, decode_key, decode_value
+from kvorum.broker.groups.consumer.states import GroupState, MemberState
+from kvorum.broker.groups.migration.embedded import (
     encode_assignment,
     read_assignment,
     read_subscription,
 )
-from broker.groups.requests import ProtocolMetadata
-from broker.groups.shard import GroupShard
-from metadata.image import ClusterImage, TopicImage
-from runtime.errors import CorruptData
-from storage.batch import iter_headers, iter_records
+from kvorum.broker.groups.requests import ProtocolMetadata
+from kvorum.broker.groups.shard import GroupShard
+from kvorum.metadata.image.image import ClusterImage, TopicImage
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_groups.consumer.world import PARTITION, image_of, parts
 from tests.test_groups.migration.world import MixedWorld, assignment, orders, subscription
 from tests.test_groups.world import join_body

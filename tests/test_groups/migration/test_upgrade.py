@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.requests import ConsumerHeartbeated
-from broker.groups.consumer.states import GroupState
-from broker.groups.migration.policy import MigrationPolicy, parse_policy
-from broker.groups.requests import ProtocolMetadata
-from runtime.errors import ErrorCode
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeated
+from kvorum.broker.groups.consumer.states import GroupState
+from kvorum.broker.groups.migration.policy import MigrationPolicy, parse_policy
+from kvorum.broker.groups.requests import ProtocolMetadata
+from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.consumer.world import JOIN, Member, parts, settle
 from tests.test_groups.migration.world import (
     ALL,

@@ -15,14 +15,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.requests import ConsumerHeartbeated
-from broker.groups.consumer.states import GroupState, MemberState
-from broker.groups.migration.policy import MigrationPolicy
-from broker.groups.requests import OffsetsCommitted
-from broker.groups.timers import (
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.requests import ConsumerHeartbeated
+from kvorum.broker.groups.consumer.states import GroupState, MemberState
+from kvorum.broker.groups.migration.policy import MigrationPolicy
+from kvorum.broker.groups.requests import OffsetsCommitted
+from kvorum.broker.groups.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
@@ -33,7 +33,7 @@ from broker.groups.timers import (
     SessionTimer,
     SyncTimer,
 )
-from runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer import test_whole_lives as consumer_lives
 from tests.test_groups.consumer.world import Member
 from tests.test_groups.migration.world import COOPERATIVE, EAGER, Classic, MixedWorld

@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from broker.groups.classic.group import ClassicGroup
-from broker.groups.config import GroupConfig
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.member import Partitions
-from broker.groups.migration.embedded import read_assignment, read_subscription
-from broker.groups.migration.policy import MigrationPolicy
-from broker.groups.requests import Joined, ProtocolMetadata
-from runtime.errors import ErrorCode, Rejected
+from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.consumer.member import Partitions
+from kvorum.broker.groups.migration.embedded import read_assignment, read_subscription
+from kvorum.broker.groups.migration.policy import MigrationPolicy
+from kvorum.broker.groups.requests import Joined, ProtocolMetadata
+from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer.world import ConsumerWorld, Member, parts, topic_id
 from tests.test_groups.world import GROUP, join_body
 

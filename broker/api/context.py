@@ -1,0 +1,227 @@
+"""What an API handler works with: the broker's services and the request's header."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.dynamic_config import static_values
+from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.controller.producer_ids import ProducerIdSource
+from kvorum.broker.coordinator.host import CoordinatorHost
+from kvorum.broker.coordinator.topics import InternalTopicMaker
+from kvorum.broker.failures import report_failure
+from kvorum.broker.groups.shard_factory import group_shard_maker
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kvorum.broker.metrics.client_metrics_page import ClientFigures
+from kvorum.broker.metrics.client_telemetry import ClientTelemetry
+from kvorum.broker.partition.recompression import PackThreads
+from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind
+from kvorum.broker.quotas.mutation_quota import MutationBuckets
+from kvorum.broker.transactions.driver import TransactionDriver
+from kvorum.metadata.configs.effective import StaticValue
+from kvorum.metadata.image.features import SUPPORTED, FeatureRange
+from kvorum.metadata.image.image import BrokerImage, ClusterImage
+from kvorum.metadata.image.records import Endpoint
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.wire.framing import API_VERSIONS_KEY, response_head
+from kvorum.wire.kio_codec import encode_response
+from kvorum.wire.produce_codec import NodeEndpoint
+from kvorum.wire.versions import Api
+
+if TYPE_CHECKING:
+    from kvorum.broker.network.connection import Slot
+
+
+class Services:
+    """The broker as its API files see it."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        controller: Controller,
+        image: Callable[[], ClusterImage],
+        cluster_id: str,
+        broker_id: int,
+        properties: Mapping[str, StaticValue] | None = None,
+        supported_features: tuple[FeatureRange, ...] = SUPPORTED,
+    ) -> None:
+        self.config = config
+        self.supported_features = supported_features
+        self.replicas = replicas
+        self.controller = controller
+        self._image = image
+        self.cluster_id = cluster_id
+        self.broker_id = broker_id
+        # All that the broker's start has read, of which `config` is the part for brokers.
+        self.properties = static_values(config) if properties is None else properties
+        self.producer_ids = ProducerIdSource(controller)
+        self.internal_topics = InternalTopicMaker(self)
+        self.groups = CoordinatorHost(
+            topic=OFFSETS_TOPIC,
+            replicas=replicas,
+            make_shard=group_shard_maker(config, replicas.rng),
+        )
+        self.telemetry = ClientTelemetry()
+        self.client_figures = ClientFigures()
+        self.transaction_driver = TransactionDriver(self)
+        self.transactions = CoordinatorHost(
+            topic=TRANSACTIONS_TOPIC,
+            replicas=replicas,
+            make_shard=self.transaction_driver.make_shard,
+            ask=self.transaction_driver.ask,
+        )
+        self.quotas = ClientQuotas(
+            samples_max=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000
+        )
+        self.mutations = MutationBuckets(
+            self.quotas,
+            samples_max=config.quota_window_num,
+            sample_ms=config.quota_window_size_seconds * 1000,
+        )
+        self.topic_metadata = TopicMetadata()
+        self.caches: dict[str, Any] = {}
+        """What API files keep between requests, by API name."""
+        self.pack_threads = PackThreads()
+        self._background = TaskGroup(report_failure)
+
+    def now_ms(self) -> int:
+        """Monotonic, in milliseconds."""
+        return self.replicas.clock.monotonic_ms()
+
+    def image(self) -> ClusterImage:
+        """The cluster as clients are told of it."""
+        return self.replicas.isolation.shown(self._image())
+
+    def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work`, which answers nobody; cancelled at `stop`."""
+        self._background.spawn(work, name)
+
+    async def stop(self) -> None:
+        await self.groups.stop()
+        await self.transactions.stop()
+        await self.transaction_driver.stop()
+        await self._background.stop()
+        self.pack_threads.stop()
+
+    def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:
+        """Where clients that came in on `listener` reach that broker."""
+        for endpoint in broker.endpoints:
+            if endpoint.name == listener:
+                return endpoint
+        return broker.endpoint
+
+    def node_endpoints(self, broker_ids: set[int], listener: str) -> list[NodeEndpoint]:
+        """Addresses of brokers named in an answer (Produce v10+, Fetch v16+)."""
+        brokers = self.image().brokers
+        found = []
+        for broker_id in sorted(broker_ids):
+            broker = brokers.get(broker_id)
+            if broker is not None:
+                endpoint = self.endpoint_of(broker, listener)
+                found.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
+        return found
+
+    @property
+    def names_another_controller(self) -> bool:
+        """This broker reaches no controller, and there is another one that clients can ask."""
+        return self.controller.is_lost and self.controller_id() != self.broker_id
+
+    def controller_id(self) -> int:
+        """The broker that clients take for the controller, -1 for none: this one, for any passes
+        their requests on, or the lowest active one while a quota needs them all in one place. A
+        broker that has lost the controllers names the next one.
+
+        Bad sequence: 1. an AdminClient of librdkafka is connected to us and to the broker that we
+        name, 2. that one dies, 3. the client connects to it again and again, and asks nobody for
+        another one: creating a topic takes until its metadata is refreshed, minutes later. Of our
+        own death it hears at once, has no connection left, and asks the next.
+        """
+        ids = self.image().active_broker_ids()
+        others = [i for i in ids if i != self.broker_id]
+        if self.controller.is_lost and others:
+            return next((i for i in others if i > self.broker_id), others[0])
+        if self.broker_id in ids and not self.quotas.binds_mutations:
+            return self.broker_id
+        return ids[0] if ids else -1
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestContext:
+    """One request. slot: where the answer goes (hot handlers fill it themselves)."""
+
+    services: Services
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    listener: str
+    slot: Slot = field(repr=False)
+    is_exempt: bool = False
+    """From client quotas, as what brokers ask of each other is."""
+    began_ms: int = -1
+    """Since when this broker has been busy with the request and has not counted it, -1: it is not,
+    or nobody counts."""
+
+    def answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
+        """Fill the slot. values: the answer's fields, or its body where a handler keeps that ready;
+        such a body does not tell of a pause."""
+        try:
+            self._answer(api, values)
+        except (struct.error, ArithmeticError, MemoryError, TypeError, ValueError) as error:
+            # What was done is done, and the same for all: an answer that cannot be written (longer
+            # than a frame, say) costs the connection that asked for it, and no other.
+            self.slot.connection.fail_answer(api.name, error)
+
+    def _answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
+        connection = self.slot.connection
+        if self.began_ms >= 0:
+            self.count_time(connection.server.clock.monotonic_ms())
+        version = self.api_version
+        if isinstance(values, bytes):
+            body: bytes | bytearray = values
+        else:
+            muted_ms = connection.muted_ms
+            body = encode_response(
+                api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values
+            )
+        # KIP-511: a client that does not know our versions yet must be able to read that answer.
+        is_flexible = version >= api.first_flexible and api.key != API_VERSIONS_KEY
+        head = response_head(self.correlation_id, len(body), is_flexible=is_flexible)
+        self.slot.fill((head, body))
+
+    def pause(self, kind: QuotaKind, amount: float) -> int:
+        """Count `amount`, and the time spent, against the client's quotas. If that was too much its
+        connection is not read from for a while: returns for how many ms, to be told in the answer
+        (KIP-219).
+        """
+        quotas, connection = self.services.quotas, self.slot.connection
+        if quotas.is_active and not self.is_exempt:
+            now_ms = connection.server.clock.monotonic_ms()
+            connection.mute(quotas.throttle_ms(kind, self.client_id, amount, now_ms))
+            self.count_time(now_ms)
+        return connection.muted_ms
+
+    def count_time(self, now_ms: int) -> None:
+        """Count the time spent on this request until now (request_percentage, KIP-124).
+
+        In whole milliseconds: what takes a tenth of one counts as one a tenth of the times.
+        """
+        if self.began_ms >= 0 and not self.is_exempt:
+            percent = (now_ms - self.began_ms) / 10
+            self.began_ms = now_ms
+            throttle_ms = self.services.quotas.throttle_ms(
+                QuotaKind.REQUEST, self.client_id, percent, now_ms
+            )
+            self.slot.connection.mute(throttle_ms)
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka writes it in a member's metadata: `/127.0.0.1`."""
+        return f"/{self.slot.connection.address}"

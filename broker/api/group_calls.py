@@ -1,0 +1,57 @@
+"""From the APIs of groups to the coordinator's shards and back: what these APIs share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.coordinator.shard_context import Respond
+from kvorum.broker.groups.config import STRING_BYTES_MAX
+from kvorum.runtime.errors import ErrorCode
+
+
+async def ask(context: RequestContext, group_id: str, body: Any) -> Any:
+    """What the group's coordinator answers, or the ErrorCode that there is instead.
+
+    A group id that cannot be a key of `__consumer_offsets` is refused here. Whether an empty one
+    is allowed is the caller's business: it differs by API.
+    """
+    if _is_too_long(group_id):
+        return ErrorCode.INVALID_GROUP_ID
+    return await context.services.groups.request(
+        key=group_id,
+        body=body,
+        client_id=context.client_id or "",
+        client_host=context.client_host,
+    )
+
+
+async def ask_named(context: RequestContext, group_id: str, body: Any) -> Any:
+    """As `ask`; an empty group id is refused, as by all calls of members."""
+    if not group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    return await ask(context, group_id, body)
+
+
+def call(context: RequestContext, group_id: str, body: Any, respond: Respond) -> None:
+    """As `ask`, for hot handlers: `respond` is told the answer, now or later."""
+    if _is_too_long(group_id):
+        respond(ErrorCode.INVALID_GROUP_ID)
+        return
+    context.services.groups.call(
+        key=group_id,
+        body=body,
+        client_id=context.client_id or "",
+        client_host=context.client_host,
+        respond=respond,
+    )
+
+
+def _is_too_long(group_id: str) -> bool:
+    return len(group_id) * 3 > STRING_BYTES_MAX and len(group_id.encode()) > STRING_BYTES_MAX
+
+
+def has_partition(context: RequestContext, topic: str, partition: int) -> bool:
+    """Whether this broker's metadata knows the partition."""
+    found = context.services.image().topic(topic)
+    return found is not None and partition in found.partitions

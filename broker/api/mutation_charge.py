@@ -1,0 +1,59 @@
+"""What a request that makes or deletes partitions takes of its client's `mutation_quota`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from kvorum.broker.api.context import RequestContext
+from kvorum.runtime.errors import ErrorCode, Rejected
+
+
+class MutationCharge:
+    """What one request is charged. Use: take for each item, give_back what came to nothing, close.
+
+    strict_version: the first of the API whose clients know THROTTLING_QUOTA_EXCEEDED.
+    """
+
+    def __init__(self, context: RequestContext, strict_version: int) -> None:
+        self._context = context
+        self._buckets = context.services.mutations
+        self._limit = self._buckets.limit(context.client_id)
+        self._is_strict = context.api_version >= strict_version
+        self._taken: dict[Hashable, int] = {}
+        self._has_refused = False
+
+    def take(self, item: Hashable, partitions: int) -> Rejected | None:
+        """Charge an item for so many partitions, or say why it must wait."""
+        if self._limit is None or not partitions:
+            return None
+        now_ms = self._now_ms()
+        owed_ms = self._buckets.owed_ms(self._limit, now_ms)
+        if owed_ms and self._is_strict:
+            self._has_refused = True
+            return Rejected(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"client {self._context.client_id or ''!r} has made and deleted more than "
+                f"controller_mutation_rate={self._limit.bound:g} partitions a second: ask again "
+                f"in {owed_ms} ms",
+            )
+        self._buckets.take(self._limit, partitions, now_ms)
+        self._taken[item] = partitions
+        return None
+
+    def give_back(self, item: Hashable) -> None:
+        """The controller refused it; nothing happens if it was not charged."""
+        if self._limit is not None:
+            self._buckets.take(self._limit, -self._taken.get(item, 0), self._now_ms())
+
+    def close(self) -> None:
+        """Let the client pause for what it owes; the answer will say so (KIP-219).
+
+        Not one that knows the error and has been served: it hears of it when it asks for more, and
+        may do until then what costs nothing.
+        """
+        if self._limit is not None and (self._has_refused or not self._is_strict):
+            owed_ms = self._buckets.owed_ms(self._limit, self._now_ms())
+            self._context.slot.connection.mute(owed_ms)
+
+    def _now_ms(self) -> int:
+        return self._context.services.replicas.now_ms()

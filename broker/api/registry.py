@@ -1,0 +1,184 @@
+"""The Kafka APIs, a file each; what is listed here is what ApiVersions advertises.
+
+A cold API file has `API` (its versions) and `handle(context, request)`, which returns the
+answer's fields (see wire.kio_codec), ready bytes, or a coroutine that does. Hot ones get the
+bytes and fill the slot themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kvorum.broker.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    add_raft_voter,
+    alter_client_quotas,
+    alter_configs,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
+    api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_acls,
+    create_delegation_token,
+    create_partitions,
+    create_topics,
+    delete_acls,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_acls,
+    describe_client_quotas,
+    describe_cluster,
+    describe_configs,
+    describe_delegation_token,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_quorum,
+    describe_topic_partitions,
+    describe_transactions,
+    describe_user_scram_credentials,
+    elect_leaders,
+    end_txn,
+    expire_delegation_token,
+    fetch,
+    find_coordinator,
+    get_telemetry_subscriptions,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_config_resources,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    push_telemetry,
+    remove_raft_voter,
+    renew_delegation_token,
+    sync_group,
+    txn_offset_commit,
+    unregister_broker,
+    update_features,
+    write_txn_markers,
+)
+from kvorum.broker.api.context import RequestContext
+from kvorum.wire.kio_codec import warm_up
+from kvorum.wire.versions import ServedVersions
+
+HotHandler = Callable[[RequestContext, memoryview, int, int], None]
+
+_COLD: tuple[Any, ...] = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    add_raft_voter,
+    alter_client_quotas,
+    alter_configs,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
+    api_versions,
+    consumer_group_describe,
+    create_acls,
+    create_partitions,
+    create_topics,
+    delete_acls,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_acls,
+    describe_client_quotas,
+    describe_cluster,
+    describe_configs,
+    describe_delegation_token,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_quorum,
+    describe_topic_partitions,
+    describe_transactions,
+    describe_user_scram_credentials,
+    elect_leaders,
+    end_txn,
+    find_coordinator,
+    get_telemetry_subscriptions,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_config_resources,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    push_telemetry,
+    remove_raft_voter,
+    sync_group,
+    txn_offset_commit,
+    unregister_broker,
+    update_features,
+    write_txn_markers,
+)
+_COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
+
+_HOT: tuple[Any, ...] = (
+    produce,
+    fetch,
+    heartbeat,
+    consumer_group_heartbeat,
+    create_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
+"""They read their requests themselves, and fill the slot themselves, without a task."""
+HOT_HANDLERS: dict[int, HotHandler] = {module.API.key: module.handle for module in _HOT}
+
+SERVED = ServedVersions(module.API for module in (*_HOT, *_COLD))
+api_versions.set_served(SERVED)
+
+
+def cold_handler(key: int) -> Any:
+    """The API file that serves `key`."""
+    return _COLD_BY_KEY[key]
+
+
+#: Versions that common clients use: librdkafka 2.x, Java 4.x, kafka-python, aiokafka.
+_USUAL_VERSIONS = {
+    "api_versions": (3, 4),
+    "metadata": (4, 9, 12, 13),
+    "find_coordinator": (2, 6),
+    "list_offsets": (7, 10),
+    "init_producer_id": (4, 5),
+    "create_topics": (4, 7),
+}
+
+
+def usual_schemas() -> Iterator[tuple[str, int]]:
+    """(API name, version) of the schemas that nearly every client needs.
+
+    A schema imported at its first request stops the loop for tens of milliseconds; `warm_up` takes
+    that time before, one schema at a time.
+    """
+    for name, versions in _USUAL_VERSIONS.items():
+        for version in versions:
+            yield name, version
+
+
+def preload() -> None:
+    """Import all usual schemas at once (a tenth of a second), before anybody waits for it."""
+    for name, version in usual_schemas():
+        warm_up(name, version)

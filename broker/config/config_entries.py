@@ -1,0 +1,174 @@
+"""Configs as DescribeConfigs and CreateTopics show them: value, source, synonyms, type.
+
+The entries that no topic has changed are the same for all topics; they are made once and kept
+until somebody changes a broker's config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kvorum.broker.api.context import Services
+from kvorum.metadata.configs.config_keys import (
+    BROKER_CONFIGS,
+    CONFIGS_OF,
+    TOPIC_CONFIGS,
+    broker_key,
+)
+from kvorum.metadata.configs.effective import (
+    CLUSTER_DEFAULT,
+    Setting,
+    Source,
+    broker_configs,
+    broker_settings,
+)
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update
+from kvorum.metadata.image.image import RESOURCE_GROUP
+
+Entry = dict[str, Any]
+
+
+def topic_entries(services: Services, topic: str, *, with_documentation: bool) -> list[Entry]:
+    """Every config of a topic as this broker applies it, by name."""
+    shared = _topic_defaults(services, with_documentation)
+    overrides = services.image().topic_configs(topic)
+    if not overrides:
+        return list(shared.values())
+    entries = dict(shared)
+    for name, value in overrides.items():
+        key = TOPIC_CONFIGS.get(name)
+        below = () if key is None else _settings_behind(services, key)
+        settings = (Setting(name, value, Source.DYNAMIC_TOPIC), *below)
+        entries[name] = _entry(name, key, settings, with_documentation=with_documentation)
+    return [entries[name] for name in sorted(entries)]
+
+
+def broker_entries(services: Services, *, with_documentation: bool) -> list[Entry]:
+    """Every config of this broker, by name."""
+    image = services.image()
+    own = broker_configs(image, str(services.broker_id))
+    shared = broker_configs(image, CLUSTER_DEFAULT)
+    entries = []
+    for name in sorted({*BROKER_CONFIGS, *services.properties, *own, *shared}):
+        key = broker_key(name)
+        settings = _broker_level(services, name, key)
+        entries.append(_entry(name, key, settings, with_documentation=with_documentation))
+    return entries
+
+
+def cluster_default_entries(services: Services, *, with_documentation: bool) -> list[Entry]:
+    """What is set for all brokers; as in Kafka nothing else is shown of this resource."""
+    shared = broker_configs(services.image(), CLUSTER_DEFAULT)
+    return [
+        _entry(
+            name,
+            broker_key(name),
+            (Setting(name, shared[name], Source.DYNAMIC_DEFAULT_BROKER),),
+            with_documentation=with_documentation,
+        )
+        for name in sorted(shared)
+    ]
+
+
+def named_entries(
+    services: Services, kind: int, name: str, *, with_documentation: bool
+) -> list[Entry]:
+    """Every config of a group, or of a subscription to client metrics, which need not exist."""
+    source = Source.GROUP if kind == RESOURCE_GROUP else Source.CLIENT_METRICS
+    table = CONFIGS_OF[kind]
+    own: Mapping[str, str] = services.image().configs.get((kind, name), {})
+    entries = []
+    for key_name in sorted({*table, *own}):
+        key = table.get(key_name)
+        below = () if key is None else _settings_behind(services, key)
+        set_here = (Setting(key_name, own[key_name], source),) if key_name in own else ()
+        entries.append(
+            _entry(key_name, key, (*set_here, *below), with_documentation=with_documentation)
+        )
+    return entries
+
+
+def _topic_defaults(services: Services, with_documentation: bool) -> Mapping[str, Entry]:
+    """Entries of a topic that has changed nothing."""
+    image = services.image()
+    basis = (
+        broker_configs(image, str(services.broker_id)),
+        broker_configs(image, CLUSTER_DEFAULT),
+    )
+    cache = services.caches.setdefault("topic_defaults", {})
+    kept = cache.get(with_documentation)
+    # By identity: images share the maps that did not change.
+    if kept is not None and kept[0][0] is basis[0] and kept[0][1] is basis[1]:
+        entries: dict[str, Entry] = kept[1]
+        return entries
+    entries = {
+        name: _entry(
+            name, key, _settings_behind(services, key), with_documentation=with_documentation
+        )
+        for name, key in TOPIC_CONFIGS.items()
+    }
+    cache[with_documentation] = (basis, entries)
+    return entries
+
+
+def _settings_behind(services: Services, key: ConfigKey) -> tuple[Setting, ...]:
+    """The broker's settings that a topic's config falls back to, none if there is no such one."""
+    if not key.broker_name:
+        return ()
+    found = _broker_level(services, key.broker_name, BROKER_CONFIGS.get(key.broker_name))
+    if not found and key.default is not None:
+        return (Setting(key.broker_name, key.default, Source.DEFAULT),)
+    return found
+
+
+def _broker_level(services: Services, name: str, key: ConfigKey | None) -> tuple[Setting, ...]:
+    image = services.image()
+    own = broker_configs(image, str(services.broker_id))
+    shared = broker_configs(image, CLUSTER_DEFAULT)
+    if key is not None:
+        return broker_settings(key, own=own, shared=shared, static=services.properties)
+    found = []
+    if name in own:
+        found.append(Setting(name, own[name], Source.DYNAMIC_BROKER))
+    if name in shared:
+        found.append(Setting(name, shared[name], Source.DYNAMIC_DEFAULT_BROKER))
+    if name in services.properties:
+        found.append(Setting(name, services.properties[name].value, Source.STATIC_BROKER))
+    return tuple(found)
+
+
+def _entry(
+    name: str,
+    key: ConfigKey | None,
+    settings: Iterable[Setting],
+    *,
+    with_documentation: bool,
+) -> Entry:
+    """settings: nearest first. A key that the table does not know may hold anything, so it is
+    treated as sensitive, as in Kafka."""
+    levels = tuple(settings)
+    value = None if key is None else key.default
+    if levels:
+        value = levels[0].value_held
+    is_sensitive = key is None or key.is_sensitive
+    is_read_only = key is None or key.is_fixed
+    if key is not None and not key.broker_name and key.update is Update.READ_ONLY:
+        is_read_only = True
+    return {
+        "name": name,
+        "value": None if is_sensitive else value,
+        "read_only": is_read_only,
+        "config_source": levels[0].source if levels else Source.DEFAULT,
+        "is_sensitive": is_sensitive,
+        "synonyms": [
+            {
+                "name": level.name,
+                "value": None if is_sensitive else level.value,
+                "source": level.source,
+            }
+            for level in levels
+        ],
+        "config_type": ConfigType.UNKNOWN if key is None else key.type,
+        "documentation": key.documentation if key is not None and with_documentation else None,
+    }

@@ -1,0 +1,1 @@
+"""The broker's line to the active controller: registration, heartbeats, forwarded requests."""

@@ -1,0 +1,270 @@
+"""The broker's line to the active controller: registration, heartbeats, requests.
+
+Implements `controller_api.Controller` over gRPC. The heartbeat stream is also the broker's sign of
+life: when the process dies it breaks, and the controller fences the broker after a short grace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc.aio
+
+from kvorum.broker.controller.forwarding import Forwarding
+from kvorum.broker.controller.partition_requests import PartitionsLink
+from kvorum.broker.controller.quorum_wait import QuorumWait
+from kvorum.broker.controller.voter_requests import VotersLink
+from kvorum.metadata.image.publisher import MetadataPublisher
+from kvorum.metadata.requests.controller_requests import Heartbeat, RegisterBrokerRequest
+from kvorum.metadata.rpc import codec
+from kvorum.metadata.rpc.client import ControllerClient
+from kvorum.rpc import controller_pb2 as pb
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import Dismissed, ErrorCode, Rejected
+
+logger = logging.getLogger("kvorum.broker")
+
+REGISTRATION_TIMEOUT_MS = 60_000
+"""Kafka: initial.broker.registration.timeout.ms."""
+
+REGISTRATION_BACKOFF_MS = 50
+HEARTBEAT_TIMEOUT_MS = 1_000
+"""A heartbeat unanswered for so long is given up and sent to whoever leads now."""
+
+RETRY_BACKOFF_MS = 20
+
+#: What a write or read on a stream raises once the stream, or the peer, is gone.
+_STREAM_FAILURES = (
+    grpc.aio.AioRpcError,
+    grpc.aio.UsageError,
+    asyncio.InvalidStateError,
+    TimeoutError,
+)
+
+
+class RegistrationFailed(Dismissed):
+    """The controller will not have this broker; the process ends with the reason."""
+
+
+class ControllerLink(Forwarding):
+    """Speaks for one broker process (one incarnation)."""
+
+    def __init__(
+        self,
+        addresses: Mapping[int, str],
+        *,
+        registration: RegisterBrokerRequest,
+        publisher: MetadataPublisher,
+        heartbeat_interval_ms: int,
+        on_unfenced: Callable[[], None],
+        on_answer: Callable[[bool], None] = lambda is_fenced: None,
+        offline_directories: Callable[[], tuple[bytes, ...]] = tuple,
+    ) -> None:
+        """on_answer: the active controller has answered a heartbeat, and whether this broker is
+        fenced. offline_directories: ids of the data directories that have failed."""
+        super().__init__(ControllerClient(addresses), publisher, registration.broker_id)
+        self._registration = registration
+        self.partitions = PartitionsLink(self)
+        self.voters = VotersLink(self._client)
+        self._interval_s = heartbeat_interval_ms / 1000
+        self._on_unfenced = on_unfenced
+        self._on_answer = on_answer
+        self._offline_directories = offline_directories
+        self.told_offline: frozenset[bytes] = frozenset()
+        """Failed directories that an active controller has heard of."""
+        self._wake = asyncio.Event()
+        self._want_shutdown = False
+        self._shut_down = asyncio.Event()
+        self._is_refused = False
+        self._gone: set[int] = set()
+        """Controllers whose connection broke, or was refused, since one last answered."""
+        self._quorum_wait = QuorumWait(self._client, registration.broker_id)
+        self.is_fenced = True
+
+    @property
+    def leader_age_ms(self) -> int | None:
+        """How long ago an active controller last answered, None if none ever has."""
+        return self._client.leader_age_ms
+
+    def note_directories(self, log_dirs: tuple[bytes, ...], broker_epoch_before: int) -> None:
+        """The data directories that are online at the start, and the epoch under which the process
+        before this one closed all logs in good order; -1 if it did not."""
+        self._registration = dataclasses.replace(
+            self._registration, log_dirs=log_dirs, broker_epoch_before=broker_epoch_before
+        )
+
+    # Life.
+
+    async def register(self) -> None:
+        """Take the broker's place; waits for an earlier process of this id to be given up.
+
+        Raises RegistrationFailed when the controller refuses for good or nobody answers in time.
+        """
+        self._quorum_wait.begin()
+        try:
+            await self._register()
+            self._quorum_wait.end()
+        finally:
+            self._quorum_wait.stop()
+
+    async def _register(self) -> None:
+        message = codec.encode_register(self._registration)
+        deadline_ms = monotonic_ms() + REGISTRATION_TIMEOUT_MS
+        reply: Any = None
+        has_warned = False
+        while (left_ms := deadline_ms - monotonic_ms()) > 0:
+            reply = await self._client.call(
+                lambda client, target, timeout: client.controller_stub(target).RegisterBroker(
+                    message, timeout=timeout
+                ),
+                left_ms,
+            )
+            if isinstance(reply, Rejected):
+                break
+            if reply.status.code == ErrorCode.NONE:
+                self._broker_epoch = reply.broker_epoch
+                logger.info(
+                    "broker=%d registered broker_epoch=%d",
+                    self._registration.broker_id,
+                    self._broker_epoch,
+                )
+                return
+            if reply.status.code != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                break
+            if not has_warned:
+                has_warned = True
+                logger.warning(
+                    "broker=%d waits for its place, for %d s at most: %s",
+                    self._registration.broker_id,
+                    left_ms // 1000,
+                    reply.status.message,
+                )
+            await asyncio.sleep(REGISTRATION_BACKOFF_MS / 1000)
+        reason = reply.message if isinstance(reply, Rejected) else reply.status.message
+        raise RegistrationFailed(f"cannot join the cluster: {reason}")
+
+    def on_voters(self, addresses: Mapping[int, str]) -> None:
+        """The controllers that vote are now at these addresses, by id."""
+        self._client.update_addresses(addresses)
+
+    def on_election(self, leader_id: int, epoch: int, address: str | None = None) -> None:
+        """The metadata log has another leader, at this host:port if that is known: whoever waits
+        for the old one need not."""
+        if address is not None:
+            self._client.add_address(leader_id, address)
+        self._client.note_election(leader_id, epoch)
+
+    def wake(self) -> None:
+        """Something a heartbeat should tell at once: the broker caught up, or wants to go."""
+        self._wake.set()
+
+    async def run_heartbeats(self) -> None:
+        """Heartbeat until cancelled. Raises RegistrationFailed if the place is lost to another."""
+        while True:
+            target = self._client.next_target()
+            stream = self._client.controller_stub(target).Heartbeat()
+            try:
+                await self._heartbeat_over(stream, target)
+            except _STREAM_FAILURES as error:
+                if not self._quorum_wait.is_on:
+                    logger.info("heartbeat to controller=%d failed: %s", target, _brief(error))
+                self._client.note_failure(target)
+                self._client.is_lost = True
+                self._note_failure(target, error)
+            finally:
+                stream.cancel()
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+
+    async def shut_down(self, timeout_ms: int) -> str | None:
+        """Controlled shutdown: None when the controller has moved leadership away, else why not.
+
+        A broker whose controllers have all gone does not wait: nobody is left to move anything.
+        """
+        self._want_shutdown = True
+        self._wake.set()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._shut_down.wait()
+        except TimeoutError:
+            return f"within {timeout_ms} ms"
+        return "as all controllers are gone" if self._is_refused else None
+
+    async def close(self) -> None:
+        self._quorum_wait.stop()
+        await self._client.close()
+
+    def _note_failure(self, target: int, error: BaseException) -> None:
+        self._quorum_wait.begin()
+        # One that hangs may come back in time to move leadership; its process is there.
+        if not isinstance(error, TimeoutError):
+            self._gone.add(target)
+        if self._want_shutdown and self._gone >= self._client.addresses.keys():
+            self._is_refused = True
+            self._shut_down.set()
+
+    async def _heartbeat_over(self, stream: Any, target: int) -> None:
+        """Heartbeats on one stream until it fails or turns out to lead to a standby."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            heartbeat = Heartbeat(
+                broker_id=self._registration.broker_id,
+                broker_epoch=self._broker_epoch,
+                metadata_offset=self._publisher.image.end_offset,
+                want_shutdown=self._want_shutdown,
+                offline_log_dirs=self._offline_directories(),
+            )
+            async with asyncio.timeout(HEARTBEAT_TIMEOUT_MS / 1000):
+                await stream.write(codec.encode_heartbeat(heartbeat))
+                reply = await stream.read()
+            if reply is grpc.aio.EOF:
+                raise grpc.aio.UsageError("the controller closed the stream")
+            self._gone.clear()
+            if not await self._take(reply, target):
+                return
+            if reply.status.code == ErrorCode.NONE:
+                self.told_offline = frozenset(heartbeat.offline_log_dirs)
+            # A timer that sets the event: a timeout would cancel the task, and cost twice as much.
+            interval_over = loop.call_later(self._interval_s, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                interval_over.cancel()
+
+    async def _take(self, reply: pb.HeartbeatReply, target: int) -> bool:
+        """Act on an answer; False when this stream is of no more use."""
+        code = ErrorCode(reply.status.code)
+        match code:
+            case ErrorCode.NONE:
+                self._client.note_active(target)
+                self._quorum_wait.end()
+                if reply.should_shut_down:
+                    self._shut_down.set()
+                self._on_answer(reply.is_fenced)
+                was_fenced, self.is_fenced = self.is_fenced, reply.is_fenced
+                if was_fenced and not reply.is_fenced:
+                    self._on_unfenced()
+                return True
+            case ErrorCode.BROKER_ID_NOT_REGISTERED:
+                await self.register()
+                return True
+            case ErrorCode.STALE_BROKER_EPOCH:
+                raise RegistrationFailed(
+                    f"{reply.status.message}: another process has taken this broker's place"
+                )
+            case _:
+                self._client.note_failure(target)
+                self._quorum_wait.begin()
+                if reply.leader_id != target:
+                    self._client.note_hint(reply.leader_id)
+                return False
+
+
+def _brief(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name} {error.details()}"
+    return str(error) or type(error).__name__

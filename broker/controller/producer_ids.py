@@ -1,0 +1,30 @@
+"""Producer ids for idempotent producers, out of blocks that the controller hands out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kvorum.broker.controller.controller_api import Controller
+from kvorum.runtime.errors import Rejected
+
+
+class ProducerIdSource:
+    """Gives each id once. A block's rest is lost with the process; ids are 63 bits."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._next_id = 0
+        self._end_id = 0
+        self._lock = asyncio.Lock()
+
+    async def take(self) -> int | Rejected:
+        """An id never given before, or why there is none now."""
+        # The lock: askers who find the block empty together must not each fetch a block.
+        async with self._lock:
+            if self._next_id == self._end_id:
+                block = await self._controller.allocate_producer_ids()
+                if isinstance(block, Rejected):
+                    return block
+                self._next_id, self._end_id = block.start, block.start + block.length
+            self._next_id += 1
+            return self._next_id - 1

@@ -1,0 +1,74 @@
+"""Says in the log what a broker without a quorum waits for, at first soon and then ever less often.
+
+Nothing else shows it: a broker that cannot register, or whose heartbeats nobody takes, is silent
+towards its clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from kvorum.metadata.inspect import quorum_report
+from kvorum.metadata.rpc.client import ControllerClient
+from kvorum.runtime.errors import Rejected
+
+logger = logging.getLogger("kvorum.broker")
+
+FIRST_WORD_S = 1.0
+"""Elections and restarts of a controller are over by then."""
+PAUSE_S_MAX = 60.0
+
+
+class QuorumWait:
+    """One broker's wait. `begin` and `end` may be called again and again."""
+
+    def __init__(
+        self,
+        client: ControllerClient,
+        broker_id: int,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._client = client
+        self._broker_id = broker_id
+        self._sleep = sleep
+        self._task: asyncio.Task[None] | None = None
+        self._has_spoken = False
+
+    @property
+    def is_on(self) -> bool:
+        return self._task is not None
+
+    def begin(self) -> None:
+        """No controller leads, as far as the broker can tell."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._speak())
+
+    def end(self) -> None:
+        """An active controller has answered."""
+        if self._has_spoken:
+            logger.info("broker=%d waits for the quorum no more", self._broker_id)
+        self.stop()
+
+    def stop(self) -> None:
+        """The broker itself gives up, or ends."""
+        self._has_spoken = False
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _speak(self) -> None:
+        pause_s = FIRST_WORD_S
+        while True:
+            await self._sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            reply = await self._client.describe(0)
+            # One that leads may still be out of the broker's time; then the answer is on its way.
+            if isinstance(reply, Rejected):
+                self._has_spoken = True
+                sentence = quorum_report.with_age(
+                    reply.message, "This broker", self._client.leader_age_ms
+                )
+                logger.warning("broker=%d waits for the quorum: %s", self._broker_id, sentence)

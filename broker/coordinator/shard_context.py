@@ -1,0 +1,364 @@
+"""One shard while this broker leads its partition in one leader epoch. The driver of a shard.
+
+Loads it, steps it, carries out its effects. An answer that must not be taken back rests on the high
+watermark: it leaves once every replica of the maximal ISR has what the shard had appended by then
+(the fsync follows the topic's flush policy, as for any acks=all write). The term ends with the
+leadership, the replica or the disk; then everyone who waits hears NOT_COORDINATOR and the shard is
+dropped, with whatever it had decided and not replicated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, NamedTuple
+
+from kvorum.broker.coordinator.loading import read_back
+from kvorum.broker.coordinator.model import (
+    Answer,
+    Append,
+    Ask,
+    Barrier,
+    CancelTimer,
+    Durable,
+    Effect,
+    Event,
+    Instant,
+    ReplayedRecord,
+    Request,
+    SetTimer,
+    Shard,
+    TimerFired,
+    TopicsChanged,
+    TransactionEnded,
+)
+from kvorum.broker.log_dirs.log_directories import is_disk_fault
+from kvorum.broker.network.purgatory import Deadlines
+from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.clock import Clock
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import BatchError, build_batch
+
+_log = logging.getLogger(__name__)
+
+REPLICATION_TIMEOUT_MS = 5_000
+"""How long a request waits for its records to be replicated (Kafka's offsets.commit.timeout.ms).
+After it the client hears COORDINATOR_NOT_AVAILABLE and tries again; the records stay."""
+
+
+class State(enum.Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    ENDED = "ended"
+
+
+class _Timer:
+    """A shard's timer, as `Deadlines` wants it."""
+
+    __slots__ = ("_on_fired", "deadline_bucket", "name")
+
+    def __init__(self, name: Hashable, on_fired: Callable[[_Timer], None]) -> None:
+        self.name = name
+        self.deadline_bucket = -1
+        self._on_fired = on_fired
+
+    def expire(self) -> None:
+        self._on_fired(self)
+
+
+NO_TOKEN = 0
+"""Of no request."""
+
+Respond = Callable[[Any], None]
+"""Told the shard's answer, or the ErrorCode that there is instead."""
+
+
+class _Waiter:
+    """A request under way: who asked, and until when its answer waits for replication."""
+
+    __slots__ = ("_on_late", "deadline_bucket", "respond", "token")
+
+    def __init__(self, token: int, respond: Respond, on_late: Callable[[_Waiter], None]) -> None:
+        self.token = token
+        self.respond = respond
+        self.deadline_bucket = -1
+        self._on_late = on_late
+
+    def expire(self) -> None:
+        self._on_late(self)
+
+
+class _Parked(NamedTuple):
+    """An effect that waits until the high watermark reaches required_offset (exclusive)."""
+
+    required_offset: int
+    effect: Answer | Barrier
+
+
+class Term:
+    """See the top of the file. Made by the host, which calls `end` exactly once."""
+
+    def __init__(
+        self,
+        *,
+        replica: Replica,
+        shard: Shard,
+        first_image_end: int,
+        clock: Clock,
+        deadlines: Deadlines,
+        ask: Callable[[Term, Any], None],
+        on_broken: Callable[[Term], None],
+    ) -> None:
+        """first_image_end: end offset of the image that the term begins with. ask: carries out
+        `Ask` and answers by `give(Told(...))`. on_broken: the term has ended by itself, as it could
+        not write."""
+        self.replica = replica
+        self.leader_epoch = replica.core.leader_epoch
+        self.shard = shard
+        self.first_image_end = first_image_end
+        self.state = State.LOADING
+        self._clock = clock
+        self._deadlines = deadlines
+        self._ask = ask
+        self._on_broken = on_broken
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        self._timers: dict[Hashable, _Timer] = {}
+        self._waiters: dict[int, _Waiter] = {}
+        self._parked: deque[_Parked] = deque()
+        self._next_token = 0
+        self._end_offset = 0
+        """All that the shard knows of lies below it in the log."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.replica.core.topic}-{self.replica.core.partition_id}"
+
+    # --- life --------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Replay the log; others have the loop between two pieces of it."""
+        shard, records = self.shard, 0
+        try:
+            for piece in read_back(self.replica.log):
+                for item in piece:
+                    if isinstance(item, ReplayedRecord):
+                        shard.replay(item)
+                    else:
+                        shard.replay_end(item)
+                records += len(piece)
+                await asyncio.sleep(0)
+                if self.state is not State.LOADING:
+                    return
+        except (CorruptData, BatchError, OSError) as failure:
+            if self.state is not State.LOADING:
+                return  # the log was cut or closed under it
+            # Nobody is served out of half a memory.
+            self.state = State.FAILED
+            _log.error("cannot load the coordinator of %s: %s", self.name, failure)
+            is_damage = isinstance(failure, CorruptData)
+            if not isinstance(failure, BatchError) and (is_damage or is_disk_fault(failure)):
+                # Another replica leads, then, which may be sound.
+                self.replica.fail(failure, "load of its coordinator")
+            return
+        if self.state is not State.LOADING:
+            return
+        self._end_offset = self.replica.log.end_offset
+        self.state = State.ACTIVE
+        _log.info(
+            "coordinator of %s loaded: %d records, leader epoch %d",
+            self.name, records, self.leader_epoch,
+        )  # fmt: skip
+        self._carry_out(shard.on_loaded(self._now()))
+        self._run()
+
+    def end(self) -> None:
+        """The leadership is over: nothing more is appended, answered or timed for this shard."""
+        self.state = State.ENDED
+        for timer in self._timers.values():
+            self._deadlines.remove(timer)
+        self._timers.clear()
+        self._events.clear()
+        self._parked.clear()
+        for token in list(self._waiters):
+            self._answer(token, ErrorCode.NOT_COORDINATOR)
+
+    # --- events ------------------------------------------------------------------------------
+
+    async def request(self, body: Any, client_id: str, client_host: str) -> Any:
+        """As `call`; returns what `respond` would be told."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        token = self.call(body, client_id, client_host, partial(_settle, future))
+        try:
+            return await future
+        finally:
+            # Cancelled: the shard may still answer the token, and nobody listens.
+            waiter = self._waiters.pop(token, None)
+            if waiter is not None:
+                self._deadlines.remove(waiter)
+
+    def call(self, body: Any, client_id: str, client_host: str, respond: Respond) -> int:
+        """Ask the shard. `respond` is called once: now, if nothing has to be waited for, or later.
+
+        Body types that write nothing say so by `needs_replicas = False`; the others are refused
+        with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync to keep what they write.
+        Returns the token of the request, NO_TOKEN if it was refused.
+        """
+        refusal = self._refusal(body)
+        if refusal is not None:
+            respond(refusal)
+            return NO_TOKEN
+        self._next_token += 1
+        token = self._next_token
+        self._waiters[token] = _Waiter(token, respond, self._on_late)
+        self.give(Request(token=token, body=body, client_id=client_id, client_host=client_host))
+        return token
+
+    def _refusal(self, body: Any) -> ErrorCode | None:
+        if self.state is State.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if self.state is not State.ACTIVE:
+            return ErrorCode.NOT_COORDINATOR
+        if getattr(body, "needs_replicas", True):
+            error = self.replica.core.check_produce(-1)
+            if error != ErrorCode.NONE or self.replica.is_offline:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return None
+
+    def give(self, event: Event) -> None:
+        """An event for the shard; ignored when there is none that could take it."""
+        if isinstance(event, TransactionEnded):
+            self._give_end(event)
+        elif self.state is State.ACTIVE:
+            self._events.append(event)
+            self._run()
+        elif self.state is State.LOADING and isinstance(event, TopicsChanged) and event.deleted:
+            # The log that is being read speaks of those topics, and not of others of their names.
+            self._events.append(event)
+
+    def _give_end(self, event: TransactionEnded) -> None:
+        """A marker stands in the log, which another than the shard has appended."""
+        if self.state is State.LOADING:
+            # It may lie behind the end that is being read. Heard twice, it ends nothing more.
+            self._events.append(event)
+        elif self.state is State.ACTIVE:
+            # What is answered from now on rests on the marker too.
+            self._end_offset = self.replica.log.end_offset
+            self._events.append(event)
+            self._run()
+
+    def on_high_watermark(self) -> None:
+        """The partition's high watermark rose."""
+        if self._parked:
+            self._run()
+
+    def _run(self) -> None:
+        """Step the shard with all that is due. Re-entered calls leave it to the outer one."""
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self.state is State.ACTIVE:
+                self._release()
+                if not self._events:
+                    return
+                self._carry_out(self.shard.step(self._events.popleft(), self._now()))
+        finally:
+            self._is_stepping = False
+
+    def _release(self) -> None:
+        high_watermark = self.replica.core.high_watermark
+        parked = self._parked
+        while parked and parked[0].required_offset <= high_watermark:
+            effect = parked.popleft().effect
+            if isinstance(effect, Answer):
+                self._answer(effect.token, effect.response)
+            else:
+                self._events.append(Durable(tag=effect.tag))
+
+    # --- effects -----------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if self.state is not State.ACTIVE:
+                return
+            match effect:
+                case Append():
+                    self._append(effect)
+                case Answer() if effect.is_durable:
+                    self._park(effect)
+                case Answer():
+                    self._answer(effect.token, effect.response)
+                case Barrier():
+                    self._park(effect)
+                case SetTimer():
+                    self._set_timer(effect)
+                case CancelTimer():
+                    self._cancel_timer(effect.name)
+                case Ask():
+                    self._ask(self, effect.question)
+
+    def _append(self, effect: Append) -> None:
+        producer_id, producer_epoch = effect.producer or (-1, -1)
+        terms = ProduceTerms(-1, 0, self._clock.monotonic_ms(), self._clock.wall_ms())
+        batch = build_batch(
+            effect.records,
+            timestamp_ms=terms.wall_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=effect.producer is not None,
+        )
+        if self.replica.append_own(batch, terms) != ErrorCode.NONE:
+            # Not the leader any more, the disk refused, or the batch is larger than a segment: what
+            # the shard has just decided is nowhere.
+            _log.warning("the coordinator of %s cannot write and stops", self.name)
+            self.end()
+            self._on_broken(self)
+            return
+        self._end_offset = self.replica.log.end_offset
+
+    def _park(self, effect: Answer | Barrier) -> None:
+        self._parked.append(_Parked(self._end_offset, effect))
+        if isinstance(effect, Answer) and self._end_offset > self.replica.core.high_watermark:
+            waiter = self._waiters.get(effect.token)
+            if waiter is not None:
+                self._deadlines.add(waiter, self._clock.monotonic_ms() + REPLICATION_TIMEOUT_MS)
+
+    def _answer(self, token: int, response: Any) -> None:
+        waiter = self._waiters.pop(token, None)
+        if waiter is not None:
+            self._deadlines.remove(waiter)
+            waiter.respond(response)
+
+    def _on_late(self, waiter: _Waiter) -> None:
+        self._answer(waiter.token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        self._cancel_timer(effect.name)
+        timer = self._timers[effect.name] = _Timer(effect.name, self._on_timer)
+        self._deadlines.add(timer, effect.deadline_ms)
+
+    def _cancel_timer(self, name: Hashable) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            self._deadlines.remove(timer)
+
+    def _on_timer(self, timer: _Timer) -> None:
+        if self._timers.get(timer.name) is timer:
+            del self._timers[timer.name]
+            self.give(TimerFired(name=timer.name))
+
+    def _now(self) -> Instant:
+        return Instant(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+
+def _settle(future: asyncio.Future[Any], response: Any) -> None:
+    # Whoever asked may have gone.
+    if not future.done():
+        future.set_result(response)

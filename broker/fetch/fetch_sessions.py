@@ -1,0 +1,227 @@
+"""Fetch sessions (KIP-227), and what one fetch watches.
+
+A session remembers what its client asks for, so that a follower of thousands of idle partitions
+sends and receives only what changes. Kvorum goes one step further than Kafka: a partition that
+changes puts itself on its sessions' `dirty` list, so that answering, too, costs what changed and
+not what is watched. A sessionless fetch uses the same state for the time of one request.
+
+Invariant: a partition that is not in `dirty` has nothing to tell: at the offset its client last
+asked from there was no data, no error, and watermark and start are as last sent.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.fetch_codec import FetchPartition, FetchRequest
+
+if TYPE_CHECKING:
+    from kvorum.broker.fetch.leader_fetch import ParkedFetch
+    from kvorum.broker.partition.replica import Replica
+
+SESSIONLESS = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = (1 << 31) - 1
+
+EVICTION_IDLE_MS = 120_000
+"""A session unused for so long may be pushed out by a new one (Kafka's constant)."""
+
+PartitionKey = tuple[str | bytes, int]
+
+
+class Watched:
+    """One partition of one session (or sessionless fetch): what is asked, what was last told."""
+
+    __slots__ = (
+        "asked",
+        "name",
+        "replica",
+        "sent_high_watermark",
+        "sent_last_stable_offset",
+        "sent_log_start_offset",
+        "state",
+        "topic_id",
+    )
+
+    def __init__(
+        self, state: FetchState, name: str, topic_id: bytes, asked: FetchPartition
+    ) -> None:
+        self.state = state
+        self.name = name
+        self.topic_id = topic_id
+        self.asked = asked
+        self.replica: Replica | None = None
+        self.sent_high_watermark = -1
+        self.sent_last_stable_offset = -1
+        self.sent_log_start_offset = -1
+
+    def forget_sent(self) -> None:
+        """What the follower knows is unknown, unless it is empty: then it knows of nothing else.
+        Left unknown, each of many new partitions would stay dirty until some other one has records
+        to bring, and be looked at again in every fetch until then."""
+        known = 0 if self.asked.fetch_offset == 0 else -1
+        self.sent_high_watermark = self.sent_log_start_offset = known
+        self.sent_last_stable_offset = -1
+
+
+class FetchState:
+    """What one client watches.
+
+    session_id: SESSIONLESS for a single request. epoch: of the next request expected.
+    replica_id, replica_epoch: the follower's broker and its registration, -1 for a consumer.
+    rack_id: as in the last request.
+    """
+
+    __slots__ = (
+        "dirty",
+        "epoch",
+        "is_by_id",
+        "is_read_committed",
+        "last_used_ms",
+        "parked",
+        "partitions",
+        "rack_id",
+        "replica_epoch",
+        "replica_id",
+        "session_id",
+    )
+
+    def __init__(self, request: FetchRequest, *, is_by_id: bool, now_ms: int) -> None:
+        self.session_id = SESSIONLESS
+        self.epoch = 1
+        self.replica_id = request.replica_id
+        self.replica_epoch = request.replica_epoch
+        self.is_by_id = is_by_id
+        self.is_read_committed = request.is_read_committed
+        self.rack_id = request.rack_id
+        self.last_used_ms = now_ms
+        self.partitions: dict[PartitionKey, Watched] = {}
+        self.dirty: dict[Watched, None] = {}
+        self.parked: ParkedFetch | None = None
+
+    @property
+    def is_replica(self) -> bool:
+        return self.replica_id >= 0
+
+    def update(self, request: FetchRequest) -> Iterator[Watched]:
+        """Take in what a request lists; yields each listed partition, now dirty."""
+        by_id = self.is_by_id
+        self.is_read_committed = request.is_read_committed
+        self.rack_id = request.rack_id
+        for topic in request.topics:
+            topic_key: str | bytes = topic.topic_id if by_id else topic.name
+            for asked in topic.partitions:
+                key = (topic_key, asked.partition_id)
+                watched = self.partitions.get(key)
+                if watched is None:
+                    watched = Watched(self, topic.name, topic.topic_id, asked)
+                    self.partitions[key] = watched
+                    if self.is_replica:
+                        watched.forget_sent()
+                else:
+                    before, watched.asked = watched.asked, asked
+                    if self.is_replica and not _goes_on(before, asked):
+                        # It may have dropped the last answer, with what that told: it was moved
+                        # to another epoch meanwhile, or away and back.
+                        watched.forget_sent()
+                self.dirty[watched] = None
+                yield watched
+
+    def forget(self, request: FetchRequest) -> None:
+        """Drop what the request lists as forgotten."""
+        for name, topic_id, partition_ids in request.forgotten:
+            for partition_id in partition_ids:
+                key = (topic_id if self.is_by_id else name, partition_id)
+                watched = self.partitions.pop(key, None)
+                if watched is not None:
+                    self.dirty.pop(watched, None)
+                    unwatch(watched)
+
+    def close(self) -> None:
+        """Stop watching everything."""
+        for watched in self.partitions.values():
+            unwatch(watched)
+        self.partitions.clear()
+        self.dirty.clear()
+
+
+def _goes_on(before: FetchPartition, asked: FetchPartition) -> bool:
+    """Whether a follower lists a partition again as it has taken what it was sent."""
+    return asked.current_leader_epoch == before.current_leader_epoch and (
+        asked.fetch_offset > before.fetch_offset or asked.log_start_offset > before.log_start_offset
+    )
+
+
+def unwatch(watched: Watched) -> None:
+    """Take the partition off its replica's watchers."""
+    if watched.replica is not None:
+        watched.replica.watchers.pop(watched, None)
+        watched.replica = None
+
+
+class SessionCache:
+    """Sessions by id, at most `slots`; least recently used first.
+
+    A new session may push out one that is idle; a follower's may push out any consumer's.
+    Otherwise the client gets no session and sends full fetches.
+    """
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self._slots = slots
+        self._rng = rng
+        self._sessions: dict[int, FetchState] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, request: FetchRequest, *, is_by_id: bool, now_ms: int) -> FetchState | ErrorCode:
+        """The session of an incremental request, its epoch moved on; or why there is none."""
+        state = self._sessions.get(request.session_id)
+        if state is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if state.is_by_id != is_by_id:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        if state.epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if state.replica_epoch != request.replica_epoch:
+            # The follower was given up, and has registered anew over the connections it has. What
+            # it holds has to be told anew, for that epoch: partitions that do not change would
+            # count as fetched by a broker that is no more.
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        state.epoch = 1 if state.epoch == EPOCH_MAX else state.epoch + 1
+        state.last_used_ms = now_ms
+        del self._sessions[state.session_id]  # back in at the end: most recently used
+        self._sessions[state.session_id] = state
+        return state
+
+    def add(self, state: FetchState, now_ms: int) -> bool:
+        """Make `state` a session if there is room; then its session_id is set."""
+        if len(self._sessions) >= self._slots and not self._evict_for(state, now_ms):
+            return False
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._rng.randrange(1, 1 << 31)
+        state.session_id = session_id
+        self._sessions[session_id] = state
+        return True
+
+    def remove(self, session_id: int) -> FetchState | None:
+        """Close a session, if it is there, and return it (its parked fetch is the caller's)."""
+        state = self._sessions.pop(session_id, None)
+        if state is not None:
+            state.close()
+        return state
+
+    def _evict_for(self, newcomer: FetchState, now_ms: int) -> bool:
+        for session_id, state in self._sessions.items():
+            if state.parked is not None:
+                continue  # its answer, and what wakes it, would go with the session
+            is_idle = now_ms - state.last_used_ms > EVICTION_IDLE_MS
+            if is_idle or (newcomer.is_replica and not state.is_replica):
+                self.remove(session_id)
+                return True
+        return False

@@ -1,0 +1,423 @@
+"""Replication: one task a leader broker fetches for all partitions that follow it. A driver.
+
+A plain non-blocking socket to the leader's Kafka listener and Fetch v17. Exactly one fetch is in
+flight, except that a partition that starts to follow sends a second one at once: the leader then
+gives up the first, parked one, and the newcomer need not wait for it. Partitions that are made one
+after the other, and have nothing to fetch yet, share such requests. After a response the next
+request leaves from the same callback.
+
+The leader's session lists all partitions; a request names only those whose offset moved, and a
+partition that fails is taken out of the session until its pause is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.failures import report_failure
+from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
+from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.metadata_answers.suspects import Suspects
+from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.quotas.replication_quota import ReplicationQuota
+from kvorum.runtime.clock import Clock
+from kvorum.runtime.errors import WireError
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.text import address_text
+from kvorum.wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
+
+_log = logging.getLogger(__name__)
+
+RECONNECT_FIRST_MS = 20
+RECONNECT_MAX_MS = 200
+CONNECT_TIMEOUT_MS = 2_000
+ADDRESS_RETRY_MS = 50
+IN_FLIGHT_MAX = 2
+NEWCOMERS_INTERVAL_MS = 30
+"""Between two requests that only new, empty partitions are the reason of: each costs the leader and
+the follower an exchange more. Whoever writes to one of them with acks=all meanwhile waits so long
+at most."""
+WATCH_INTERVAL_MS = 500
+"""How often a connection on which nothing is asked is looked at."""
+ANSWER_BYTES_MAX = (1 << 31) - 1
+"""As in Kafka. A first batch comes whole, whatever the request allows, and may be as large as
+max.message.bytes is; memory is taken as the bytes come."""
+
+Key = tuple[bytes, int]
+PeerAddress = Callable[[int], tuple[str, int] | None]
+Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[socket.socket]]
+"""A socket that does not block, connected to an address. Raises OSError, TimeoutError."""
+
+
+class Fetchers:
+    """The fetchers by leader broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: BrokerConfig,
+        controller: Controller,
+        peer_address: PeerAddress,
+        quota: ReplicationQuota,
+        clock: Clock,
+        connect: Connect,
+        starts: StartCheckpoints,
+    ) -> None:
+        """quota: of all throttled partitions that this broker follows."""
+        self._broker_id = broker_id
+        self._config = config
+        self._controller = controller
+        self._peer_address = peer_address
+        self._quota = quota
+        self._clock = clock
+        self._connect = connect
+        self._starts = starts
+        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._leader_of: dict[Key, int] = {}
+        self.suspects = Suspects(clock.monotonic_ms)
+        self._is_started = False
+        self._tasks = TaskGroup(report_failure)
+
+    def start(self) -> None:
+        self._is_started = True
+        for fetcher in self._by_leader.values():
+            fetcher.start(self._tasks)
+
+    async def stop(self) -> None:
+        self._is_started = False
+        await self._tasks.stop()
+        for fetcher in self._by_leader.values():
+            fetcher.close()
+        self._by_leader.clear()
+        self._leader_of.clear()
+
+    def follow(self, key: Key, replica: Replica, leader: int) -> None:
+        """Fetch for `replica` from `leader` from now on, with its present epoch."""
+        if self._leader_of.get(key, leader) != leader:
+            self.unfollow(key)
+        self._leader_of[key] = leader
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            fetcher = self._by_leader[leader] = LeaderFetcher(
+                leader=leader,
+                broker_id=self._broker_id,
+                config=self._config,
+                controller=self._controller,
+                peer_address=self._peer_address,
+                quota=self._quota,
+                clock=self._clock,
+                connect=self._connect,
+                starts=self._starts,
+                suspects=self.suspects,
+            )
+            if self._is_started:
+                fetcher.start(self._tasks)
+        fetcher.session.add(key, replica)
+        if replica.core.leader_epoch == 0 and replica.log.end_offset == 0:
+            fetcher.on_newcomer()
+        else:
+            fetcher.on_partitions_changed()
+
+    def leaders(self) -> Collection[int]:
+        """Brokers that this one has fetched from."""
+        return self._by_leader.keys()
+
+    def is_following(self, key: Key, leader: int) -> bool:
+        return self._leader_of.get(key) == leader
+
+    def unfollow(self, key: Key) -> None:
+        leader = self._leader_of.pop(key, None)
+        if leader is not None:
+            self._by_leader[leader].session.remove(key)
+
+    def tell_start(self, key: Key) -> None:
+        """Retention has moved the start of a log that follows: a DeleteRecords may wait for it."""
+        leader = self._leader_of.get(key)
+        if leader is not None:
+            self._by_leader[leader].session.tell_start(key)
+            self._by_leader[leader].on_partitions_changed()
+
+    def on_brokers_changed(self) -> None:
+        """Addresses may have changed: connect anew where they did."""
+        for fetcher in self._by_leader.values():
+            fetcher.check_address()
+
+    def pause(self, is_paused: bool) -> None:
+        """Stop or resume all fetching, for tests and fault injection."""
+        for fetcher in self._by_leader.values():
+            fetcher.pause(is_paused)
+
+
+class LeaderFetcher:
+    """Fetches from one leader."""
+
+    def __init__(
+        self,
+        *,
+        leader: int,
+        broker_id: int,
+        config: BrokerConfig,
+        controller: Controller,
+        peer_address: PeerAddress,
+        quota: ReplicationQuota,
+        clock: Clock,
+        connect: Connect,
+        starts: StartCheckpoints,
+        suspects: Suspects,
+    ) -> None:
+        self._leader = leader
+        self._suspects = suspects
+        self._broker_id = broker_id
+        self._config = config
+        self._controller = controller
+        self._peer_address = peer_address
+        self._clock = clock
+        self._connect = connect
+        self.session = ReplicaSession(
+            config=config,
+            leader_name=self._name,
+            on_resume=self.on_partitions_changed,
+            quota=quota,
+            clock=clock,
+            starts=starts,
+        )
+        self._client_id = f"broker-{broker_id}-fetcher-{leader}".encode()
+        self._has_work = asyncio.Event()
+        self._sock: socket.socket | None = None
+        self._address: tuple[str, int] | None = None
+        self._buffer: FrameBuffer | None = None
+        self._output = bytearray()
+        self._lost: asyncio.Future[str] | None = None
+        self._correlation_id = 0
+        self._in_flight: list[int] = []
+        self._heard_ms = 0
+        self._is_paused = False
+        self._has_answered = False
+        self._watcher: asyncio.TimerHandle | None = None
+        self._newcomers: asyncio.TimerHandle | None = None
+        self._newcomers_ms = -NEWCOMERS_INTERVAL_MS
+
+    # --- life --------------------------------------------------------------------------------
+
+    def start(self, tasks: TaskGroup) -> None:
+        tasks.spawn(self._run(), f"fetcher-{self._leader}")
+
+    def pause(self, is_paused: bool) -> None:
+        self._is_paused = is_paused
+        if is_paused:
+            self._lose("paused")
+        self._has_work.set()
+
+    def close(self) -> None:
+        """Its task has ended; nothing is asked any more."""
+        self.session.close()
+        if self._newcomers is not None:
+            self._newcomers.cancel()
+
+    def on_newcomer(self) -> None:
+        """There is a partition that was just made: the first after a while is asked for at once."""
+        wait_ms = self._newcomers_ms + NEWCOMERS_INTERVAL_MS - self._clock.monotonic_ms()
+        if self._sock is None or wait_ms <= 0:
+            self._ask_for_newcomers()
+        elif self._newcomers is None:
+            self._newcomers = asyncio.get_running_loop().call_later(
+                wait_ms / 1000, self._ask_for_newcomers
+            )
+
+    def _ask_for_newcomers(self) -> None:
+        self._newcomers = None
+        self._newcomers_ms = self._clock.monotonic_ms()
+        if self.session.has_changes:  # unless an answer has taken them along
+            self.on_partitions_changed()
+
+    def on_partitions_changed(self) -> None:
+        """There is something new to ask for."""
+        self._has_work.set()
+        if self._sock is None or len(self._in_flight) >= IN_FLIGHT_MAX:
+            return
+        # While the first request of a session is out, a second one would open another session: the
+        # one whose answer comes later is dropped, and what it alone listed never asked for again.
+        if not (self._in_flight and self.session.is_opening):
+            self._send_fetch()
+
+    def _name(self) -> str:
+        """The leader, for the log."""
+        host, port = self._address or ("an unknown address", 0)
+        return f"broker {self._leader} at {address_text(host, port)}"
+
+    def check_address(self) -> None:
+        if self._sock is not None and self._peer_address(self._leader) != self._address:
+            self._lose("the leader's address changed")
+        self._has_work.set()
+
+    # --- connection --------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pause_ms = RECONNECT_FIRST_MS
+        while True:
+            self._has_work.clear()
+            address = self._peer_address(self._leader)
+            if self.session.is_empty or address is None or self._is_paused:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(
+                        ADDRESS_RETRY_MS / 1000 if address is None else None
+                    ):
+                        await self._has_work.wait()
+                continue
+            self._has_answered = False
+            reason = await self._connect_and_fetch(address)
+            _log.debug("fetcher of %d from %d: %s", self._broker_id, self._leader, reason)
+            pause_ms = (
+                RECONNECT_FIRST_MS if self._has_answered else min(pause_ms * 2, RECONNECT_MAX_MS)
+            )
+            await asyncio.sleep(pause_ms / 1000)
+
+    async def _connect_and_fetch(self, address: tuple[str, int]) -> str:
+        """Serve one connection to its end; returns why it ended."""
+        loop = asyncio.get_running_loop()
+        try:
+            sock = await self._connect(loop, address)
+        except (OSError, TimeoutError) as failure:
+            return f"no connection to {address}: {failure!r}"
+        self._sock, self._address = sock, address
+        self._suspects.clear(self._leader)
+        self._buffer = FrameBuffer(ANSWER_BYTES_MAX)
+        self._lost = loop.create_future()
+        self._heard_ms = self._clock.monotonic_ms()
+        self.session.begin()
+        loop.add_reader(sock.fileno(), self._on_readable)
+        try:
+            self._watch()
+            return await self._lost
+        finally:
+            if self._watcher is not None:
+                self._watcher.cancel()
+            loop.remove_reader(sock.fileno())
+            loop.remove_writer(sock.fileno())
+            sock.close()
+            self._sock = None
+            self._in_flight.clear()
+            self._output.clear()
+
+    def _watch(self) -> None:
+        """Give a silent leader up, ask if nothing is asked, and look again when either may be."""
+        silent_ms = self._clock.monotonic_ms() - self._heard_ms
+        left_ms = self._config.replica_socket_timeout_ms - silent_ms
+        if not self._in_flight:
+            self._send_fetch()
+            left_ms = WATCH_INTERVAL_MS
+        elif left_ms <= 0:
+            self._lose(f"silent for {silent_ms} ms")
+            return
+        self._watcher = asyncio.get_running_loop().call_later(left_ms / 1000, self._watch)
+
+    def _lose(self, reason: str) -> None:
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(reason)
+
+    def _on_readable(self) -> None:
+        sock, buffer = self._sock, self._buffer
+        if sock is None or buffer is None:
+            return
+        try:
+            if buffer.receive(sock) == 0:
+                self._suspects.suspect(self._leader)
+                self._lose("closed by the leader")
+                return
+            self._heard_ms = self._clock.monotonic_ms()
+            while (frame := buffer.next_frame()) is not None:
+                self._on_answer(buffer.view, *frame)
+        except BlockingIOError:
+            return
+        except OSError as failure:
+            self._suspects.suspect(self._leader)
+            self._lose(repr(failure))
+        except WireError as failure:
+            _log.warning("%s: %s; its connection is made anew", self._name(), failure)
+            self._lose(repr(failure))
+
+    # --- fetch -------------------------------------------------------------------------------
+
+    def _on_answer(self, view: memoryview, position: int, end: int) -> None:
+        answer = parse_replica_answer(view, position, end)
+        if not self._in_flight or self._in_flight[0] != answer.correlation_id:
+            raise WireError(f"answer {answer.correlation_id} to none of {self._in_flight}")
+        del self._in_flight[0]
+        self._has_answered = True
+        self.session.take_answer(answer, view)
+        if not self._in_flight:
+            self._send_fetch()
+
+    def _send_fetch(self) -> None:
+        sock = self._sock
+        if sock is None or self._is_paused or self._lost is None or self._lost.done():
+            return
+        topics, forgotten = self.session.next_request()
+        if self.session.is_paused and not forgotten:
+            return
+        config = self._config
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = pack_replica_fetch(
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+            replica_id=self._broker_id,
+            replica_epoch=self._controller.broker_epoch,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            bytes_max=config.replica_fetch_response_max_bytes,
+            session_id=self.session.session_id,
+            session_epoch=self.session.take_epoch(),
+            topics=topics,
+            forgotten=forgotten,
+        )
+        if not self._in_flight:
+            self._heard_ms = self._clock.monotonic_ms()
+        self._in_flight.append(self._correlation_id)
+        self._output += frame
+        self._flush()
+
+    def _flush(self) -> None:
+        sock = self._sock
+        if sock is None or not self._output:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            sent = sock.send(self._output)
+            del self._output[:sent]
+        except BlockingIOError:
+            pass
+        except OSError as failure:
+            self._lose(repr(failure))
+            return
+        if self._output:
+            loop.add_writer(sock.fileno(), self._flush)
+        else:
+            loop.remove_writer(sock.fileno())
+
+
+async def connect_tcp(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> socket.socket:
+    """The usual `Connect`."""
+    async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+        try:
+            found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        except UnicodeError as error:  # a broker may say any host of itself, as `broker..svc`
+            raise OSError(errno.EINVAL, f"{address[0]!r} is no host name: {error}") from error
+        family, kind, protocol, _, target = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, target)
+        except BaseException:
+            sock.close()
+            raise
+        return sock

@@ -1,0 +1,386 @@
+"""The follower's half of a fetch session: what to ask next, what an answer does to the replicas.
+
+No sockets here. A partition is *changed* when the leader's session does not know its present
+offset or epoch; only those go into the next request. One that fails leaves the session for a
+pause that doubles from FAILURE_FIRST_MS to replica.fetch.backoff.ms, or the leader would answer
+its error at once, for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.quotas.replication_quota import ReplicationQuota
+from kvorum.runtime.clock import Clock
+from kvorum.runtime.errors import CorruptData, ErrorCode, WireError
+from kvorum.storage.format.batch import BatchError, read_header
+from kvorum.storage.log.log import OutOfOrderAppend
+from kvorum.wire.fetch_codec import FetchPartition
+from kvorum.wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
+
+_log = logging.getLogger(__name__)
+
+FAILURE_FIRST_MS = 10
+REFUSED_MAX_MS = 1_000
+"""Pauses of a partition whose records were refused double up to here: each try moves up to
+replica.fetch.max.bytes, and the leader needs one to look at what it has."""
+EPOCH_MAX = (1 << 31) - 1
+THROTTLE_WAIT_MAX_MS = 1_000
+"""The rate may be raised meanwhile: partitions held back are looked at again after so long."""
+
+Key = tuple[bytes, int]
+Listed = list[tuple[bytes, list[FetchPartition]]]
+
+
+class Followed:
+    """One partition here. asked_epoch: leader epoch in the request that last listed it; asked_in:
+    the number of the first request that did so in this epoch. refused: what is wrong with the
+    records that the leader sent last, "" once some could be appended."""
+
+    __slots__ = (
+        "asked_epoch", "asked_in", "failures", "is_in_session", "refused", "replica", "resume",
+    )  # fmt: skip
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.asked_epoch = -1
+        self.asked_in = 0
+        self.failures = 0
+        self.is_in_session = False
+        self.refused = ""
+        self.resume: asyncio.TimerHandle | None = None
+
+
+class ReplicaSession:
+    """All partitions that follow one leader. is_opening: a request that opens one is out.
+    leader_name: broker and address, for the log."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        leader_name: Callable[[], str],
+        on_resume: Callable[[], None],
+        quota: ReplicationQuota,
+        clock: Clock,
+        starts: StartCheckpoints,
+    ) -> None:
+        self._config = config
+        self._leader_name = leader_name
+        self._clock = clock
+        self._quota = quota
+        self._on_resume = on_resume
+        self._starts = starts
+        self._unsaved: dict[Key, Followed] = {}
+        """Their log starts have moved, which the leader hears of once that is on disk."""
+        self._partitions: dict[Key, Followed] = {}
+        self._changed: dict[Key, Followed] = {}
+        self._forgotten: dict[Key, None] = {}
+        self.session_id = 0
+        self._opening = 0
+        """The number of the latest request that opens a session."""
+        self._epoch = 0
+        self._sent = self._answered = 0
+        self._paused = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._partitions
+
+    @property
+    def is_opening(self) -> bool:
+        """Not any answer ends it: an error to a request of the session before may come later."""
+        return self._opening > self._answered
+
+    @property
+    def is_paused(self) -> bool:
+        """No partition is in the session, nor goes into it before a pause ends. An empty fetch
+        would be answered at once, and so would the next."""
+        return len(self._partitions) == self._paused
+
+    @property
+    def has_changes(self) -> bool:
+        """There is something that the next request would say."""
+        return bool(self._changed or self._forgotten)
+
+    # --- partitions --------------------------------------------------------------------------
+
+    def add(self, key: Key, replica: Replica) -> None:
+        """Follow, or follow on in a new epoch."""
+        followed = self._partitions.get(key)
+        if followed is None:
+            followed = self._partitions[key] = Followed(replica)
+        followed.failures = 0
+        followed.refused = ""
+        self._end_pause(followed)
+        self._changed[key] = followed
+        self._forgotten.pop(key, None)
+
+    def tell_start(self, key: Key) -> None:
+        """The log's start has moved by itself; the next request says where to."""
+        followed = self._partitions.get(key)
+        if followed is not None and followed.resume is None:
+            self._changed[key] = followed
+
+    def remove(self, key: Key) -> None:
+        followed = self._partitions.pop(key, None)
+        self._changed.pop(key, None)
+        if followed is not None:
+            self._end_pause(followed)
+            if followed.is_in_session:
+                self._forgotten[key] = None
+
+    def begin(self) -> None:
+        """A new connection: what was asked on the one before is never answered."""
+        self._answered = self._sent
+        self.reset()
+
+    def reset(self) -> None:
+        """A new connection, or the leader lost the session: the next request opens one."""
+        self.session_id = 0
+        self._epoch = 0
+        self._forgotten.clear()
+        self._changed = {}
+        for key, followed in self._partitions.items():
+            followed.is_in_session = False
+            if followed.resume is None:
+                self._changed[key] = followed
+
+    def close(self) -> None:
+        for followed in self._partitions.values():
+            self._end_pause(followed)
+        self._partitions.clear()
+        self._changed.clear()
+        self._unsaved.clear()
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def next_request(self) -> tuple[Listed, list[tuple[bytes, list[int]]]]:
+        """(partitions to list by topic id, partitions to forget by topic id)."""
+        by_topic: dict[bytes, list[FetchPartition]] = {}
+        for (topic_id, partition_id), followed in self._changed.items():
+            core, log = followed.replica.core, followed.replica.log
+            if not followed.asked_in or followed.asked_epoch != core.leader_epoch:
+                followed.asked_epoch = core.leader_epoch
+                followed.asked_in = self._sent + 1
+            followed.is_in_session = True
+            start_offset = self._starts.told(followed.replica, self._on_starts_saved)
+            if start_offset != log.start_offset:
+                self._unsaved[topic_id, partition_id] = followed
+            by_topic.setdefault(topic_id, []).append(
+                FetchPartition(
+                    partition_id,
+                    core.leader_epoch,
+                    log.end_offset,
+                    log.last_epoch,
+                    start_offset,
+                    self._config.replica_fetch_max_bytes,
+                )
+            )
+        self._changed = {}
+        dropped: dict[bytes, list[int]] = {}
+        for topic_id, partition_id in self._forgotten:
+            dropped.setdefault(topic_id, []).append(partition_id)
+        self._forgotten = {}
+        return list(by_topic.items()), list(dropped.items())
+
+    def _on_starts_saved(self) -> None:
+        unsaved, self._unsaved = self._unsaved, {}
+        for key, followed in unsaved.items():
+            if self._partitions.get(key) is followed and followed.resume is None:
+                self._changed[key] = followed
+        self._on_resume()
+
+    def take_epoch(self) -> int:
+        """The epoch for the request about to leave."""
+        epoch = self._epoch
+        self._sent += 1
+        if not self.session_id:
+            self._opening = self._sent
+        else:
+            self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        return epoch
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def take_answer(self, answer: ReplicaFetchAnswer, view: memoryview) -> None:
+        """Apply one answer; the batches lie in `view`. Raises WireError when the session broke."""
+        self._answered += 1
+        if answer.error:
+            self.reset()
+            if answer.error not in (
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+            ):
+                raise WireError(f"fetch refused with error {answer.error}")
+            return
+        if self.session_id == 0 and answer.session_id:
+            self.session_id = answer.session_id
+            self._epoch = 1
+        for part in answer.partitions:
+            key = (part.topic_id, part.partition_id)
+            followed = self._partitions.get(key)
+            if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:
+                continue
+            if followed.asked_in > self._answered:
+                # To an earlier request: of an epoch before, or for a replica that was here before
+                # this one, if the partition was moved away and back. Its records would leave a
+                # hole. What is told with them is told again: `FetchState.update`.
+                continue
+            if followed.replica.is_offline:
+                # A flush failed meanwhile: to go on fetching would vouch for what no disk may have.
+                self.remove(key)
+                continue
+            try:
+                self._apply(key, followed, part, view)
+            except (OutOfOrderAppend, BatchError) as refused:
+                self._refuse(key, followed, str(refused))
+            except (OSError, CorruptData) as failure:
+                _log.error("%s: %s", followed.replica.core.summary(), failure)
+                followed.replica.fail(failure, "append")
+                self.remove(key)
+        if self._quota.is_limited:
+            self._hold_back()
+        if self.session_id == 0:
+            # No session was granted: every request is a full one.
+            self.reset()
+
+    def _apply(self, key: Key, followed: Followed, part: ReplicaAnswer, view: memoryview) -> None:
+        replica = followed.replica
+        if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # The leader no longer has what we lack, so everything here is below its start; or all
+            # of ours ends there, and it does not know it for its own.
+            self._restart(key, followed, part)
+            return
+        if part.error:
+            self._pause(key, followed)
+            return
+        if not followed.refused:
+            followed.failures = 0
+        if part.diverging is not None:
+            end_offset = replica.truncate_for(*part.diverging, self._clock.wall_ms())
+            _log.info(
+                "%s cut to %d, leader said %s", replica.core.summary(), end_offset, part.diverging
+            )
+            if end_offset > part.diverging[1]:
+                # Our start is above the point where the histories part: nothing here is shared.
+                self._restart(key, followed, part)
+            self._changed[key] = followed
+            return
+        if part.length:
+            self._changed[key] = followed
+            # Asked for twice by overlapping requests, it is here already; the offsets that come
+            # with it may be newer, and the leader takes them for told. A batch that only begins
+            # below our end is none of these: passed over, it would come again without a pause.
+            if read_header(view, part.position).end_offset > replica.log.end_offset:
+                batches = view[part.position : part.position + part.length]
+                self._append(followed, part, batches)
+        has_moved = replica.on_leader_offsets(
+            high_watermark=part.high_watermark, log_start_offset=part.log_start_offset
+        )
+        if has_moved:
+            self._changed[key] = followed
+
+    def _restart(self, key: Key, followed: Followed, part: ReplicaAnswer) -> None:
+        """Nothing here is of use: begin where the leader's log does."""
+        replica, offset = followed.replica, max(part.log_start_offset, 0)
+        _log.info("%s restarts at %d", replica.core.summary(), offset)
+        replica.restart_at(offset, self._clock.wall_ms())
+        self._changed[key] = followed
+
+    def _append(self, followed: Followed, part: ReplicaAnswer, batches: memoryview) -> None:
+        replica = followed.replica
+        replica.append_as_follower(
+            batches,
+            leader_high_watermark=part.high_watermark,
+            wall_ms=self._clock.wall_ms(),
+        )
+        self._accept(followed)
+        if self._quota.is_limited and _is_throttled(replica):
+            self._quota.record(part.length, self._clock.monotonic_ms())
+
+    # --- pauses ------------------------------------------------------------------------------
+
+    def _hold_back(self) -> None:
+        """Once the quota is used up, throttled partitions leave the session until it is not."""
+        now_ms = self._clock.monotonic_ms()
+        if self._quota.room(now_ms) > 0:
+            return
+        delay_ms = self._quota.wait_ms(now_ms, THROTTLE_WAIT_MAX_MS)
+        for key, followed in self._partitions.items():
+            if followed.resume is None and _is_throttled(followed.replica):
+                self._leave(key, followed, delay_ms)
+
+    def _refuse(self, key: Key, followed: Followed, reason: str) -> None:
+        """The leader sent records that do not belong here, or are damaged. It is asked again: they
+        may have been damaged on the way, and if not, asking twice is what makes it look."""
+        core, end_offset = followed.replica.core, followed.replica.log.end_offset
+        told = (
+            f"{core.topic}-{core.partition_id} does not take what {self._leader_name()} sends from "
+            f"offset {end_offset} on: {reason}"
+        )
+        if told != followed.refused:
+            followed.refused = told
+            _log.warning("%s; it is asked again, at least every %d ms", told, REFUSED_MAX_MS)
+        self._pause(key, followed, REFUSED_MAX_MS)
+
+    def _accept(self, followed: Followed) -> None:
+        """Records were appended."""
+        if followed.refused:
+            core = followed.replica.core
+            _log.info(
+                "%s-%d goes on: %s sent sound records",
+                core.topic,
+                core.partition_id,
+                self._leader_name(),
+            )
+            followed.refused = ""
+        followed.failures = 0
+
+    def _pause(self, key: Key, followed: Followed, max_ms: int | None = None) -> None:
+        """Leave a partition alone that failed."""
+        delay_ms = min(
+            FAILURE_FIRST_MS << min(followed.failures, 16),
+            self._config.replica_fetch_backoff_ms if max_ms is None else max_ms,
+        )
+        followed.failures += 1
+        self._leave(key, followed, delay_ms)
+
+    def _leave(self, key: Key, followed: Followed, delay_ms: int) -> None:
+        """Take the partition out of the session and back in after a while."""
+        self._changed.pop(key, None)
+        if followed.is_in_session:
+            self._forgotten[key] = None
+            followed.is_in_session = False
+        self._end_pause(followed)
+        self._paused += 1
+        followed.resume = asyncio.get_running_loop().call_later(
+            delay_ms / 1000, self._resume, key, followed
+        )
+
+    def _resume(self, key: Key, followed: Followed) -> None:
+        self._end_pause(followed)
+        if self._partitions.get(key) is followed:
+            self._forgotten.pop(key, None)
+            self._changed[key] = followed
+            self._on_resume()
+
+    def _end_pause(self, followed: Followed) -> None:
+        if followed.resume is not None:
+            followed.resume.cancel()
+            followed.resume = None
+            self._paused -= 1
+
+
+def _is_throttled(replica: Replica) -> bool:
+    """Whether this follower is one that is held to the rate. A member of the ISR never is."""
+    core, throttled = replica.core, replica.config.follower_throttled
+    if not throttled or core.broker_id in core.isr_state.isr:
+        return False
+    return (core.partition_id, core.broker_id) in throttled

@@ -1,0 +1,409 @@
+"""Answering Fetch: what each watched partition has to tell, parking when it is too little.
+
+Consumers read below the high watermark, or below the last stable offset if they want committed
+records only, and are told the aborted transactions among these; followers read to the log's end.
+Since v11 a consumer may read from any replica, and is told which one stands in its rack (KIP-392).
+A follower's fetch is also news about its position; that is taken in only after its history has
+been found to match ours, or an offset of a diverged log would count as replicated data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kvorum.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
+from kvorum.broker.fetch.fetch_validation import objection_to, out_of_range
+from kvorum.broker.partition.replica import Replica
+from kvorum.broker.quotas.replication_quota import UNLIMITED
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.log.log import OffsetOutOfRange
+from kvorum.wire.fetch_codec import NO_REPLICA, FetchedPartition, FetchRequest
+
+if TYPE_CHECKING:
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+
+Answers = list[tuple[Watched, FetchedPartition]]
+Respond = Callable[[int, int, Answers], None]
+"""Called once with (error code, session id, the partitions' answers)."""
+
+
+class ParkedFetch:
+    """A fetch that waits for data until its deadline."""
+
+    __slots__ = (
+        "_manager",
+        "bytes_max",
+        "deadline_bucket",
+        "is_awake",
+        "is_done",
+        "is_full",
+        "min_bytes",
+        "respond",
+        "state",
+    )
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        state: FetchState,
+        respond: Respond,
+        *,
+        min_bytes: int,
+        bytes_max: int,
+        is_full: bool,
+    ) -> None:
+        self._manager = manager
+        self.state = state
+        self.respond = respond
+        self.min_bytes = min(min_bytes, bytes_max)
+        self.bytes_max = bytes_max
+        self.is_full = is_full
+        self.deadline_bucket = -1
+        self.is_awake = False
+        self.is_done = False
+
+    def wake(self) -> None:
+        """Something it watches changed."""
+        if not self.is_done:
+            answers, size, is_urgent = collect(self._manager, self)
+            if is_urgent or size >= self.min_bytes or (size and _is_all(self, answers)):
+                self.finish(answers)
+
+    def expire(self) -> None:
+        if not self.is_done:
+            self.finish(collect(self._manager, self)[0])
+
+    def cancel(self) -> None:
+        """Nobody waits any more: the connection is gone or the session was taken over."""
+        if not self.is_done:
+            self.finish([], is_cancelled=True)
+
+    def finish(self, answers: Answers, *, is_cancelled: bool = False) -> None:
+        self.is_done = True
+        state = self.state
+        if state.parked is self:
+            state.parked = None
+        self._manager.deadlines.remove(self)
+        if not is_cancelled:
+            note_sent(self._manager, state, answers)
+        if state.session_id == 0:
+            state.close()
+        self.respond(0, state.session_id, answers)
+
+
+def start_fetch(
+    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
+) -> ParkedFetch | None:
+    """Take in a fetch; answer it now, or park it and return it."""
+    now_ms = manager.now_ms()
+    is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+    is_follower = request.replica_id >= 0
+    if is_follower and not manager.facts.is_broker(request.replica_id, request.replica_epoch):
+        _refuse_follower(manager, request, is_by_id=is_by_id, respond=respond)
+        return None
+    if is_full:
+        state = _full_state(manager, request, is_by_id=is_by_id, now_ms=now_ms)
+    else:
+        found = manager.sessions.find(request, is_by_id=is_by_id, now_ms=now_ms)
+        if isinstance(found, ErrorCode):
+            if found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                _drop_session(manager, request.session_id)
+            respond(found.value, 0, [])
+            return None
+        state = found
+        if state.parked is not None:
+            state.parked.cancel()  # the client gave up on it and came back
+        state.forget(request)
+    if state.is_replica:
+        manager.facts.last_fetch_ms[state.replica_id] = now_ms
+    for watched in state.update(request):
+        _take_in(manager, watched, now_ms)
+    if is_full and request.session_epoch == INITIAL_EPOCH:
+        manager.sessions.add(state, now_ms)
+    # A follower's first fetch of a session is answered at once: parked, it would look through all
+    # its partitions again at every append.
+    opens_session = is_full and state.session_id != 0
+    waits = request.max_wait_ms > 0 and not (opens_session and state.is_replica)
+    parked = ParkedFetch(
+        manager,
+        state,
+        respond,
+        min_bytes=request.min_bytes,
+        bytes_max=min(request.bytes_max, manager.config.fetch_max_bytes),
+        is_full=is_full,
+    )
+    answers, size, is_urgent = collect(manager, parked)
+    is_enough = is_urgent or size >= parked.min_bytes or (size and _is_all(parked, answers))
+    if not waits or is_enough or not state.partitions:
+        parked.finish(answers)
+        return None
+    state.parked = parked
+    deadline_ms = now_ms + request.max_wait_ms
+    if state.is_replica:
+        # Never late, so perhaps early, and all at once: else an idle leader and its followers wake
+        # up for each pair of them apart.
+        deadline_ms -= deadline_ms % request.max_wait_ms
+    manager.deadlines.add(parked, deadline_ms)
+    return parked
+
+
+def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int, bool]:
+    """(answers, bytes of records in them, whether they must go out whatever their size)."""
+    state = parked.state
+    answers: Answers = []
+    size = 0
+    is_urgent = is_held = False
+    candidates = state.partitions.values() if parked.is_full else list(state.dirty)
+    for watched in candidates:
+        if size >= parked.bytes_max and size and not parked.is_full:
+            break  # the others stay dirty, first in line next time
+        room = _room(manager, watched)
+        # Of what is held back for its bytes all else is told: an error, where the histories part.
+        bytes_left = min(parked.bytes_max - size, room)
+        answer = _answer(manager, watched, bytes_left, is_first=size == 0 and room > 0)
+        if room == 0:
+            is_held = True
+            if answer is not None and not parked.is_full and not _must_be_told(watched, answer):
+                continue  # and dirty as it was
+        if answer is None:
+            if not parked.is_full:
+                state.dirty.pop(watched, None)
+                continue
+            answer = _nothing_new(watched)
+        answers.append((watched, answer))
+        if answer.records is not None:
+            size += answer.records.length
+        elif _must_be_told(watched, answer):
+            is_urgent = True
+    if is_held:
+        manager.leader_throttle.hold(parked)
+    return answers, size, is_urgent
+
+
+def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
+    """Whether no wait makes these answers any larger, as far as Kafka looks: what a partition has
+    counts up to its limit, whole batches or not, and what lies before the end of a segment goes at
+    once. Else who asks for as much as a partition may send waits its time out at every fetch."""
+    size = 0
+    for watched, answer in answers:
+        replica = watched.replica
+        if replica is None or answer.records is None:
+            continue
+        try:
+            available_bytes, has_more = replica.log.available(
+                watched.asked.fetch_offset, end_offset=_readable_end(replica, watched.state)
+            )
+        except (OSError, CorruptData) as failure:
+            # What lies behind the answer, up to the watermark: the next fetch hears of it.
+            replica.fail(failure, "read")
+            return True
+        if has_more:
+            return True
+        size += min(available_bytes, watched.asked.bytes_max)
+    return size >= parked.min_bytes
+
+
+def _readable_end(replica: Replica, state: FetchState) -> int:
+    core = replica.core
+    if state.replica_id >= 0:
+        return core.end_offset
+    if state.is_read_committed:
+        return replica.log.last_stable_offset(core.high_watermark)
+    return core.high_watermark
+
+
+def _full_state(
+    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, now_ms: int
+) -> FetchState:
+    if request.session_id:
+        _drop_session(manager, request.session_id)
+    return FetchState(request, is_by_id=is_by_id, now_ms=now_ms)
+
+
+def _refuse_follower(
+    manager: ReplicaManager, request: FetchRequest, *, is_by_id: bool, respond: Respond
+) -> None:
+    """Answer a fetch in a broker's name that does not prove it: a client, a process that has been
+    given up (KIP-903), or one whose registration has not reached this broker yet, which asks again.
+    """
+    if request.session_id:
+        _drop_session(manager, request.session_id)
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        respond(ErrorCode.FETCH_SESSION_ID_NOT_FOUND.value, 0, [])
+        return
+    error = ErrorCode.NOT_LEADER_OR_FOLLOWER.value
+    state = FetchState(request, is_by_id=is_by_id, now_ms=manager.now_ms())
+    respond(
+        0, 0, [(w, FetchedPartition(w.asked.partition_id, error)) for w in state.update(request)]
+    )
+
+
+def _drop_session(manager: ReplicaManager, session_id: int) -> None:
+    old = manager.sessions.remove(session_id)
+    if old is not None and old.parked is not None:
+        old.parked.cancel()
+
+
+def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
+    """Connect a listed partition to its replica; a follower's offset becomes its position."""
+    replica = watched.replica or manager.watch(watched)
+    state = watched.state
+    if replica is None or not state.is_replica:
+        return
+    if objection_to(replica, watched) is not None:
+        return
+    asked = watched.asked
+    core = replica.core
+    remote = core.remotes.get(state.replica_id)
+    if remote is not None and remote.sent_offset == asked.fetch_offset:
+        manager.served_checks.suspect(replica, remote, asked)
+    has_risen = core.on_follower_fetch(
+        state.replica_id, asked.fetch_offset, asked.log_start_offset, state.replica_epoch, now_ms
+    )
+    if has_risen:
+        replica.on_high_watermark()
+    if replica.pending_deletions:
+        replica.on_low_watermark()
+    if state.replica_id not in core.isr_state.maximal:
+        manager.isr.propose_expand(replica)
+
+
+def _room(manager: ReplicaManager, watched: Watched) -> int:
+    """Bytes that may be sent of this partition, as far as throttles go."""
+    state, replica = watched.state, watched.replica
+    if state.replica_id < 0 or replica is None:
+        return UNLIMITED
+    return manager.leader_throttle.room(replica, state.replica_id)
+
+
+def _answer(
+    manager: ReplicaManager, watched: Watched, bytes_left: int, *, is_first: bool
+) -> FetchedPartition | None:
+    """What this partition has to tell; None for nothing new."""
+    replica = watched.replica or manager.watch(watched)
+    if replica is None:
+        error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
+        return FetchedPartition(watched.asked.partition_id, error.value)
+    objection = objection_to(replica, watched)
+    if objection is not None:
+        return objection
+    core, log, asked = replica.core, replica.log, watched.asked
+    high_watermark, start_offset = core.high_watermark, log.start_offset
+    stable_offset = log.last_stable_offset(high_watermark)
+    end_offset = high_watermark
+    is_committed_only = False
+    if watched.state.replica_id >= 0:
+        end_offset = core.end_offset
+    elif watched.state.is_read_committed:
+        end_offset, is_committed_only = stable_offset, True
+    records, aborted = None, None
+    if asked.fetch_offset < end_offset and (bytes_left > 0 or is_first):
+        try:
+            records = log.read(
+                asked.fetch_offset,
+                bytes_max=min(asked.bytes_max, bytes_left),
+                end_offset=end_offset,
+                at_least_one_batch=is_first,
+            )
+            if is_committed_only and records.length:
+                aborted = log.aborted_in(records, end_offset=end_offset)
+        except OffsetOutOfRange:
+            return out_of_range(replica, watched)
+        except (OSError, CorruptData) as failure:
+            replica.fail(failure, "read")
+            return FetchedPartition(asked.partition_id, ErrorCode.KAFKA_STORAGE_ERROR.value)
+        if not records.length:
+            records = None
+    preferred = NO_REPLICA
+    if watched.state.rack_id and core.facts.has_rack_readers and core.is_leader:
+        preferred = core.nearest_replica(watched.state.rack_id, asked.fetch_offset)
+        if preferred != NO_REPLICA:
+            records, aborted = None, None  # it shall ask there
+    if (
+        records is None
+        and preferred == NO_REPLICA
+        and high_watermark == watched.sent_high_watermark
+        and start_offset == watched.sent_log_start_offset
+        and asked.fetch_offset >= end_offset
+    ):
+        return None
+    return FetchedPartition(
+        asked.partition_id,
+        0,
+        high_watermark,
+        stable_offset,
+        start_offset,
+        None,
+        None,
+        records,
+        (aborted or ()) if is_committed_only else None,
+        preferred,
+    )
+
+
+def _must_be_told(watched: Watched, answer: FetchedPartition) -> bool:
+    """Whether an answer without records goes out at once."""
+    return bool(answer.error) or answer.diverging is not None or _is_news(watched, answer)
+
+
+def _is_news(watched: Watched, answer: FetchedPartition) -> bool:
+    """What is told at once, without records: to a consumer where to read, to a follower that the
+    log starts elsewhere (DeleteRecords waits for it to follow) and, if consumers read from
+    followers, a new high watermark."""
+    if not watched.state.is_replica:
+        return answer.preferred_replica != NO_REPLICA
+    if watched.sent_log_start_offset < 0 or watched.replica is None:
+        return False
+    if answer.log_start_offset != watched.sent_log_start_offset:
+        return True
+    return (
+        watched.replica.core.facts.has_rack_readers
+        and answer.high_watermark != watched.sent_high_watermark
+    )
+
+
+def _nothing_new(watched: Watched) -> FetchedPartition:
+    return FetchedPartition(
+        watched.asked.partition_id,
+        0,
+        watched.sent_high_watermark,
+        watched.sent_last_stable_offset,
+        watched.sent_log_start_offset,
+    )
+
+
+def note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> None:
+    """Remember what was told. Partitions with errors or unread data stay dirty, at the end of the
+    line: the client may ask from the same offset again without listing the partition.
+    """
+    for watched, answer in answers:
+        state.dirty.pop(watched, None)
+        if answer.records is not None and state.replica_id >= 0 and watched.replica is not None:
+            manager.leader_throttle.record(watched.replica, state.replica_id, answer.records.length)
+            remote = watched.replica.core.remotes.get(state.replica_id)
+            if remote is not None:
+                remote.sent_offset = watched.asked.fetch_offset
+        if answer.error or answer.diverging is not None or _has_unread(watched):
+            state.dirty[watched] = None
+        if answer.diverging is not None:
+            # The follower takes of it only where to cut, and may have to go below what it was told.
+            watched.sent_high_watermark = watched.sent_last_stable_offset = -1
+        elif not answer.error:
+            watched.sent_high_watermark = answer.high_watermark
+            watched.sent_last_stable_offset = answer.last_stable_offset
+            watched.sent_log_start_offset = answer.log_start_offset
+
+
+def _has_unread(watched: Watched) -> bool:
+    replica = watched.replica
+    if replica is None:
+        return True
+    core, state = replica.core, watched.state
+    if state.replica_id >= 0:
+        end_offset = core.end_offset
+    elif state.is_read_committed:
+        end_offset = replica.log.last_stable_offset(core.high_watermark)
+    else:
+        end_offset = core.high_watermark
+    return watched.asked.fetch_offset < end_offset

@@ -1,0 +1,95 @@
+"""Log starts that followers take over from their leaders are on disk before these hear of it.
+
+DeleteRecords is answered when every live replica has told the new start. Bad sequence without
+this: 1. it is answered, 2. all brokers are killed before the periodic checkpoint, 3. a follower
+starts with the old start and leads: the records are back. What waits is written together, in a
+thread; records are fetched on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.failures import report_failure
+from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.tasks import TaskGroup
+
+_log = logging.getLogger(__name__)
+
+RETRY_MS = 1_000
+"""After an error that is not the disk's, which would take the replicas offline."""
+
+OnError = Callable[[LogDirectory, OSError, str], None]
+
+
+class StartCheckpoints:
+    """For all that a broker follows. on_error: a disk call failed in this directory."""
+
+    def __init__(self, on_error: OnError) -> None:
+        self._on_error = on_error
+        self._waiting: dict[Replica, None] = {}
+        self._listeners: dict[Callable[[], None], None] = {}
+        self._is_running = False
+        self._tasks = TaskGroup(report_failure)
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        self._waiting.clear()
+        self._listeners.clear()
+
+    def told(self, replica: Replica, on_saved: Callable[[], None]) -> int:
+        """The start that the leader may hear of now. If that is not the log's, the log's is written
+        and then `on_saved` called, once for all that it waits for."""
+        log = replica.log
+        start_offset = log.start_offset
+        if not start_offset:
+            return 0
+        core = replica.core
+        durable = replica.home.store.checkpoints.durable_start(core.topic, core.partition_id)
+        if durable >= start_offset:
+            return start_offset
+        first = log.durable_first_offset
+        if first >= start_offset:
+            return start_offset  # the name of its first file says it
+        self._waiting[replica] = None
+        self._listeners[on_saved] = None
+        if not self._is_running:
+            self._is_running = True
+            self._tasks.spawn(self._run(), "checkpoint of log starts")
+        return max(durable, first)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                # What is told in this turn goes along.
+                await asyncio.sleep(0)
+                waiting, self._waiting = self._waiting, {}
+                listeners, self._listeners = self._listeners, {}
+                by_home: dict[LogDirectory, list[Replica]] = {}
+                for replica in waiting:
+                    if not replica.home.is_offline:
+                        by_home.setdefault(replica.home, []).append(replica)
+                is_written = True
+                for home, replicas in by_home.items():
+                    is_written = await self._write(home, replicas) and is_written
+                if not is_written:
+                    await asyncio.sleep(RETRY_MS / 1000)
+                for on_saved in listeners:
+                    on_saved()
+        finally:
+            self._is_running = False
+
+    async def _write(self, home: LogDirectory, replicas: list[Replica]) -> bool:
+        # While another directory was written a topic may have been deleted, and made again.
+        there = [replica for replica in replicas if not (replica.is_offline or replica.is_closed)]
+        home.store.checkpoints.collect_log_starts(there)
+        try:
+            await in_thread(home.store.checkpoints.write_log_starts)
+        except OSError as failure:
+            self._on_error(home, failure, "checkpoint")
+            return False
+        return True

@@ -1,0 +1,110 @@
+"""The leader looks at its own bytes when a follower asks again for what it was just sent.
+
+A follower that refuses a batch cannot say so: it asks from the same offset again. A lost connection
+looks the same, so that proves nothing, and what is stored there is checked, in a thread. Recovery
+does not read below the recovery point: damage to old records is first met here. A replica whose
+bytes are damaged fails, as at a start, so that one which has them whole can lead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.failures import report_failure
+from kvorum.broker.log_dirs.log_directories import is_disk_fault
+from kvorum.broker.partition.follower_state import RemoteReplica
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.storage.log.log import OffsetOutOfRange
+from kvorum.storage.recovery.batch_walk import first_damage
+from kvorum.wire.fetch_codec import FetchPartition
+
+if TYPE_CHECKING:
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+
+CHECK_AGAIN_MS = 60_000
+"""An offset that was found sound is not looked at again for the same follower before that."""
+WAITING_MAX = 64
+"""Who finds no room is asked for again, if it was not by chance."""
+
+
+class _Suspect(NamedTuple):
+    replica: Replica
+    leader_epoch: int
+    offset: int
+    bytes_max: int
+
+
+class ServedChecks:
+    """One check at a time, for all that a manager leads."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._waiting: deque[_Suspect] = deque()
+        self._is_running = False
+        self._tasks = TaskGroup(report_failure)
+
+    async def stop(self) -> None:
+        self._waiting.clear()
+        await self._tasks.stop()
+
+    def suspect(self, replica: Replica, remote: RemoteReplica, asked: FetchPartition) -> None:
+        """A follower asks from an offset from which it was sent records."""
+        now_ms = self._manager.now_ms()
+        offset, at_ms = remote.checked
+        if offset == asked.fetch_offset and now_ms - at_ms < CHECK_AGAIN_MS:
+            return
+        if len(self._waiting) >= WAITING_MAX:
+            return
+        remote.checked = (asked.fetch_offset, now_ms)
+        # As much as it can have been sent.
+        bytes_max = min(asked.bytes_max, self._manager.config.fetch_max_bytes)
+        self._waiting.append(
+            _Suspect(replica, replica.core.leader_epoch, asked.fetch_offset, bytes_max)
+        )
+        if not self._is_running:
+            self._is_running = True
+            self._tasks.spawn(self._run(), "check of what was served")
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._check(self._waiting.popleft())
+        finally:
+            self._is_running = False
+
+    async def _check(self, suspect: _Suspect) -> None:
+        replica = suspect.replica
+        if not _is_current(suspect):
+            return
+        try:
+            found = replica.log.read(
+                suspect.offset,
+                bytes_max=suspect.bytes_max,
+                end_offset=replica.core.end_offset,
+            )
+        except OffsetOutOfRange:
+            return  # retention was quicker
+        except (OSError, CorruptData) as failure:
+            replica.fail(failure, "read")
+            return
+        try:
+            damage = await in_thread(lambda: first_damage(found, found.read()))
+        except OSError as failure:
+            if is_disk_fault(failure) and _is_current(suspect):
+                replica.fail(failure, "read")
+            # Else the log was closed or deleted meanwhile.
+            return
+        # A log that was cut meanwhile, because another broker leads, was read in the middle of it.
+        if damage is not None and _is_current(suspect):
+            replica.fail(damage, "check of what a follower asks for again")
+
+
+def _is_current(suspect: _Suspect) -> bool:
+    replica, core = suspect.replica, suspect.replica.core
+    if replica.is_closed or replica.is_offline:
+        return False
+    return core.is_leader and core.leader_epoch == suspect.leader_epoch

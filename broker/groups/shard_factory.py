@@ -1,0 +1,29 @@
+"""Makes the shards of this broker's group coordinators out of its configuration."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from kvorum.broker.config.broker_config import BrokerConfig, part_of
+from kvorum.broker.coordinator.model import Shard
+from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.consumer.assignors import parse_assignors
+from kvorum.broker.groups.migration.policy import parse_policy
+from kvorum.broker.groups.shard import GroupShard
+
+
+def group_shard_maker(config: BrokerConfig, rng: random.Random) -> Callable[[int, int], Shard]:
+    """What makes the shards of this broker. rng: seeds each shard's own; must differ between
+    brokers and between two starts of one, as member ids must."""
+    group_config = part_of(
+        config,
+        GroupConfig,
+        group_consumer_assignors=parse_assignors(config.group_consumer_assignors),
+        group_consumer_migration_policy=parse_policy(config.group_consumer_migration_policy),
+    )
+
+    def make(partition_id: int, leader_epoch: int) -> Shard:
+        return GroupShard(group_config, random.Random(rng.getrandbits(128)))
+
+    return make

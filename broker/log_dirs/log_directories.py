@@ -1,0 +1,308 @@
+"""The data directories of one broker (`log.dirs`): which are online, and which takes a new replica.
+
+A directory that fails goes offline until the broker starts again; the others go on (KIP-112,
+KIP-858). What lies in it is never made anew elsewhere by this broker: an empty replica in the
+place of one that may hold acknowledged records would pass for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kvorum.broker.log_dirs.replica_store import ReplicaStore, Topics
+from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, KvorumError
+from kvorum.runtime.ids import uuid_text
+
+_log = logging.getLogger(__name__)
+
+OWN_ERRORS = frozenset(
+    {
+        errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EBADF, errno.EINVAL, errno.EAGAIN,
+        errno.EINTR, errno.EFBIG, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG,
+        errno.ENOSYS, errno.EOPNOTSUPP, errno.ELOOP, errno.ENOBUFS,
+    }
+)  # fmt: skip
+"""The process's own (no descriptor left, a file closed): they cost only the replica that met them.
+Any other says that a directory, or the disk below it, is of no use any more: file systems have many
+words for it, EBADMSG where a checksum of their own is wrong, ENOTCONN where a server is gone."""
+
+
+class DirectoriesLost(KvorumError):
+    """The broker cannot go on with the directories that are left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the start found at the path of one directory.
+
+    directory_id: None if it could not be read; failure says why then. is_clean: the last process
+    closed all logs in it.
+    """
+
+    directory_id: bytes | None
+    is_clean: bool = False
+    failure: OSError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A replica that needs a place.
+
+    name: of its folder. told: the directory that the metadata has for it. is_new: the broker had
+    none before, so that nothing of it can lie anywhere. is_in_sync: it counts as a holder of all
+    that is committed.
+    """
+
+    name: str
+    topic_id: bytes
+    told: bytes
+    is_new: bool
+    is_in_sync: bool
+
+
+class Unplaced(NamedTuple):
+    """Why a replica stays offline until the metadata says otherwise. home: where its folder should
+    be, if that can be read."""
+
+    reason: str
+    home: LogDirectory | None = None
+
+
+class LogDirectory:
+    """One directory. reason: why it is offline, "" while it is not. replicas: how many live here,
+    those without a file included. is_closed: every log in it was closed in good order."""
+
+    __slots__ = ("id", "is_closed", "path", "reason", "replicas", "store")
+
+    def __init__(self, path: str, store: ReplicaStore, directory_id: bytes | None = None) -> None:
+        self.path = path
+        self.store = store
+        self.id = directory_id
+        self.reason = ""
+        self.replicas = 0
+        self.is_closed = False
+
+    @property
+    def is_offline(self) -> bool:
+        return bool(self.reason)
+
+    def summary(self) -> str:
+        name = "-" if self.id is None else uuid_text(self.id)
+        state = f"offline ({self.reason})" if self.reason else "online"
+        return f"dir={self.path} id={name} {state} replicas={self.replicas}"
+
+
+class LogDirectories:
+    """All of them, in the order of the configuration."""
+
+    def __init__(
+        self, disk: Disk, paths: Sequence[str], rng: random.Random, topics: Topics
+    ) -> None:
+        """topics: see `ReplicaStore`."""
+        self.items = [
+            LogDirectory(path, ReplicaStore(disk=disk, data_directory=path, rng=rng, topics=topics))
+            for path in paths
+        ]
+        self._missing: set[bytes] = set()
+        """Ids that the metadata has for replicas here, said once each."""
+
+    def load(self, claims: Mapping[str, Claim]) -> None:
+        """Find what lies in each (blocking); one that cannot be read is offline from the start.
+
+        Raises CorruptData for a checkpoint that is damaged in the only directory.
+        """
+        for item in self.items:
+            claim = claims[item.path]
+            item.id = claim.directory_id
+            if claim.failure is not None:
+                self.fail(item, claim.failure, "start")
+                continue
+            try:
+                item.store.load(claim.is_clean)
+            except OSError as failure:
+                self.fail(item, failure, "start")
+            except CorruptData as damage:
+                if self.is_single:
+                    raise
+                self.fail(item, OSError(errno.EBADMSG, str(damage)), "start")
+
+    # --- look-up -----------------------------------------------------------------------------
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [item for item in self.items if not item.is_offline]
+
+    @property
+    def offline(self) -> list[LogDirectory]:
+        return [item for item in self.items if item.is_offline]
+
+    @property
+    def offline_count(self) -> int:
+        """Kafka's gauge offlineLogDirectoryCount."""
+        return len(self.offline)
+
+    @property
+    def is_single(self) -> bool:
+        """Only one is configured: there is nothing to tell of where a replica lies."""
+        return len(self.items) == 1
+
+    def by_id(self, directory_id: bytes) -> LogDirectory | None:
+        if directory_id in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY):
+            return None
+        return next((item for item in self.items if item.id == directory_id), None)
+
+    def of_path(self, path: str) -> LogDirectory | None:
+        """The directory in which a file lies."""
+        return next((item for item in self.items if path.startswith(f"{item.path}/")), None)
+
+    def holding(self, name: str, topic_id: bytes, told: bytes) -> LogDirectory | Unplaced | None:
+        """Where the folder of a replica was found at the start; of two copies, where the metadata
+        says (`told`).
+
+        Unplaced if it does not say: one of them is older, and nothing tells which.
+        """
+        found = [d for d in self.online if d.store.unclaimed.get(name, None) == topic_id]
+        if len(found) < 2:
+            return found[0] if found else None
+        for item in found:
+            if item.id == told:
+                return item
+        for item in found:
+            item.store.leave_alone(name)
+        paths = " and ".join(item.path for item in found)
+        return Unplaced(f"a copy of it lies in {paths}; move all but one of them away", found[0])
+
+    def _unless_older(
+        self, found: LogDirectory, own: LogDirectory | None, wanted: Wanted
+    ) -> LogDirectory | Unplaced:
+        """`found`, unless the metadata names a directory that cannot be read: what that one holds
+        may be more, and a copy that came back from a repair would lead without it."""
+        is_named = wanted.told not in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+        if not is_named or (own is not None and not own.is_offline):
+            return found
+        found.store.leave_alone(wanted.name)
+        where = uuid_text(wanted.told) if own is None else f"{own.path}, which is offline"
+        return Unplaced(
+            f"it lies in {where}, and the cluster counts on it; what lies in {found.path} may be "
+            "older"
+        )
+
+    def place(self, wanted: Wanted) -> LogDirectory | Unplaced:
+        """The directory of a replica that is to be opened.
+
+        Unplaced: it stays offline. An empty log would pass for the one that cannot be read, or
+        that somebody has taken away.
+        """
+        found = self.holding(wanted.name, wanted.topic_id, wanted.told)
+        own = self.by_id(wanted.told)
+        if isinstance(found, LogDirectory) and wanted.is_in_sync:
+            found = self._unless_older(found, own, wanted)
+        if found is not None:
+            return found
+        if own is not None and own.is_offline:
+            return Unplaced(f"{own.path} is offline ({own.reason})")
+        flushed = (d for d in self.online if d.store.was_flushed(wanted.name))
+        known = own or next(flushed, None)
+        if known is not None and wanted.is_in_sync and not wanted.is_new:
+            lost = known.store.refuse_lost(wanted.name)
+            if lost is not None:
+                return Unplaced(
+                    f"{lost}, and the cluster counts on what it held; put the folder back, or go "
+                    "on with what another replica holds: `kvorum partitions elect --unclean`",
+                    known,
+                )
+        if own is not None:
+            return own
+        if wanted.told == UNASSIGNED_DIRECTORY and (self.is_single or wanted.is_new):
+            return self.choose() or Unplaced("no directory is online")
+        # Its directory was told and is none of those that can be read, or none was told and there
+        # may be one: it can be in one that is offline.
+        if self.offline:
+            paths = ", ".join(item.path for item in self.offline)
+            return Unplaced(f"it may lie in {paths}, which is offline")
+        is_elsewhere = wanted.told not in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+        if is_elsewhere:
+            self._warn_of_missing(wanted.told)
+        if wanted.is_in_sync and is_elsewhere:
+            return Unplaced(
+                f"it lies in directory {uuid_text(wanted.told)}, which is at no path of log.dirs "
+                f"({self._ids()}), and the cluster counts on what it holds; bring that directory "
+                "back (is its disk mounted?), or see `kvorum partitions restore`"
+            )
+        # Every directory can be read and none has it: it was never written to, or one has a folder
+        # that does not say whose it is, and will refuse it.
+        return known or self.choose() or Unplaced("no directory is online")
+
+    def _ids(self) -> str:
+        return ", ".join(
+            f"{item.path} is {'unknown' if item.id is None else uuid_text(item.id)}"
+            for item in self.items
+        )
+
+    def _warn_of_missing(self, directory_id: bytes) -> None:
+        if directory_id in self._missing:
+            return
+        self._missing.add(directory_id)
+        _log.warning(
+            "the cluster has replicas of this broker in directory %s, which is at no path of "
+            "log.dirs (%s): it was taken out, or its disk is not mounted or has been replaced; "
+            "those that other brokers have in sync are fetched anew",
+            uuid_text(directory_id),
+            self._ids(),
+        )
+
+    def choose(self) -> LogDirectory | None:
+        """Where a new replica goes: where the fewest are, as in Kafka. None if all are offline."""
+        return min(self.online, key=lambda item: item.replicas, default=None)
+
+    def failed_ids(self) -> tuple[bytes, ...]:
+        """Of directories that are offline and could be read once, for the heartbeat."""
+        return tuple(item.id for item in self.offline if item.id is not None)
+
+    # --- failure -----------------------------------------------------------------------------
+
+    def fail(self, item: LogDirectory, failure: OSError, operation: str) -> bool:
+        """The directory is offline from now on; False if it was before."""
+        if item.is_offline:
+            return False
+        where = f" of {failure.filename}" if failure.filename else ""
+        # Damage that a check of ours has found says so itself.
+        is_own_check = failure.errno == errno.EBADMSG and not where
+        code = errno.errorcode.get(failure.errno or 0, "error")
+        name = "" if is_own_check else f" ({code})"
+        item.reason = f"{operation}{where} failed: {failure.strerror or failure}{name}"
+        # Of one that fails at the start nobody has counted them.
+        replicas = f", with {item.replicas} replicas" if item.replicas else ""
+        _log.error(
+            "log directory %s is offline%s: %s; repair the disk and restart the broker",
+            item.path,
+            replicas,
+            item.reason,
+        )
+        return True
+
+    def loss(self, metadata_directory: str) -> DirectoriesLost | None:
+        """Why the broker must end, None while it can go on (as Apache Kafka decides)."""
+        for item in self.offline:
+            if item.path == metadata_directory:
+                return DirectoriesLost(
+                    f"{item.path} holds the metadata log and has failed: {item.reason}"
+                )
+        if not self.online:
+            reasons = "; ".join(f"{item.path}: {item.reason}" for item in self.items)
+            return DirectoriesLost(f"no data directory is left: {reasons}")
+        return None
+
+
+def is_disk_fault(failure: BaseException) -> bool:
+    """Whether an error takes the whole directory down."""
+    if not isinstance(failure, OSError) or failure.errno is None:
+        return False
+    return failure.errno not in OWN_ERRORS

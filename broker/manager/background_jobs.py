@@ -1,0 +1,194 @@
+"""What happens to replicas on a timer: ISR checks, checkpoints, flushes, retention. A driver.
+
+Decisions are in `partition` and `storage`; here are only intervals, and threads for what blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.failures import report_failure
+from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.tasks import TaskGroup
+
+if TYPE_CHECKING:
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+
+_log = logging.getLogger(__name__)
+
+FLUSH_CHECK_INTERVAL_MS = 1_000
+"""How soon a rolled segment is fsynced; until then recovery would have to read it again."""
+REMOVAL_INTERVAL_MS = 1_000
+PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+"""Kafka: producer.id.expiration.check.interval.ms."""
+
+
+class Maintenance:
+    """Timers over all replicas of a manager."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._tasks = TaskGroup(report_failure)
+        # Two of the jobs flush, and a log has one flush at a time.
+        self._flushing = asyncio.Lock()
+
+    def start(self) -> None:
+        config = self._manager.config
+        jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (max(config.replica_lag_time_max_ms // 2, 1), self._check_isr),
+            (
+                config.replica_high_watermark_checkpoint_interval_ms,
+                self._checkpoint_high_watermarks,
+            ),
+            (FLUSH_CHECK_INTERVAL_MS, self._flush_sealed),
+            (config.log_flush_offset_checkpoint_interval_ms, self._flush_all),
+            (config.log_retention_check_interval_ms, self._apply_retention),
+            (REMOVAL_INTERVAL_MS, self._remove_deleted),
+            (PRODUCER_EXPIRY_INTERVAL_MS, self._expire_producers),
+        ]
+        for interval_ms, job in jobs:
+            self._tasks.spawn(_every(interval_ms, job), job.__name__)
+        # What the start had to check batch by batch it has fsynced too. Not told, the next start
+        # would check it again, and a broker that is killed every minute ever more.
+        self._tasks.spawn(self._checkpoint_log_offsets(), "checkpoint after the start")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    async def _check_isr(self) -> None:
+        replicas = self._manager.all()
+        self._manager.isr.check(replicas)
+        now_ms = self._manager.now_ms()
+        for replica in replicas:
+            replica.drop_expired_acks()
+            core = replica.core
+            if core.high_watermark < core.end_offset and core.raise_high_watermark(now_ms):
+                # Who was about to join held it back, and is not heard of any more: time alone says
+                # so, and without a fetch of another one nobody would look.
+                replica.on_high_watermark()
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        for home, replicas in self._by_home():
+            home.store.checkpoints.collect_high_watermarks(replicas)
+            for replica in replicas:
+                replica.log.forget_replicated_markers(replica.core.high_watermark)
+            await self._write(home, home.store.checkpoints.write_high_watermarks)
+
+    async def _flush_sealed(self) -> None:
+        now_ms = self._manager.clock.wall_ms()
+        has_rolled = False
+        for replica in self._manager.with_files():
+            if not replica.is_offline and replica.log.needs_flush(now_ms):
+                has_rolled = has_rolled or replica.log.has_unflushed_roll
+                await self._flush(replica)
+        if has_rolled:
+            # A start walks each segment from the recovery point on, and a sealed one whole.
+            await self._checkpoint_log_offsets()
+
+    async def _flush_all(self) -> None:
+        # Kafka leaves the active segment to the operating system. One fsync a minute bounds what
+        # recovery has to read after a crash.
+        for replica in self._manager.with_files():
+            if replica.log.durable_end_offset < replica.log.end_offset:
+                await self._flush(replica)
+        await self._checkpoint_log_offsets()
+
+    async def _checkpoint_log_offsets(self) -> None:
+        for home, replicas in self._by_home():
+            home.store.checkpoints.collect_log_offsets(replicas)
+            await self._write(home, home.store.checkpoints.write_log_offsets)
+
+    def _by_home(self) -> Iterator[tuple[LogDirectory, list[Replica]]]:
+        """The directories that are online, each with what has a log in it when its turn comes.
+
+        Seed 110027: listed before the wait for another directory, a topic that was deleted and made
+        again meanwhile got the old one's watermark, recovery point and log start for its own.
+        """
+        for home in self._manager.directories.online:
+            if not home.is_offline:
+                yield home, [r for r in self._manager.with_files() if r.home is home]
+
+    async def _write(self, home: LogDirectory, work: Callable[[], None]) -> None:
+        """What belongs to one directory; its failure is no other's."""
+        try:
+            await in_thread(work)
+        except OSError as failure:
+            self._manager.on_directory_error(home, failure, "checkpoint")
+
+    async def _flush(self, replica: Replica) -> None:
+        async with self._flushing:
+            await self._flush_alone(replica)
+
+    async def _flush_alone(self, replica: Replica) -> None:
+        if replica.is_closed or replica.is_offline:
+            return
+        try:
+            ticket = replica.log.begin_flush()
+        except (OSError, CorruptData) as failure:
+            # It reads the batch up to which it will go, which may have been damaged since.
+            self._on_flush_failed(replica, failure)
+            return
+        is_identity_due, replica.identity_unsynced = replica.identity_unsynced, False
+
+        def run() -> None:
+            # First: a recovery point is no proof without it (`ReplicaStore`).
+            if is_identity_due:
+                replica.sync_identity()
+            ticket.run()
+
+        try:
+            await in_thread(run)
+        except OSError as failure:
+            # After a failed fsync nobody knows what is on disk: trying again proves nothing.
+            self._on_flush_failed(replica, failure)
+        finally:
+            # Also when cancelled: `stop` closes the log next, and a log has one flush at a time.
+            replica.log.end_flush(ticket)
+
+    @staticmethod
+    def _on_flush_failed(replica: Replica, failure: OSError | CorruptData) -> None:
+        if not replica.is_closed:
+            _log.error("flush of %s failed: %s", replica.log.directory, failure)
+            replica.fail(failure, "flush")
+
+    async def _apply_retention(self) -> None:
+        for replica in self._manager.with_files():
+            if not replica.is_offline and not replica.is_closed:
+                core, before = replica.core, replica.log.start_offset
+                try:
+                    replica.apply_retention(self._manager.clock.wall_ms())
+                    if replica.log.start_offset > before and not core.is_leader:
+                        self._manager.fetchers.tell_start((core.topic_id, core.partition_id))
+                except (OSError, CorruptData) as failure:
+                    _log.error("retention of %s failed: %s", replica.log.directory, failure)
+                    replica.fail(failure, "retention")
+                await asyncio.sleep(0)
+
+    async def _remove_deleted(self) -> None:
+        now_ms = self._manager.clock.wall_ms()
+        for home, replicas in self._by_home():
+            directories = home.store.take_removals()
+            files = [path for replica in replicas for path in replica.log.take_deleted(now_ms)]
+            if directories or files:
+                await self._write(home, partial(home.store.remove, directories, files))
+
+    async def _expire_producers(self) -> None:
+        for replica in self._manager.with_files():
+            replica.log.expire_producers(self._manager.clock.wall_ms())
+
+
+async def _every(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await job()
+        except OSError as failure:
+            # A full or failing disk: say so, and try again at the next interval.
+            _log.error("%s failed: %s", getattr(job, "__name__", job), failure)

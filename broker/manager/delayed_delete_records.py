@@ -1,0 +1,94 @@
+"""Waiting for all live replicas to have deleted what DeleteRecords asked for. Kafka calls it
+DelayedDeleteRecords.
+
+The low watermark of a partition is the least log start among its live replicas. What moves it wakes
+who waits: a follower's fetch, a broker that died, this log's own start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from kvorum.broker.network.purgatory import Deadlines
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.errors import ErrorCode
+
+UNKNOWN_LOW_WATERMARK = -1
+
+
+class Deleted(NamedTuple):
+    """What one partition has to answer."""
+
+    low_watermark: int
+    error: ErrorCode
+
+
+class PendingDeletion:
+    """One DeleteRecords request; its partitions are known by their number in it."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self.deadline_bucket = -1
+        self.results: dict[int, Deleted] = {}
+        self._deadlines = deadlines
+        self._waiting: dict[int, tuple[Replica, int]] = {}
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wait_for(self, number: int, replica: Replica, offset: int) -> None:
+        """The partition is open until its low watermark is at `offset`."""
+        self._waiting[number] = (replica, offset)
+        replica.pending_deletions.append(self)
+
+    def look(self, replica: Replica) -> None:
+        """The replica's low watermark or role may have changed."""
+        for number, (waiting, offset) in list(self._waiting.items()):
+            if waiting is replica:
+                result = _result(replica, offset)
+                if result is not None:
+                    self._settle(number, result)
+
+    async def wait(self, deadline_ms: int) -> None:
+        """Until every partition has its result. deadline_ms: monotonic; then the rest timed out."""
+        for replica in {id(replica): replica for replica, _ in self._waiting.values()}.values():
+            self.look(replica)
+        if not self._waiting:
+            return
+        self._deadlines.add(self, deadline_ms)
+        try:
+            await self._done
+        finally:
+            self._deadlines.remove(self)
+            for number in list(self._waiting):
+                self._forget(number)
+
+    def expire(self) -> None:
+        for number, (replica, _) in list(self._waiting.items()):
+            low_watermark = replica.low_watermark()
+            self._settle(number, Deleted(low_watermark, ErrorCode.REQUEST_TIMED_OUT))
+
+    def cancel(self) -> None:
+        """The connection is gone: nobody wants the answer."""
+        self._done.cancel()
+
+    def _settle(self, number: int, result: Deleted) -> None:
+        self.results[number] = result
+        replica, offset = self._waiting[number]
+        if result.error == ErrorCode.NONE:
+            replica.core.deleted_to = max(replica.core.deleted_to, offset)
+        self._forget(number)
+        if not self._waiting and not self._done.done():
+            self._done.set_result(None)
+
+    def _forget(self, number: int) -> None:
+        replica, _ = self._waiting.pop(number)
+        replica.pending_deletions.remove(self)
+
+
+def _result(replica: Replica, offset: int) -> Deleted | None:
+    """What to answer for a deletion up to `offset`; None while replicas are behind."""
+    if replica.is_offline:
+        return Deleted(UNKNOWN_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
+    if replica.is_closed or not replica.core.is_leader:
+        return Deleted(UNKNOWN_LOW_WATERMARK, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    low_watermark = replica.low_watermark()
+    return Deleted(low_watermark, ErrorCode.NONE) if low_watermark >= offset else None

@@ -1,0 +1,222 @@
+"""What happens when a disk call fails, or stored bytes are damaged. Part of the replicas' driver.
+
+An error of the disk takes the whole directory down: every replica in it answers
+KAFKA_STORAGE_ERROR, its fetching stops, and the next heartbeat, sent at once, says so. Damage costs
+the one replica; it is told as lost, so that another one can lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvorum.broker.log_dirs.log_directories import LogDirectory, is_disk_fault
+from kvorum.broker.partition.replica import Replica
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.log.checkpoints import PARTITION_METADATA
+from kvorum.storage.log.file_names import LOG_SUFFIX, replica_of
+
+if TYPE_CHECKING:
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[bytes, int]
+
+NAMES_SAID_MAX = 5
+"""Of replicas that a line of the log names; the others are counted."""
+
+
+class Broken(NamedTuple):
+    """A replica without a log. name: its folder's; home: where that lies, None if nobody knows.
+    is_unplaced: the next image of the partition may give it a place (`LogDirectories.place`)."""
+
+    name: str
+    home: LogDirectory | None
+    is_unplaced: bool = False
+
+
+class ReplicaFailures:
+    """Acts for one manager. on_directory_failed: see there."""
+
+    def __init__(self, manager: ReplicaManager, on_directory_failed: Callable[[], None]) -> None:
+        self._manager = manager
+        self._on_directory_failed = on_directory_failed
+        self._unplaced: dict[str, list[str]] = {}
+        """Why replicas stay offline -> their names, those of one image."""
+
+    def on_failed(self, replica: Replica, failure: OSError | CorruptData, operation: str) -> None:
+        """A replica has just gone offline because of this."""
+        core = replica.core
+        self._manager.fetchers.unfollow((core.topic_id, core.partition_id))
+        if isinstance(failure, OSError) and is_disk_fault(failure):
+            if failure.filename is None:
+                failure.filename = replica.log.directory
+            self._fail(replica.home, failure, operation)
+            return
+        _log.error(
+            "%s-%d is offline: %s: %s; see `kvorum partitions restore`",
+            core.topic,
+            core.partition_id,
+            operation,
+            failure,
+        )
+        if isinstance(failure, CorruptData) and failure.path.endswith(LOG_SUFFIX):
+            # Of other files the next start makes new ones, from the batches.
+            self._mark(replica, failure)
+        self._tell((core.topic_id, core.partition_id), LOST_DIRECTORY)
+
+    def _mark(self, replica: Replica, damage: CorruptData) -> None:
+        try:
+            replica.home.store.mark_damaged(replica.log, damage)
+        except OSError as failure:
+            self.on_directory_error(replica.home, failure, "mark of damage")
+
+    def on_open_failed(
+        self, key: Key, name: str, home: LogDirectory, failure: OSError | CorruptData
+    ) -> None:
+        """A log could not be opened. name: of its folder."""
+        # A folder that is another topic's, or does not say whose it is, is named with its way out.
+        is_restored = isinstance(failure, CorruptData) and not failure.path.endswith(
+            PARTITION_METADATA
+        )
+        way_out = "; see `kvorum partitions restore`" if is_restored else ""
+        _log.error("cannot open %s: %s%s", name, failure, way_out)
+        if isinstance(failure, OSError) and is_disk_fault(failure):
+            self._fail(home, failure, "open")
+            self._tell(key, self._place_of(home))
+        else:
+            self._tell(key, LOST_DIRECTORY)
+
+    def stay_offline(self, name: str, reason: str) -> None:
+        """A replica has no place; `say_offline` says so."""
+        self._unplaced.setdefault(reason, []).append(name)
+
+    def say_offline(self) -> None:
+        """One line for all that stay offline for one reason, which thousands would hide."""
+        for reason, names in self._unplaced.items():
+            first = ", ".join(names[:NAMES_SAID_MAX])
+            if len(names) > NAMES_SAID_MAX:
+                first = f"{len(names)} replicas ({first}, ...)"
+            _log.error("%s %s offline: %s", first, "stay" if len(names) > 1 else "stays", reason)
+            for name in names[NAMES_SAID_MAX:]:
+                _log.debug("%s stays offline: %s", name, reason)
+        self._unplaced.clear()
+
+    def opened_at(self, name: str) -> str | None:
+        """The folder of the replica of that name, None if none is open."""
+        key = replica_of(name)
+        replica = None if key is None else self._manager.find_by_name(*key)
+        return None if replica is None else replica.log.directory
+
+    def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+        """A disk call failed that was no single replica's."""
+        if is_disk_fault(failure):
+            self._fail(home, failure, operation)
+        else:
+            _log.error("%s in %s failed: %s", operation, home.path, failure)
+
+    # --- what the controller is told ---------------------------------------------------------
+
+    def settle(self, key: Key, replica: Replica, image: PartitionImage) -> None:
+        """The metadata says where the replica lies; tell if that is not so."""
+        want = self._place_of(replica.home)
+        if replica.is_offline and not replica.home.is_offline:
+            want = LOST_DIRECTORY
+        self._tell_if_new(key, want, image)
+
+    def settle_broken(self, key: Key, image: PartitionImage) -> None:
+        """As `settle`, of a replica that nobody can find."""
+        told = image.directory_of(self._manager.broker_id)
+        own = self._manager.directories.by_id(told)
+        if told == UNASSIGNED_DIRECTORY or (own is not None and not own.is_offline):
+            # Taken for online: nobody says where it is, or its folder there is gone.
+            self._tell(key, LOST_DIRECTORY)
+
+    def _tell_if_new(self, key: Key, want: bytes, image: PartitionImage) -> None:
+        told = image.directory_of(self._manager.broker_id)
+        if want == told:
+            return
+        is_understood = told == UNASSIGNED_DIRECTORY and want != LOST_DIRECTORY
+        if not (is_understood and self._manager.directories.is_single):
+            self._tell(key, want)
+
+    def _tell(self, key: Key, directory_id: bytes) -> None:
+        if directory_id != UNASSIGNED_DIRECTORY:
+            self._manager.directory_link.tell(key, directory_id)
+
+    @staticmethod
+    def _place_of(home: LogDirectory) -> bytes:
+        """The id of a directory; of one that could never be read there is none."""
+        return LOST_DIRECTORY if home.id is None else home.id
+
+    # --- a directory goes down ---------------------------------------------------------------
+
+    def _fail(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+        manager = self._manager
+        if not manager.directories.fail(home, failure, operation):
+            return
+        for replica in manager.all():
+            if replica.home is not home:
+                continue
+            core = replica.core
+            key = (core.topic_id, core.partition_id)
+            manager.fetchers.unfollow(key)
+            if not replica.is_offline:
+                replica.go_offline()
+            image = manager.image.partition(*key)
+            if image is not None:
+                # One that the controller does not know to be there would not be given up.
+                self.settle(key, replica, image)
+        self._on_directory_failed()
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def delete(self, replica: Replica) -> None:
+        """Remove a replica from its disk; from one that is offline the next start removes it."""
+        home = replica.home
+        home.replicas -= 1
+        if home.is_offline:
+            replica.log.abandon()
+            return
+        try:
+            home.store.delete(replica)
+        except OSError as failure:
+            replica.log.abandon()
+            self.on_directory_error(home, failure, "removal")
+
+    def delete_broken(self, key: Key, broken: Broken | None) -> None:
+        """As `delete`, of a replica without a log."""
+        if broken is None or broken.home is None or broken.home.is_offline:
+            return
+        try:
+            broken.home.store.delete_refused(broken.name, key[0])
+        except OSError as failure:
+            self.on_directory_error(broken.home, failure, "removal")
+
+    async def close_all(self, replicas: list[Replica], broken: Iterable[Broken]) -> None:
+        """Close every log and write the checkpoints; directories that manage say `is_closed`.
+
+        Raises the first OSError, after all have had their turn.
+        """
+        first: OSError | None = None
+        for home in self._manager.directories.items:
+            own = [replica for replica in replicas if replica.home is home]
+            if home.is_offline:
+                for replica in own:
+                    replica.log.abandon()
+                continue
+            names = [entry.name for entry in broken if entry.home is home]
+            try:
+                await asyncio.to_thread(home.store.close_all, own, names)
+            except OSError as failure:
+                self._manager.directories.fail(home, failure, "shutdown")
+                first = first or failure
+            else:
+                home.is_closed = True
+        if first is not None:
+            raise first

@@ -1,0 +1,215 @@
+"""Compacting logs in the background: one at a time, the dirtiest first. A driver.
+
+What may go is decided in `storage.cleaning.cleanable_range` and `storage.cleaning.batch_cleaning`;
+here are the choice of the log, the thread, and the pauses. A log with a damaged batch is left alone
+from then on, loudly; the broker and the other logs go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from typing import TYPE_CHECKING
+
+from kvorum.broker.blocking import in_thread
+from kvorum.broker.failures import report_failure
+from kvorum.broker.log_dirs.log_directories import is_disk_fault
+from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.errors import CorruptData, KvorumError
+from kvorum.runtime.tasks import TaskGroup
+from kvorum.storage.cleaning.cleanable_range import CleaningPlan
+from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
+
+if TYPE_CHECKING:
+    from kvorum.broker.manager.replica_manager import ReplicaManager
+
+_log = logging.getLogger(__name__)
+
+BUSY_SHARE = 0.5
+"""Part of the time that the cleaner may work. Its thread and the loop take turns at one
+interpreter, so what it takes it takes from requests."""
+BACKOFF_MIN_MS = 10
+"""Kafka lets log.cleaner.backoff.ms be 0; a loop without a pause would starve the broker."""
+RETRY_MS = 60_000
+"""Pause for a log after a failing disk call; it may have been a full disk."""
+
+
+class _AdvanceFailed(Exception):
+    """A job met something that nobody had thought of, which is the cause of this."""
+
+
+class LogCleaner:
+    """Compacts the logs of a manager. cleaned: cleans done; failures: those that broke off."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._tasks = TaskGroup(report_failure)
+        self._retry_at_ms: dict[Replica, int] = {}
+        self.cleaned = 0
+        self.failures = 0
+
+    def start(self) -> None:
+        if self._manager.config.log_cleaner_enable:
+            self._tasks.spawn(self._run(), "log-cleaner")
+
+    async def stop(self) -> None:
+        """The clean under way ends at its next piece; what it has swapped in stays."""
+        await self._tasks.stop()
+
+    async def _run(self) -> None:
+        while True:
+            if not await self.clean_dirtiest():
+                pause_ms = max(self._manager.config.log_cleaner_backoff_ms, BACKOFF_MIN_MS)
+                await asyncio.sleep(pause_ms / 1000)
+
+    async def clean_dirtiest(self) -> bool:
+        """One clean, of the log that needs it most; False if none does."""
+        found = await self._dirtiest()
+        if found is None:
+            return False
+        replica, plan = found
+        try:
+            await self._clean(replica, plan)
+        except CorruptData as damage:
+            self.failures += 1
+            replica.uncleanable = str(damage)
+            _log.error(
+                "%s is not compacted any more, because of damage at byte %d of %s: %s",
+                replica.log.directory,
+                damage.position,
+                damage.path,
+                damage,
+            )
+        except _AdvanceFailed as bug:
+            self.failures += 1
+            replica.uncleanable = str(bug)
+            _log.error(
+                "%s is not compacted any more: %s",
+                replica.log.directory,
+                bug,
+                exc_info=bug.__cause__,
+            )
+        except OSError as failure:
+            self._on_failed(replica, failure)
+        return True
+
+    def _on_failed(self, replica: Replica, failure: OSError) -> None:
+        if replica.is_closed:
+            return
+        self.failures += 1
+        self._retry_at_ms[replica] = self._manager.clock.monotonic_ms() + RETRY_MS
+        _log.error("compaction of %s failed: %s", replica.log.directory, failure)
+        # A clean needs room for what it writes beside the log, and files to open; the log does not.
+        if is_disk_fault(failure) and failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+            replica.fail(failure, "compaction")
+
+    async def _dirtiest(self) -> tuple[Replica, CleaningPlan] | None:
+        best: tuple[Replica, CleaningPlan] | None = None
+        now_ms = self._manager.clock.monotonic_ms()
+        self._retry_at_ms = {r: at for r, at in self._retry_at_ms.items() if at > now_ms}
+        for replica in self._manager.with_files():
+            compaction = replica.log.config.compaction
+            if compaction is None or replica in self._retry_at_ms:
+                continue
+            plan = self._plan(replica)
+            if plan is None or not plan.is_due(compaction):
+                continue
+            if best is None or plan.dirty_ratio > best[1].dirty_ratio:
+                best = replica, plan
+            await asyncio.sleep(0)
+        # Waiting in between, a log may have been closed or cut since it was looked at.
+        if best is None or (plan := self._plan(best[0])) is None:
+            return None
+        return best[0], plan
+
+    def _plan(self, replica: Replica) -> CleaningPlan | None:
+        if replica.is_closed or replica.is_offline or replica.uncleanable:
+            return None
+        core = replica.core
+        try:
+            return replica.log.plan_cleaning(
+                checkpoint=replica.home.store.checkpoints.cleaner_offset(
+                    core.topic, core.partition_id
+                ),
+                high_watermark=core.high_watermark,
+                now_ms=self._manager.clock.wall_ms(),
+            )
+        except CorruptData as damage:
+            replica.uncleanable = str(damage)
+            _log.error("%s cannot be compacted: %s", replica.log.directory, damage)
+        except OSError as failure:
+            self._on_failed(replica, failure)
+        return None
+
+    async def _clean(self, replica: Replica, plan: CleaningPlan) -> None:
+        config = self._manager.config
+        log = replica.log
+        job = log.begin_cleaning(
+            plan,
+            CleanerConfig(
+                dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+                load_factor=config.log_cleaner_io_buffer_load_factor,
+                io_buffer_bytes=config.log_cleaner_io_buffer_size,
+            ),
+            now_ms=self._manager.clock.wall_ms(),
+        )
+        try:
+            await self._drive(replica, job)
+        finally:
+            # Also when we are cancelled: what is on disk must be in memory before the log closes.
+            log.end_cleaning(job)
+        if job.is_cancelled or replica.is_closed:
+            return
+        self.cleaned += 1
+        stats = job.stats
+        _log.info(
+            "compacted %s up to offset %d: keys=%d read=%d written=%d segments=%d->%d",
+            log.directory,
+            job.end_offset,
+            stats.keys,
+            stats.bytes_read,
+            stats.bytes_written,
+            stats.segments_before,
+            stats.segments_after,
+        )
+        core, store = replica.core, replica.home.store
+        store.checkpoints.set_cleaner_offset(core.topic, core.partition_id, job.end_offset)
+        await in_thread(store.checkpoints.write_cleaner_offsets)
+
+    async def _drive(self, replica: Replica, job: CleaningJob) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while not job.is_done:
+                started = loop.time()
+                done_bytes = await _advance(job)
+                if job.pending is not None:
+                    await self._swap(replica, job)
+                busy_s = loop.time() - started
+                limit = self._manager.config.log_cleaner_io_max_bytes_per_second
+                due_s = max(busy_s / BUSY_SHARE, done_bytes / limit)
+                await asyncio.sleep(due_s - busy_s)
+        finally:
+            if not job.is_done:
+                job.cancel()
+            await in_thread(job.discard)
+
+    async def _swap(self, replica: Replica, job: CleaningJob) -> None:
+        try:
+            await in_thread(job.swap)
+        except OSError as failure:
+            # The folder is between two states, which the next start puts in order.
+            replica.fail(failure, "compaction")
+            raise
+        replica.log.apply_swap(self._manager.clock.wall_ms())
+
+
+async def _advance(job: CleaningJob) -> int:
+    try:
+        return await in_thread(job.advance)
+    except (KvorumError, OSError):
+        raise
+    except Exception as error:
+        # A bug of ours. But a job reads what stays as it is, and writes what is no part of the log
+        # yet: it costs the compaction of this log, and not every broker that has a replica.
+        raise _AdvanceFailed(f"its compaction failed: {error!r}") from error

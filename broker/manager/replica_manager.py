@@ -1,0 +1,492 @@
+"""All replicas of this broker: follows the metadata, owns logs and fetchers. The driver.
+
+Walk: metadata publisher -> `publish` -> `plan` (pure) -> here; Produce and Fetch come in through
+`find` and `fetching`. Everything runs on the loop; fsyncs and removals run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.dynamic_config import with_dynamic
+from kvorum.broker.controller.alter_partition_manager import IsrLink
+from kvorum.broker.controller.assignments_manager import DirectoryLink
+from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.fetch.fetch_sessions import SessionCache, Watched
+from kvorum.broker.fetch.follower_fetch import Connect, Fetchers, Key, PeerAddress, connect_tcp
+from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.fetch.reread_verification import ServedChecks
+from kvorum.broker.log_dirs.log_directories import (
+    Claim,
+    LogDirectories,
+    LogDirectory,
+    Unplaced,
+    Wanted,
+    is_disk_fault,
+)
+from kvorum.broker.manager.background_jobs import Maintenance
+from kvorum.broker.manager.failure_handling import Broken, ReplicaFailures
+from kvorum.broker.manager.isolation import Isolation
+from kvorum.broker.manager.log_cleaner import LogCleaner
+from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
+from kvorum.broker.metadata_answers.fenced_broker_visibility import BrokerListing
+from kvorum.broker.network.purgatory import Deadlines, TurnEnd
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.replica import Replica, ReplicaObserver
+from kvorum.broker.partition.topic_config import TopicConfig, TopicConfigs
+from kvorum.broker.quotas.leader_throttle import LeaderThrottle
+from kvorum.broker.quotas.replication_quota import ReplicationQuota
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import (
+    EMPTY_IMAGE,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    ClusterImage,
+    PartitionImage,
+)
+from kvorum.metadata.image.records import NO_LEADER
+from kvorum.runtime.clock import SYSTEM_CLOCK, Clock
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.ids import UUID_ZERO
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """Construct, `load`, `publish` the first image, `start`; in the end `await stop()`."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        data_directories: Sequence[str],
+        config: BrokerConfig,
+        controller: Controller,
+        disk: Disk,
+        peer_address: PeerAddress,
+        rng: random.Random,
+        clock: Clock = SYSTEM_CLOCK,
+        connect: Connect = connect_tcp,
+        on_directory_failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """connect: how fetchers reach their leaders. on_directory_failed: `directories` has one
+        less that is online; whether the broker can go on is the owner's to say."""
+        self.broker_id = broker_id
+        self.clock = clock
+        self.rng = rng
+        self.config = config
+        """What holds now: the broker's file with what is set in the metadata on top."""
+        self._static_config = config
+        self.controller = controller
+        self.image: ClusterImage = EMPTY_IMAGE
+        self.facts = BrokerFacts()
+        self.facts.has_rack_readers = bool(config.replica_selector_class)
+        self.listing = BrokerListing()
+        self.deadlines = Deadlines(clock.monotonic_ms)
+        self.turn = TurnEnd()
+        self.peer_address = peer_address
+        self.connect = connect
+        self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
+        self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms)
+        self.leader_throttle = LeaderThrottle(self.turn, clock.monotonic_ms)
+        self.follower_quota = ReplicationQuota(clock.monotonic_ms())
+        self._set_rates()
+        self.directories = LogDirectories(disk, data_directories, rng, lambda: self.image.topics)
+        self.directory_link = DirectoryLink(broker_id=broker_id, controller=controller)
+        self._starts = StartCheckpoints(self.on_directory_error)
+        self.fetchers = Fetchers(
+            broker_id=broker_id,
+            config=config,
+            controller=controller,
+            peer_address=peer_address,
+            quota=self.follower_quota,
+            clock=clock,
+            connect=connect,
+            starts=self._starts,
+        )
+        self._disk = disk
+        self._replicas: dict[Key, Replica] = {}
+        self._with_files: dict[Key, Replica] = {}
+        self._broken: dict[Key, Broken] = {}
+        """Replicas whose logs could not be opened."""
+        self._known_before: ClusterImage = EMPTY_IMAGE
+        self.failures = ReplicaFailures(self, on_directory_failed)
+        self._topic_configs = TopicConfigs()
+        self._topic_waiters: list[asyncio.Event] = []
+        self._observers: dict[str, ReplicaObserver] = {}
+        self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
+            self.fetchers.suspects.on_image,
+        ]
+        """Called once the replicas have taken an image over, with what led to it from the last."""
+        self._maintenance = Maintenance(self)
+        self.cleaner = LogCleaner(self)
+        self.served_checks = ServedChecks(self)
+        self.isolation = Isolation(self.all, clock.monotonic_ms, config, self._tell)
+
+    # --- life --------------------------------------------------------------------------------
+
+    def load(self, is_clean: bool = False, claims: Mapping[str, Claim] | None = None) -> None:
+        """Read checkpoints and find the replicas on disk (blocking). Logs open at `publish`.
+
+        is_clean: the last process ended by `stop`; otherwise logs are checked when opened. claims:
+        the same of each directory, with its id; needed where there are several.
+        """
+        if claims is None:
+            claims = {
+                item.path: Claim(directory_id=UUID_ZERO, is_clean=is_clean)
+                for item in self.directories.items
+            }
+        self.directories.load(claims)
+
+    def start(self) -> None:
+        """Begin fetching and maintenance; needs a running loop."""
+        self.fetchers.start()
+        self._maintenance.start()
+        self.cleaner.start()
+
+    async def stop(self) -> None:
+        """Fetchers down, waiting requests answered, logs closed cleanly, checkpoints written."""
+        await self.fetchers.stop()
+        await self.isr.stop()
+        await self.directory_link.stop()
+        self.isolation.stop()
+        await self.cleaner.stop()
+        await self.served_checks.stop()
+        await self._starts.stop()
+        await self._maintenance.stop()
+        for replica in self._replicas.values():
+            replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.turn.run()
+        self.deadlines.close()
+        self.leader_throttle.close()
+        replicas = list(self._replicas.values())
+        self._replicas.clear()
+        await self.failures.close_all(replicas, self._broken.values())
+
+    # --- look-up -----------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self.clock.monotonic_ms()
+
+    def all(self) -> list[Replica]:
+        return list(self._replicas.values())
+
+    @property
+    def broken(self) -> list[Broken]:
+        """Replicas whose logs could not be opened."""
+        return list(self._broken.values())
+
+    def with_files(self) -> list[Replica]:
+        """Those that have a log on disk. A partition that was never written to has none, and
+        costs the timers nothing."""
+        return list(self._with_files.values())
+
+    def find(self, topic_id: bytes, partition_id: int) -> Replica | None:
+        return self._replicas.get((topic_id, partition_id))
+
+    def find_by_name(self, topic: str, partition_id: int) -> Replica | None:
+        """The replica of the topic that has this name now."""
+        topic_id = self.image.topic_ids.get(topic)
+        return None if topic_id is None else self._replicas.get((topic_id, partition_id))
+
+    def watch(self, watched: Watched) -> Replica | None:
+        """Connect a watched partition to its replica, if it is here."""
+        partition_id = watched.asked.partition_id
+        if watched.state.is_by_id:
+            replica = self.find(watched.topic_id, partition_id)
+        else:
+            replica = self.find_by_name(watched.name, partition_id)
+        if replica is not None:
+            watched.replica = replica
+            replica.watchers[watched] = None
+        return replica
+
+    def missing_error(self, topic: str, topic_id: bytes, partition_id: int) -> ErrorCode:
+        """Why a partition asked for (by name, or by id when the name is "") is not here."""
+        if topic:
+            image = self.image.topic(topic)
+            if image is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            image = self.image.topics.get(topic_id)
+            if image is None:
+                is_zero = topic_id == UUID_ZERO
+                return (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_zero else ErrorCode.UNKNOWN_TOPIC_ID
+                )
+        if partition_id not in image.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (image.topic_id, partition_id) in self._broken:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    # --- metadata ----------------------------------------------------------------------------
+
+    def observe(self, topic: str, observer: ReplicaObserver) -> None:
+        """Tell `observer` of every change of role of the replicas of `topic`."""
+        self._observers[topic] = observer
+
+    def publish(self, delta: Delta | None, image: ClusterImage) -> None:
+        """The cluster is now as `image` says; `delta` led there from the last published image.
+
+        delta None (or one that starts elsewhere) compares the images whole.
+        """
+        before, self.image = self.image, image
+        self._known_before = before
+        if delta is not None and delta.base is not before:
+            delta = None
+        self.facts.brokers = image.brokers
+        if delta is None or delta.changed_brokers:
+            self.listing.observe(before, image, self.now_ms())
+        is_reconfigured = self._take_over_config(delta)  # before any log opens
+        # First the minimum, or: 1. it is raised, 2. a member leaves the ISR and stays eligible,
+        # 3. one image has both, and we acknowledge alone. No more: we may not lead any more.
+        reconfigured = self._configured_by(delta, is_all=is_reconfigured)
+        for replica in reconfigured:
+            minimum = self._config_of(replica.core.topic).min_insync_replicas
+            replica.core.min_insync_replicas = minimum
+        led: set[Key] = set()
+        for action in plan(before, image, self.broker_id, delta):
+            key = (action.topic_id, action.partition_id)
+            match action:
+                case Delete():
+                    self._delete(key)
+                case Lead():
+                    self._lead(key, action.topic, action.image)
+                    led.add(key)
+                case Follow():
+                    self._follow(key, action.topic, action.image)
+        self.failures.say_offline()
+        for replica in reconfigured:
+            self._reconfigure(replica)
+        if delta is None or delta.changed_brokers:
+            self.fetchers.on_brokers_changed()
+            for key, replica in self._replicas.items():
+                if replica.core.is_leader:
+                    self._on_brokers_changed(replica, is_settled=key in led)
+        self._drop_strays()
+        for listener in self.image_listeners:
+            listener(delta, image)
+        for event in self._topic_waiters:
+            event.set()
+
+    async def wait_for_image(
+        self, is_there: Callable[[ClusterImage], bool], timeout_ms: int
+    ) -> bool:
+        """Wait until a published image satisfies `is_there`; False after `timeout_ms`."""
+        if is_there(self.image):
+            return True
+        event = asyncio.Event()
+        self._topic_waiters.append(event)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not is_there(self.image):
+                    event.clear()
+                    await event.wait()
+                return True
+        except TimeoutError:
+            return False
+        finally:
+            self._topic_waiters.remove(event)
+
+    def _lead(self, key: Key, topic: str, image: PartitionImage) -> None:
+        replica = self._ensure(key, topic, image)
+        if replica is None:
+            return
+        self.failures.settle(key, replica, image)
+        self.fetchers.unfollow(key)
+        if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
+            _log.debug("lead %s", replica.core.summary())
+        # The image may settle a proposal before its answer comes. Whoever caught up while it was
+        # in flight is not named in incremental fetches any more: nothing else would propose it
+        # before the periodic check.
+        self.isr.reconsider(replica)
+        self._tell(replica)
+
+    def _tell(self, replica: Replica) -> None:
+        observer = self._observers.get(replica.core.topic)
+        if observer is not None:
+            observer.on_replica(replica)
+
+    def _follow(self, key: Key, topic: str, image: PartitionImage) -> None:
+        replica = self._ensure(key, topic, image)
+        if replica is None:
+            return
+        self.failures.settle(key, replica, image)
+        is_new_epoch = replica.become_follower(image)
+        if image.leader in (NO_LEADER, self.broker_id) or replica.is_offline:
+            self.fetchers.unfollow(key)
+        elif is_new_epoch or not self.fetchers.is_following(key, image.leader):
+            # Not when only the ISR moved: that would fetch again what is already on its way.
+            self.fetchers.follow(key, replica, image.leader)
+        self._tell(replica)
+
+    def _delete(self, key: Key) -> None:
+        self.fetchers.unfollow(key)
+        self.directory_link.forget(key)
+        self.failures.delete_broken(key, self._broken.pop(key, None))
+        replica = self._replicas.pop(key, None)
+        self._with_files.pop(key, None)
+        if replica is not None:
+            moved, gone = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            replica.close(gone if self.image.partition(*key) is None else moved)
+            self._tell(replica)
+            self.failures.delete(replica)
+
+    def _ensure(self, key: Key, topic: str, image: PartitionImage) -> Replica | None:
+        """The replica, opened if it was not; None when its log cannot be opened."""
+        replica = self._replicas.get(key)
+        broken = self._broken.get(key)
+        if replica is not None or (broken is not None and not broken.is_unplaced):
+            return replica
+        topic_id, partition_id = key
+        home = self._place(key, topic, image)
+        if isinstance(home, Unplaced):
+            if broken is None:
+                self.failures.stay_offline(f"{topic}-{partition_id}", home.reason)
+                self._broken[key] = Broken(f"{topic}-{partition_id}", home.home, is_unplaced=True)
+            self.failures.settle_broken(key, image)
+            return None
+        self._broken.pop(key, None)
+        config = self._config_of(topic)
+        now_ms = self.clock.wall_ms()
+        try:
+            opened = home.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
+        except (CorruptData, OSError) as failure:
+            # Damage is never repaired by guessing; the partition stays down here, loudly, and
+            # its other replicas serve.
+            name = f"{topic}-{partition_id}"
+            self._broken[key] = Broken(name, home)
+            self.failures.on_open_failed(key, name, home, failure)
+            return None
+        core = Partition(
+            broker_id=self.broker_id,
+            topic=topic,
+            topic_id=topic_id,
+            partition_id=partition_id,
+            facts=self.facts,
+            lag_time_max_ms=self.config.replica_lag_time_max_ms,
+            min_insync_replicas=config.min_insync_replicas,
+            end_offset=opened.log.end_offset,
+            high_watermark=max(opened.high_watermark, opened.log.start_offset),
+        )
+        replica = Replica(
+            core=core,
+            log=opened.log,
+            config=config,
+            disk=self._disk,
+            turn=self.turn,
+            has_identity=opened.has_identity,
+            lower_checkpoints=home.store.checkpoints.lower,
+            on_first_file=self._note_files,
+            home=home,
+            on_failed=self.failures.on_failed,
+        )
+        home.replicas += 1
+        self._replicas[key] = replica
+        if opened.has_identity:
+            self._note_files(replica)
+        return replica
+
+    def _place(self, key: Key, topic: str, image: PartitionImage) -> LogDirectory | Unplaced:
+        """The directory of a replica, or why it has none."""
+        before = self._known_before.partition(*key)
+        was_ours = before is not None and self.broker_id in before.replicas
+        return self.directories.place(
+            Wanted(
+                name=f"{topic}-{key[1]}",
+                topic_id=key[0],
+                told=image.directory_of(self.broker_id),
+                is_new=not was_ours and self._known_before is not EMPTY_IMAGE,
+                is_in_sync=self.broker_id in (*image.isr, *image.elr),
+            )
+        )
+
+    def on_file_failed(self, path: str, failure: OSError) -> None:
+        """A file of some log could not be read while it was sent."""
+        home = self.directories.of_path(path)
+        if home is not None and is_disk_fault(failure):  # and not a log that was cut or closed
+            self.on_directory_error(home, failure, "read")
+
+    def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+        """A disk call failed that was no single replica's: a checkpoint, a removal."""
+        self.failures.on_directory_error(home, failure, operation)
+
+    def _note_files(self, replica: Replica) -> None:
+        self._with_files[replica.core.topic_id, replica.core.partition_id] = replica
+
+    def _config_of(self, topic: str) -> TopicConfig:
+        return self._topic_configs.of(self.config, self.image.topic_configs(topic))
+
+    def _take_over_config(self, delta: Delta | None) -> bool:
+        """Whether this broker's own settings have changed."""
+        if delta is not None and all(kind != RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            return False
+        before = self.config
+        self.config = with_dynamic(self._static_config, self.image, self.broker_id)
+        if self.config == before:
+            return False
+        _log.info("broker=%d takes over changed configs", self.broker_id)
+        self._set_rates()
+        return True
+
+    def _set_rates(self) -> None:
+        now_ms = self.now_ms()
+        self.leader_throttle.quota.set_rate(self.config.leader_replication_throttled_rate, now_ms)
+        self.follower_quota.set_rate(self.config.follower_replication_throttled_rate, now_ms)
+
+    def _configured_by(self, delta: Delta | None, *, is_all: bool) -> list[Replica]:
+        """The replicas whose configs `delta` changed; all of them without one."""
+        if delta is None or is_all:
+            return list(self._replicas.values())
+        # Topics by name, not a walk over all replicas: every topic made with a config of its own
+        # comes through here.
+        found = []
+        for kind, name in sorted(delta.changed_configs):
+            topic = self.image.topic(name) if kind == RESOURCE_TOPIC else None
+            if topic is not None:
+                keys = [(topic.topic_id, partition_id) for partition_id in topic.partitions]
+                found += [self._replicas[key] for key in keys if key in self._replicas]
+        return found
+
+    def _reconfigure(self, replica: Replica) -> None:
+        config = self._config_of(replica.core.topic)
+        if config is not replica.config and not replica.is_closed:
+            replica.reconfigure(config, self.now_ms())
+
+    def _on_brokers_changed(self, replica: Replica, *, is_settled: bool) -> None:
+        """A follower may be eligible now, or not any more: both move ISR and watermark.
+
+        is_settled: `_lead` has looked at both already, with the brokers as they are now.
+        """
+        if not is_settled:
+            self.isr.reconsider(replica)
+            if replica.core.raise_high_watermark(self.now_ms()):
+                replica.on_high_watermark()
+        replica.on_low_watermark()
+
+    def _drop_strays(self) -> None:
+        """Remove directories of topics that are gone, once the image is surely newer than them.
+
+        An image that holds this process's own registration holds everything that any earlier
+        process of this broker can have seen; a directory of a topic not in it was deleted, one
+        of a partition that names other replicas was moved away.
+        """
+        stores = [item.store for item in self.directories.online if item.store.has_strays]
+        if not stores:
+            return
+        own = self.image.brokers.get(self.broker_id)
+        if own is None or own.broker_epoch != self.controller.broker_epoch:
+            return
+        for item in self.directories.online:
+            if item.store in stores:
+                try:
+                    item.store.drop_unclaimed(self.failures.opened_at)
+                except OSError as failure:
+                    self.on_directory_error(item, failure, "removal")

@@ -1,0 +1,1 @@
+"""What Metadata answers say of topics and brokers, and when they wait."""

@@ -1,0 +1,92 @@
+"""What Metadata answers say of topics, packed once for all who ask.
+
+A topic's bytes stay good as long as its image and the set of unfenced brokers do, whatever else
+happens in the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.records import NO_LEADER
+from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import Packed
+from kvorum.wire.metadata_codec import PartitionMetadata, pack_partitions
+
+CACHED_BYTES_MAX = 4 << 20
+"""Packed topics are kept up to here; then all are dropped, and packed again when asked for."""
+
+
+class TopicMetadata:
+    """The partitions of topics as Metadata answers hold them."""
+
+    def __init__(self) -> None:
+        self._image: ClusterImage | None = None
+        self._live: frozenset[int] = frozenset()
+        self._packed: dict[tuple[bytes, int], tuple[TopicImage, Packed]] = {}
+        self._size_bytes = 0
+
+    def partitions(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed:
+        """The partitions of a topic of this image, for an answer of this version."""
+        self._follow(image)
+        key = (topic.topic_id, version)
+        found = self._packed.get(key)
+        if found is not None:
+            if found[0] is topic:
+                return found[1]
+            del self._packed[key]
+            self._size_bytes -= len(found[1])
+        packed = self.fresh_partitions(image, topic, version)
+        if self._size_bytes + len(packed) > CACHED_BYTES_MAX:
+            self._forget()
+        self._packed[key] = (topic, packed)
+        self._size_bytes += len(packed)
+        return packed
+
+    def fresh_partitions(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed:
+        """The same, not kept: for an answer that is kept as a whole."""
+        self._follow(image)
+        listed = _listed(topic, self._live)
+        return pack_partitions(version, listed, len(topic.partitions))
+
+    def _follow(self, image: ClusterImage) -> None:
+        if image is self._image:
+            return
+        self._image = image
+        live = live_brokers(image)
+        if live != self._live:
+            self._live = live
+            self._forget()
+
+    def _forget(self) -> None:
+        self._packed.clear()
+        self._size_bytes = 0
+
+
+def live_brokers(image: ClusterImage) -> frozenset[int]:
+    """Ids of the brokers that are registered and not fenced."""
+    return frozenset(i for i, broker in image.brokers.items() if not broker.is_fenced)
+
+
+def offline_replicas(partition: PartitionImage, live: frozenset[int]) -> tuple[int, ...]:
+    """Replicas on brokers that are fenced or gone. live: the other brokers."""
+    if live.issuperset(partition.replicas):
+        return ()
+    return tuple(replica for replica in partition.replicas if replica not in live)
+
+
+def _listed(topic: TopicImage, live: frozenset[int]) -> Iterator[PartitionMetadata]:
+    partitions = topic.partitions
+    for partition_id in sorted(partitions):
+        partition = partitions[partition_id]
+        leader = partition.leader
+        yield PartitionMetadata(
+            ErrorCode.NONE if leader != NO_LEADER else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_id,
+            leader,
+            partition.leader_epoch,
+            partition.replicas,
+            partition.isr,
+            offline_replicas(partition, live),
+        )

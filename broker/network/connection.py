@@ -1,0 +1,488 @@
+"""One client connection: frames in, answers out in the order of the requests.
+
+Each request takes a slot; slots may be filled in any order and leave in the order they were
+taken. Reading stops while the client has too many answers outstanding or leaves too many bytes
+unread (limits in BrokerConfig), so a slow reader costs bounded memory and hurts nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+import select
+import socket
+import sys
+import termios
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.runtime.errors import WireError
+from kvorum.wire.fetch_codec import FileSlice
+
+if TYPE_CHECKING:
+    from kvorum.broker.network.server import KafkaServer
+
+_log = logging.getLogger(__name__)
+
+Part = bytes | bytearray | memoryview | FileSlice
+
+SENDFILE_CHUNK_BYTES = 1 << 20
+"""One sendfile call at most; more would keep the loop from the other connections."""
+TURN_MAX_S = 0.005
+"""What one client's pipelined requests may take of the loop at a time, and one request more."""
+LONG_TURN_S = 0.05
+"""Beyond it, of a single request: then no other connection has a turn before the loop has gone
+round."""
+MUTE_MAX_MS = (1 << 31) - 1
+"""What an answer can tell of a pause."""
+COLD_REQUESTS_MAX = 100
+"""Of one connection; more of them wait unread, so that no client takes all that the server has."""
+JOIN_BYTES_MAX = 64 * 1024
+"""Answers up to this size are joined into one send."""
+
+
+class Slot:
+    """The place of one answer in the line. Fill it once, with parts that make up its frame."""
+
+    __slots__ = ("connection", "is_ready", "parked", "parts")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.parts: Sequence[Part] = ()
+        self.is_ready = False
+        self.parked: Any = None
+        """What to cancel when the connection goes: has cancel()."""
+
+    def fill(self, parts: Sequence[Part]) -> None:
+        """The answer is there; () answers nothing (acks=0)."""
+        self.parts = parts
+        self.is_ready = True
+        self.parked = None
+        connection = self.connection
+        connection.count_output(parts)
+        if not connection.is_closed and connection.slots[0] is self:
+            connection.server.turn.flush(connection)
+
+
+class Connection:
+    """is_flush_due: see waiters.TurnEnd. cold_requests: that tasks are at work on. software: name
+    and version as the client told them (KIP-511)."""
+
+    __slots__ = (
+        "_buffer",
+        "_end_reason",
+        "_fd",
+        "_has_writer",
+        "_is_reading",
+        "_is_yielding",
+        "_loop",
+        "_muted_until_ms",
+        "_output",
+        "_output_bytes",
+        "_sock",
+        "_unmute_timer",
+        "address",
+        "cold_requests",
+        "is_closed",
+        "is_flush_due",
+        "last_active_ms",
+        "listener",
+        "peer",
+        "server",
+        "slots",
+        "software",
+    )
+
+    def __init__(
+        self,
+        server: KafkaServer,
+        sock: socket.socket,
+        peer: str,
+        listener: str,
+        loop: asyncio.AbstractEventLoop,
+        address: str = "",
+    ) -> None:
+        """address: of the peer if connections are counted by it, else ""."""
+        self.server = server
+        self.address = address
+        self.peer = peer
+        self.listener = listener
+        self.slots: deque[Slot] = deque()
+        self.software = ("", "")
+        self.is_closed = False
+        self.is_flush_due = False
+        self.last_active_ms = server.clock.monotonic_ms()
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._loop = loop
+        self._buffer = FrameBuffer(server.config.socket_request_max_bytes)
+        self._output: deque[Part] = deque()
+        self._output_bytes = 0
+        self._has_writer = False
+        self._is_reading = True
+        self._is_yielding = False
+        self.cold_requests = 0
+        self._muted_until_ms = 0
+        self._unmute_timer: asyncio.TimerHandle | None = None
+        self._end_reason = ""
+        loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing asked, nothing to send."""
+        return not self.slots and not self._output
+
+    def fail(self, failure: WireError) -> None:
+        """The peer broke the protocol: `close`, and the log says so."""
+        if not self.is_closed:
+            self.server.on_protocol_error(self, failure)
+            # What is answered goes out: of an append, say, which is as good as any.
+            self.flush()
+            self.close(f"protocol error: {failure}")
+
+    def fail_answer(self, name: str, error: Exception) -> None:
+        """An answer cannot be put into bytes: a bug of ours, or more than a frame holds."""
+        _log.error("the answer to %s of %s cannot be written", name, self.peer, exc_info=error)
+        self.close(f"no answer to {name}")
+
+    def close_when_idle(self, reason: str) -> None:
+        """End the connection once all that is asked has been answered, and the answers are out."""
+        self._end_reason = reason
+
+    def close(self, reason: str) -> None:
+        """End the connection now; requests under way lose their answers. Repeats are harmless."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._sock.close()
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
+        self._output.clear()
+        slots, self.slots = self.slots, deque()
+        for slot in slots:
+            if slot.parked is not None:
+                slot.parked.cancel()
+        self.server.on_closed(self, reason)
+
+    # --- quotas ------------------------------------------------------------------------------
+
+    @property
+    def muted_ms(self) -> int:
+        """For how long requests are still not read."""
+        if self._unmute_timer is None:
+            return 0
+        return max(self._muted_until_ms - self.server.clock.monotonic_ms(), 0)
+
+    def mute(self, duration_ms: int) -> None:
+        """Read no requests for so long from now; answers go out. A shorter one changes nothing."""
+        duration_ms = min(duration_ms, MUTE_MAX_MS)
+        until_ms = self.server.clock.monotonic_ms() + duration_ms
+        if duration_ms <= 0 or until_ms <= self._muted_until_ms or self.is_closed:
+            return
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
+        self._muted_until_ms = until_ms
+        self._unmute_timer = self._loop.call_later(duration_ms / 1000, self._unmute)
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        self._unmute_timer = None
+        if not self._is_yielding:
+            self._go_on()
+
+    # --- in ----------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        turn = self.server.turn
+        if turn.is_spent:
+            return  # the loop will say again that there is something to read
+        turn.begin()
+        try:
+            if self._receive():
+                self.last_active_ms = self.server.clock.monotonic_ms()
+                self._handle_frames()
+        except WireError as failure:
+            self.fail(failure)
+        except BaseException:
+            # A bug of ours goes on to the process's handler; the client must not wait meanwhile.
+            self.close("internal error")
+            raise
+        finally:
+            turn.run()
+
+    def _receive(self) -> bool:
+        """Whether anything has come. Raises WireError."""
+        try:
+            count = self._buffer.receive(self._sock)
+        except BlockingIOError:
+            return False
+        except OSError as failure:
+            # ETIMEDOUT and EHOSTUNREACH among them, of a peer whose machine is gone: the kernel
+            # says so when it gives up sending, to whoever reads first.
+            self.close(repr(failure))
+            return False
+        if count == 0:
+            self.close("closed by the peer")
+        return count > 0
+
+    def _handle_frames(self) -> None:
+        buffer, server = self._buffer, self.server
+        until_s = self._loop.time() + TURN_MAX_S
+        while not self.is_closed:
+            if self._is_full():
+                self._pause_reading()
+                return
+            frame = buffer.next_frame()
+            if frame is None:
+                return
+            slot = Slot(self)
+            self.slots.append(slot)
+            server.dispatch(slot, buffer.view, *frame)
+            now_s = self._loop.time()
+            if now_s > until_s:
+                if now_s > until_s + LONG_TURN_S:
+                    server.turn.spend()
+                if not self.is_closed:
+                    self._is_yielding = True
+                    self._pause_reading()
+                    self._go_on_after_others()
+                return
+
+    def _go_on_after_others(self) -> None:
+        if self.server.turn.is_spent:
+            # A timer that is due comes behind the sockets, what is to be called soon before them:
+            # it would spend the next turn as well, and nobody else were ever read.
+            self._loop.call_later(0, self._go_on)
+        else:
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """The other connections have had their turn."""
+        turn = self.server.turn
+        if turn.is_spent:
+            self._is_yielding = True  # a pause may have just ended: see `has_hung_up`
+            self._go_on_after_others()
+            return
+        self._is_yielding = False
+        turn.begin()
+        try:
+            if not self._is_reading and not self.is_closed and not self._is_full():
+                self._resume_reading()
+        except BaseException:
+            self.close("internal error")
+            raise
+        finally:
+            turn.run()
+
+    def _is_full(self) -> bool:
+        config = self.server.config
+        return (
+            self._is_yielding
+            or self._unmute_timer is not None
+            or len(self.slots) >= config.connection_requests_in_flight_max
+            or self.cold_requests >= COLD_REQUESTS_MAX
+            or self._output_bytes > config.connection_output_bytes_max
+        )
+
+    @property
+    def has_hung_up(self) -> bool:
+        """The peer has closed, which nobody notices while requests are not read."""
+        # A simulated socket has no descriptor that the kernel knows.
+        if self._is_reading or self.is_closed or not isinstance(self._sock, socket.socket):
+            return False
+        poll = select.poll()
+        poll.register(self._fd, select.POLLRDHUP)
+        if not poll.poll(0):
+            return False
+        # What was sent before with acks=0 is still to be read, when a pause is over.
+        is_paused = self._is_yielding or self._unmute_timer is not None
+        return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))
+
+    def _pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _resume_reading(self) -> None:
+        self._is_reading = True
+        self._loop.add_reader(self._fd, self._on_readable)
+        # Frames that came before the pause are in the buffer; no event will announce them.
+        try:
+            self._handle_frames()
+        except WireError as failure:
+            self.fail(failure)
+
+    # --- out ---------------------------------------------------------------------------------
+
+    def count_output(self, parts: Sequence[Part]) -> None:
+        """Answers that wait for an earlier one to leave take room as well."""
+        self._output_bytes += sum(map(_size, parts))
+
+    def count_held(self, size: int) -> None:
+        """So many more bytes of its requests are kept (fewer if negative). They count as output: as
+        much is not read as would be for answers that the client leaves unread."""
+        self._output_bytes += size
+        if size < 0:
+            self._go_on_soon()
+
+    def flush(self) -> None:
+        """Move the answers that are due into the output and send what the socket takes."""
+        slots, output = self.slots, self._output
+        if self.is_closed:
+            return
+        while slots and slots[0].is_ready:
+            output.extend(slots.popleft().parts)
+        if not self._has_writer:
+            self._send()
+        self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """Frames that wait are handled in a turn of their own: in this one, each answer that leaves
+        would let in the next."""
+        if not self._is_reading and not self.is_closed and not self._is_full():
+            self._is_yielding = True
+            self._loop.call_soon(self._go_on)
+
+    def _on_writable(self) -> None:
+        turn = self.server.turn
+        turn.begin()
+        try:
+            self._send()
+            self._go_on_soon()
+        finally:
+            turn.run()
+
+    def _send(self) -> None:
+        try:
+            while self._output:
+                if not self._send_once():
+                    break
+        except BlockingIOError:
+            pass
+        except OSError as failure:
+            self.close(repr(failure))
+            return
+        if self._output and not self._has_writer:
+            self._has_writer = True
+            self._loop.add_writer(self._fd, self._on_writable)
+        elif not self._output and self._has_writer:
+            self._has_writer = False
+            self._loop.remove_writer(self._fd)
+        if self._end_reason and self.is_idle:
+            self.close(self._end_reason)
+
+    def _send_once(self) -> bool:
+        """One system call; False when the socket took less than it was offered."""
+        output = self._output
+        part = output[0]
+        if not isinstance(part, bytes | bytearray | memoryview):
+            return self._send_file(part)
+        if len(output) > 1:
+            part = self._joined()
+        flags = socket.MSG_MORE if len(output) > 1 and _MORE else 0
+        size = len(part)
+        sent = self._sock.send(part, flags)
+        self._output_bytes -= sent
+        if sent == size:
+            output.popleft()
+            return True
+        output[0] = memoryview(part)[sent:]
+        return False
+
+    def _joined(self) -> bytes | bytearray | memoryview:
+        """The byte parts at the head of the output as one, as far as joining pays."""
+        output = self._output
+        parts: list[bytes | bytearray | memoryview] = []
+        size = 0
+        while output and size < JOIN_BYTES_MAX:
+            head = output[0]
+            if not isinstance(head, bytes | bytearray | memoryview):
+                break
+            parts.append(head)
+            size += len(head)
+            output.popleft()
+        joined = parts[0] if len(parts) == 1 else b"".join(parts)
+        output.appendleft(joined)
+        return joined
+
+    def _look_at(self, send: _FileSend, count: int, failure: OSError) -> None:
+        """A sendfile has failed, for the file or, in words that are not known, for the socket."""
+        file = send.source.file
+        if failure.errno != errno.EIO:  # which no socket says
+            try:
+                file.pread(count, send.position)
+                return
+            except OSError as of_file:
+                failure = of_file
+        self.server.services.replicas.on_file_failed(file.path, failure)
+
+    def _send_file(self, part: FileSlice) -> bool:
+        send = part if isinstance(part, _FileSend) else _FileSend(part)
+        self._output[0] = send
+        # Asked at the moment of sending: a closed file says -1, an old number may by now be
+        # another file's.
+        fd = send.source.file.fileno()
+        want = min(send.left, SENDFILE_CHUNK_BYTES)
+        try:
+            if fd < 0:
+                # A disk without descriptors (a closed file raises OSError here).
+                self._output[0] = send.read()
+                return True
+            sent = os.sendfile(self._fd, fd, send.position, want)
+        except OSError as failure:
+            if failure.errno not in _OF_SOCKETS:
+                self._look_at(send, want, failure)
+            raise
+        if sent == 0:
+            raise ConnectionAbortedError("the log segment was cut under the answer")
+        send.position += sent
+        send.left -= sent
+        self._output_bytes -= sent
+        if send.left == 0:
+            self._output.popleft()
+        return sent == want
+
+
+class _FileSend:
+    """A file slice on its way: the next position and what is left."""
+
+    __slots__ = ("left", "position", "source")
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.position: int = source.position
+        self.left: int = source.length
+
+    @property
+    def length(self) -> int:
+        return self.left
+
+    def read(self) -> bytes:
+        data: bytes = self.source.file.pread(self.left, self.position)
+        return data
+
+
+def _unread_bytes(fd: int) -> int:
+    """Of a socket, as the kernel has them."""
+    count = fcntl.ioctl(fd, termios.FIONREAD, bytes(4))
+    return int.from_bytes(count, sys.byteorder)
+
+
+def _size(part: Part) -> int:
+    return len(part) if isinstance(part, bytes | bytearray | memoryview) else part.length
+
+
+_OF_SOCKETS = frozenset(
+    {
+        errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN,
+        errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENOBUFS,
+    }
+)  # fmt: skip
+_MORE = hasattr(socket, "MSG_MORE")

@@ -1,0 +1,89 @@
+"""How many connections an address may have, and how fast it may make them. Pure.
+
+max.connections.per.ip with its overrides, and the quota connection_creation_rate (KIP-612). Over
+either a new connection is closed at once, without a byte: Kafka delays what comes too fast, which
+keeps a socket for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvorum.broker.quotas.client_quotas import RateWindow
+from kvorum.metadata.image.quotas import IP
+from kvorum.metadata.image.records import QuotaEntity
+from kvorum.runtime.text import whole_number
+
+CREATION_RATE = "connection_creation_rate"
+ADDRESSES_KEPT_MAX = 10_000
+
+
+class ConnectionLimits:
+    """overrides: how many connections these addresses may have."""
+
+    def __init__(
+        self, overrides: Mapping[str, int], *, samples_max: int = 11, sample_ms: int = 1_000
+    ) -> None:
+        self._overrides = dict(overrides)
+        self._samples_max = samples_max
+        self._sample_ms = sample_ms
+        self._open: dict[str, int] = {}
+        self._rates: Mapping[QuotaEntity, Mapping[str, float]] = {}
+        self._windows: dict[str, RateWindow] = {}
+
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """The metadata's client quotas are now these. What was used goes on to count."""
+        self._rates = quotas
+
+    def refusal(self, address: str, per_address_max: int, now_ms: int) -> str | None:
+        """Why a new connection of that address is not taken, or None; then it counts as open.
+
+        per_address_max: how many an address without an override may have.
+        """
+        limit = self._overrides.get(address, per_address_max)
+        if self._open.get(address, 0) >= limit:
+            return f"{address} has {limit} connections already"
+        rate = self._rate_of(address)
+        if rate is not None and not self._has_room(address, rate, now_ms):
+            return f"{address} makes more than {rate:g} connections a second"
+        self._open[address] = self._open.get(address, 0) + 1
+        return None
+
+    def closed(self, address: str) -> None:
+        """A connection that was not refused has ended."""
+        left = self._open[address] - 1
+        if left:
+            self._open[address] = left
+        else:
+            del self._open[address]
+
+    def _rate_of(self, address: str) -> float | None:
+        for name in (address, None):
+            rate = self._rates.get(((IP, name),), {}).get(CREATION_RATE)
+            if rate is not None:
+                return rate
+        return None
+
+    def _has_room(self, address: str, rate: float, now_ms: int) -> bool:
+        window = self._windows.get(address)
+        if window is None:
+            if len(self._windows) >= ADDRESSES_KEPT_MAX:
+                for known in [a for a, w in self._windows.items() if w.is_empty(now_ms)]:
+                    del self._windows[known]
+            window = self._windows[address] = RateWindow(self._samples_max, self._sample_ms)
+        if window.rate(now_ms) >= rate:
+            return False
+        window.record(1.0, now_ms)
+        return True
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """max.connections.per.ip.overrides, `address:count,address:count`. Raises ValueError."""
+    overrides = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        address, _, digits = part.rpartition(":")
+        count = whole_number(digits)
+        if not address or count is None:
+            raise ValueError(f"{part!r} is not address:count")
+        overrides[address.strip("[]")] = count
+    return overrides

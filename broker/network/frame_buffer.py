@@ -1,0 +1,131 @@
+"""Bytes from a socket, received into one growing buffer and handed out as frames in place.
+
+Used by both ends of the Kafka protocol. A frame's bytes stay valid until the next `receive`.
+
+What a peer announces costs nothing: the buffer doubles when it is full, so it is at most twice what
+has come. Large buffers are anonymous maps, which Linux enlarges without copying.
+"""
+
+from __future__ import annotations
+
+import mmap
+import socket
+
+from kvorum.wire.framing import FRAME_SIZE_BYTES, frame_size
+
+FIRST_BYTES = 64 * 1024
+EAGER_BYTES_MAX = 1024 * 1024
+"""A buffer that fills up doubles until here without being asked: fewer, larger reads."""
+MAP_BYTES_MIN = 128 * 1024
+"""Buffers from this size on are maps: growing one by copying costs a new page fault a page."""
+KEEP_BYTES_MAX = 4 * 1024 * 1024
+"""A larger buffer is given back once less than a quarter of it was used between two moments when it
+was empty: one huge request must not cost for ever, nor each of a row of them a new buffer."""
+
+
+class FrameBuffer:
+    """frame_bytes_max: largest frame a peer may announce (WireError above it)."""
+
+    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "view")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer: bytearray | mmap.mmap = bytearray(FIRST_BYTES)
+        self.view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+
+    def receive(self, sock: socket.socket) -> int:
+        """Read once from the socket; 0 at its end.
+
+        Raises BlockingIOError, OSError (ConnectionAbortedError without memory), WireError.
+        """
+        self._make_room()
+        count = sock.recv_into(self.view[self._end :])
+        self._end += count
+        return count
+
+    @property
+    def has_more(self) -> bool:
+        """Bytes have come that were not handed out yet."""
+        return self._end > self._start
+
+    def next_frame(self) -> tuple[int, int] | None:
+        """(position, end) in `view` of the next whole frame, its size field not included."""
+        start = self._start
+        if self._end - start < FRAME_SIZE_BYTES:
+            return None
+        end = start + FRAME_SIZE_BYTES + frame_size(self.view, start, self._frame_bytes_max)
+        if end > self._end:
+            return None
+        self._start = end
+        return start + FRAME_SIZE_BYTES, end
+
+    def _make_room(self) -> None:
+        start, end, capacity = self._start, self._end, len(self._buffer)
+        if start == end:
+            self._start = self._end = 0
+            # Where end is 0, the last read found nothing, which says nothing.
+            if capacity > KEEP_BYTES_MAX and 0 < end < capacity // 4:
+                self._resize(FIRST_BYTES)
+            return
+        needed = FRAME_SIZE_BYTES
+        if end - start >= FRAME_SIZE_BYTES:
+            needed += frame_size(self.view, start, self._frame_bytes_max)
+        if end == capacity and needed <= capacity < EAGER_BYTES_MAX:
+            needed = capacity * 2
+        if needed > capacity:
+            # Not before it is full: a frame that never comes must not be paid for.
+            if end == capacity:
+                self._resize(min(needed, capacity * 2))
+        elif start + needed > capacity or end == capacity:
+            self._compact()
+
+    def _compact(self) -> None:
+        kept = self._end - self._start
+        self._buffer[:kept] = self._buffer[self._start : self._end]
+        self._start, self._end = 0, kept
+
+    def _resize(self, capacity: int) -> None:
+        if isinstance(self._buffer, mmap.mmap) and self._grow_in_place(self._buffer, capacity):
+            return
+        fresh = _buffer_of(capacity)
+        kept = self._end - self._start
+        fresh[:kept] = self.view[self._start : self._end]
+        self._buffer, self.view = fresh, memoryview(fresh)
+        self._start, self._end = 0, kept
+
+    def _grow_in_place(self, buffer: mmap.mmap, capacity: int) -> bool:
+        if capacity < len(buffer):
+            return False
+        if self._start:
+            self._compact()
+        # The map cannot move under a view.
+        self.view = _NO_VIEW
+        try:
+            buffer.resize(capacity)
+        except (BufferError, SystemError):
+            # Somebody still has a view of a frame that is over, or this is not Linux.
+            return False
+        except OSError as failure:
+            raise _no_memory(capacity) from failure
+        finally:
+            self.view = memoryview(buffer)
+        return True
+
+
+_NO_VIEW = memoryview(b"")
+
+
+def _buffer_of(capacity: int) -> bytearray | mmap.mmap:
+    if capacity < MAP_BYTES_MIN:
+        return bytearray(capacity)
+    try:
+        # Private: a shared map does not grow with its size.
+        return mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as failure:
+        raise _no_memory(capacity) from failure
+
+
+def _no_memory(capacity: int) -> ConnectionAbortedError:
+    return ConnectionAbortedError(f"no memory for {capacity} bytes that were sent")

@@ -1,0 +1,353 @@
+"""The Kafka listener: accepts connections, dispatches requests, closes what misbehaves.
+
+Walk: `connection` hands a frame to `dispatch` -> header -> the hot handlers (Produce, Fetch) or
+an API file's `handle`, which returns the answer's fields or a coroutine that does; then the
+answer fills its slot. A coroutine runs as a task; its answer still waits its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from kvorum.broker.api.context import RequestContext, Services
+from kvorum.broker.api.registry import HOT_HANDLERS, SERVED, cold_handler
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.network.connection import Connection, Slot
+from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
+from kvorum.broker.network.protocol_error_log import ClosingLines
+from kvorum.metadata.configs.effective import StaticValue
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED, FeatureRange
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import WireError
+from kvorum.wire.framing import API_VERSIONS_KEY, parse_request_header
+from kvorum.wire.kio_codec import read_request
+from kvorum.wire.versions import Api
+
+_log = logging.getLogger(__name__)
+
+IDLE_CHECK_INTERVAL_MS = 10_000
+ACCEPTS_PER_EVENT_MAX = 64
+ACCEPT_PAUSE_MS = 100
+"""After an accept that failed."""
+COLD_REQUESTS_MAX = 10_000
+"""Cold requests under way on this server; above it a connection that asks more is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    sock: socket.socket
+    name: str | None
+
+
+class KafkaServer:
+    """One or more listeners over one ReplicaManager."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        controller: Controller,
+        image: Callable[[], ClusterImage],
+        cluster_id: str,
+        broker_id: int,
+        properties: Mapping[str, StaticValue] | None = None,
+        supported_features: tuple[FeatureRange, ...] = SUPPORTED,
+    ) -> None:
+        """properties: all that the broker's start has read, to be described; None: `config`."""
+        self.config = config
+        self.turn = replicas.turn
+        self.clock = replicas.clock
+        self.services = Services(
+            config=config,
+            replicas=replicas,
+            controller=controller,
+            image=image,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            properties=properties,
+            supported_features=supported_features,
+        )
+        self._limits = ConnectionLimits(
+            parse_overrides(config.max_connections_per_ip_overrides),
+            samples_max=config.quota_window_num,
+            sample_ms=config.quota_window_size_seconds * 1000,
+        )
+        replicas.image_listeners.append(self._on_image)
+        self._listeners: list[_Listener] = []
+        self._connections: dict[Connection, None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._idle_task: asyncio.Task[None] | None = None
+        self._closing_lines = ClosingLines()
+        self._more_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def start(self, host: str, port: int, *, listener_name: str | None = None) -> int:
+        """Bind and serve; returns the port. May be called again for more listeners."""
+        bound_port = await self.bind(host, port, listener_name=listener_name)
+        self.serve()
+        return bound_port
+
+    async def bind(self, host: str, port: int, *, listener_name: str | None = None) -> int:
+        """Take the port and let clients queue up; returns it (useful with port 0). Raises OSError.
+
+        listener_name: which of the brokers' endpoints Metadata names to clients that come in
+        here; None means each broker's first.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            # Accepted connections have these from their listener.
+            for option, size in (
+                (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
+                (socket.SO_SNDBUF, self.config.socket_send_buffer_bytes),
+            ):
+                if size > 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
+            sock.bind(address)
+            sock.listen(self.config.socket_listen_backlog_size)
+        except BaseException:
+            sock.close()
+            raise
+        self._listeners.append(_Listener(sock, listener_name))
+        bound_port: int = sock.getsockname()[1]
+        return bound_port
+
+    def serve(self) -> None:
+        """Accept clients at every port taken so far."""
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.add_reader(listener.sock.fileno(), self._accept, listener)
+        if self._idle_task is None:
+            self._idle_task = loop.create_task(self._close_idle(), name="kafka-idle")
+
+    async def stop(self) -> None:
+        """Close listeners and connections; cold requests under way are cancelled."""
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.remove_reader(listener.sock.fileno())
+            listener.sock.close()
+        self._listeners.clear()
+        for connection in list(self._connections):
+            connection.close("the server stops")
+        if self._idle_task is not None:
+            self._idle_task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._idle_task
+            self._idle_task = None
+        if self._more_timer is not None:
+            self._more_timer.cancel()
+        await self.services.stop()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """A connection has ended."""
+        self._connections.pop(connection, None)
+        if connection.address:
+            self._limits.closed(connection.address)
+        _log.debug("connection of %s ended: %s", connection.peer, reason)
+
+    def on_protocol_error(self, connection: Connection, failure: WireError) -> None:
+        """A connection is about to be closed because its peer broke the protocol."""
+        lines = self._closing_lines
+        now_ms = self.clock.monotonic_ms()
+        for line in lines.closed(connection.peer, str(failure), now_ms):
+            _log.warning("%s", line)
+        if lines.has_more and self._more_timer is None:
+            self._more_timer = asyncio.get_running_loop().call_later(
+                max(lines.more_due_ms - now_ms, 0) / 1000, self._write_more
+            )
+
+    def _write_more(self) -> None:
+        self._more_timer = None
+        lines = self._closing_lines
+        now_ms = self.clock.monotonic_ms()
+        for line in lines.more(now_ms):
+            _log.warning("%s", line)
+        if lines.has_more:
+            # Another second has begun, or the timer came a moment early.
+            self._more_timer = asyncio.get_running_loop().call_later(
+                max(lines.more_due_ms - now_ms, 1) / 1000, self._write_more
+            )
+
+    def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
+        if delta is None or delta.changed_quotas:
+            self._limits.update(image.client_quotas)
+            self.services.quotas.update(image.client_quotas)
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _accept(self, listener: _Listener) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTS_PER_EVENT_MAX):
+            try:
+                sock, peer = listener.sock.accept()
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                continue  # the peer left between
+            except OSError as failure:
+                # Out of descriptors. The socket stays readable: without a pause nothing else would
+                # be done, and the log fill up.
+                _log.warning("accept failed: %s", failure)
+                loop.remove_reader(listener.sock.fileno())
+                loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)
+                return
+            address = str(peer[0])
+            if not self._has_room_for(address):
+                sock.close()
+                continue
+            sock.setblocking(False)
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.admit(sock, str(peer), listener.name or "", loop, address)
+
+    def _accept_again(self, listener: _Listener) -> None:
+        if listener in self._listeners:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(listener.sock.fileno(), self._accept, listener)
+
+    def _has_room_for(self, address: str) -> bool:
+        config = self.services.replicas.config
+        if len(self._connections) >= config.max_connections:
+            return False
+        refusal = self._limits.refusal(
+            address, config.max_connections_per_ip, self.clock.monotonic_ms()
+        )
+        if refusal is not None:
+            _log.debug("closed at once: %s", refusal)
+        return refusal is None
+
+    def admit(
+        self,
+        sock: socket.socket,
+        peer: str,
+        listener: str,
+        loop: asyncio.AbstractEventLoop,
+        address: str = "",
+    ) -> None:
+        """Serve a client on a socket that does not block. listener: where it came in; address: as
+        its connection was counted, "" if it was not."""
+        self._connections[Connection(self, sock, peer, listener, loop, address)] = None
+
+    async def _close_idle(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)
+            oldest_ms = self.clock.monotonic_ms() - self.config.connections_max_idle_ms
+            for connection in list(self._connections):
+                if connection.is_idle and connection.last_active_ms < oldest_ms:
+                    connection.close("idle")
+                elif connection.has_hung_up:
+                    connection.close("closed by the peer")
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def dispatch(self, slot: Slot, view: memoryview, position: int, end: int) -> None:
+        """Handle the request in view[position:end]; fill `slot` now or later.
+
+        The bytes are gone after the call. Raises WireError when the connection must end.
+        """
+        header = parse_request_header(view, position, end, SERVED)
+        key, version = header.api_key, header.api_version
+        context = RequestContext(
+            services=self.services,
+            api_version=version,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id,
+            listener=slot.connection.listener,
+            slot=slot,
+        )
+        if not SERVED.is_served(key, version):
+            if key != API_VERSIONS_KEY:
+                raise WireError(f"API {key} v{version} is not served")
+            # KIP-511: the client learns our range from a v0 answer and comes again.
+            answer = cold_handler(key).unsupported_answer()
+            context.api_version = 0
+            context.answer(cold_handler(key).API, answer)
+            return
+        if self.services.quotas.binds_requests:
+            context.began_ms = self.clock.monotonic_ms()
+        self._handle(context, key, view, header.body_position, end)
+        if context.began_ms >= 0:
+            context.count_time(self.clock.monotonic_ms())
+            context.began_ms = -1
+
+    def _handle(
+        self, context: RequestContext, key: int, view: memoryview, position: int, end: int
+    ) -> None:
+        """The request's body is view[position:end]."""
+        hot = HOT_HANDLERS.get(key)
+        if hot is not None:
+            hot(context, view, position, end)
+            return
+        handler = cold_handler(key)
+        context.is_exempt = context.api_version >= handler.API.inter_broker_min_version
+        request = read_request(handler.API.name, context.api_version, view[position:end])
+        answer = handler.handle(context, request)
+        if inspect.isawaitable(answer):
+            self._run_cold(context, handler.API, answer)
+        else:
+            context.answer(handler.API, answer)
+
+    def _run_cold(self, context: RequestContext, api: Api, answer: Any) -> None:
+        if len(self._tasks) >= COLD_REQUESTS_MAX:
+            answer.close()
+            raise WireError(f"more than {COLD_REQUESTS_MAX} requests under way")
+        context.slot.connection.cold_requests += 1
+        task = asyncio.get_running_loop().create_task(
+            self._answer_later(context, api, answer), name=f"api-{api.name}"
+        )
+        self._tasks[task] = None
+        task.add_done_callback(self._on_cold_done)
+
+    async def _answer_later(self, context: RequestContext, api: Api, answer: Any) -> None:
+        connection = context.slot.connection
+        try:
+            values = await answer
+        except WireError as failure:
+            connection.fail(failure)
+            return
+        except BaseException:
+            # The client must not wait for an answer that will never come; the error itself goes
+            # on to whoever watches this process's tasks.
+            connection.close(f"{api.name} failed")
+            raise
+        finally:
+            connection.cold_requests -= 1
+        if api.needs_controller and self.services.names_another_controller:
+            # Bad sequence: 1. an AdminClient of librdkafka takes this broker for the controller,
+            # 2. it hears that no controller is reached, 3. it asks here again, and nobody else:
+            # it looks for another controller only when it has lost the connection.
+            connection.close_when_idle("this broker has lost the controllers")
+        context.answer(api, values)
+
+    def _on_cold_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            task.get_loop().call_exception_handler(
+                {
+                    "message": f"{task.get_name()} failed",
+                    "exception": task.exception(),
+                    "task": task,
+                }
+            )

@@ -1,0 +1,118 @@
+"""What a leader checks of a client's batch before it touches the log."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from kvorum.broker.partition.topic_config import TopicConfig
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import CODEC_MASK, BatchError, BatchHeader, read_header
+from kvorum.storage.format.client_batch import (
+    Unpacking,
+    validate_client_batch,
+    validate_client_records,
+)
+from kvorum.storage.format.compression import Codec
+from kvorum.storage.format.recompression import packed_anew
+from kvorum.wire.produce_codec import ProducedPartition
+
+_log = logging.getLogger(__name__)
+
+ZSTD_VERSION = 7
+"""The first version of Produce whose clients may send zstd."""
+
+
+class ProduceTerms(NamedTuple):
+    """The terms of every batch of one Produce request. now_ms: monotonic; wall_ms: records."""
+
+    acks: int
+    version: int
+    now_ms: int
+    wall_ms: int
+    unpacking: Unpacking | None = None
+
+
+def checked_header(
+    batch: memoryview,
+    config: TopicConfig,
+    *,
+    name: str,
+    version: int,
+    wall_ms: int,
+    unpacking: Unpacking | None = None,
+) -> BatchHeader:
+    """The header of the batch as it is to be stored. name: of the partition; version: of Produce;
+    unpacking: see `validate_client_records`.
+
+    Raises BatchError, and nothing else.
+    """
+    try:
+        header = validate_client_batch(batch, max_message_bytes=config.log.max_message_bytes)
+        if header.attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_VERSION:
+            raise BatchError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"
+            )
+        return validate_client_records(
+            batch,
+            header,
+            # The leader's own stamp takes the place of the producer's: any will do.
+            now_ms=None if config.is_log_append_time else wall_ms,
+            timestamp_before_max_ms=config.timestamp_before_max_ms,
+            timestamp_after_max_ms=config.timestamp_after_max_ms,
+            keyed_partition=None if config.log.compaction is None else name,
+            unpacking=unpacking,
+        )
+    except BatchError:
+        raise
+    except Exception as error:
+        # A bug of ours. But a check changes nothing, so it costs this batch and not the broker, and
+        # the next broker that its producer tries, and the next.
+        _log.exception("%s: a batch of %d bytes could not be checked", name, len(batch))
+        reason = f"the batch could not be checked: {error!r}"
+        raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
+
+
+def packed(
+    batch: memoryview,
+    config: TopicConfig,
+    *,
+    name: str,
+    version: int,
+    wall_ms: int,
+    unpacking: Unpacking,
+) -> tuple[memoryview, BatchHeader]:
+    """The batch in the codec of its topic, checked, with its header; arguments as of
+    `checked_header`. The batch itself if it has the codec already.
+
+    Raises BatchError, and nothing else.
+    """
+    header = checked_header(
+        batch, config, name=name, version=version, wall_ms=wall_ms, unpacking=unpacking
+    )
+    if config.packing is None or config.packing.fits(batch):
+        return batch, header
+    try:
+        anew = packed_anew(batch, header, config.packing)
+    except Exception as error:
+        # A bug of ours, or of a codec: as above.
+        _log.exception("%s: a batch of %d bytes could not be packed anew", name, len(batch))
+        reason = f"the batch could not be packed anew: {error!r}"
+        raise BatchError(ErrorCode.INVALID_RECORD, reason) from error
+    if len(anew) > config.log.max_message_bytes:
+        raise BatchError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {len(anew)} bytes in the codec of its topic, limit "
+            f"{config.log.max_message_bytes}",
+        )
+    return memoryview(anew), read_header(anew, 0)
+
+
+def refusal(partition_id: int, refused: BatchError) -> ProducedPartition:
+    """The answer to a batch that is not let in."""
+    return ProducedPartition(
+        partition_id,
+        refused.code.value,
+        error_message=refused.reason,
+        record_errors=refused.record_errors,
+    )

@@ -1,0 +1,43 @@
+"""A follower as its leader sees it: the plain facts that `partition` decides by."""
+
+from __future__ import annotations
+
+from kvorum.metadata.image.image import BrokerImage
+
+UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
+LONG_AGO_MS = -(1 << 62)
+
+
+class RemoteReplica:
+    """What the leader knows of one follower; all unknown at the start of a leader epoch.
+
+    sent_offset: from which it last asked and was sent records. checked: the offset that was last
+    looked at because it asked for it twice, and when (monotonic); see `served_checks`. dropped_ms,
+    dropped_as: when the metadata had taken it out of the ISR, and the registration at that time.
+    """
+
+    __slots__ = (
+        "broker_epoch",
+        "checked",
+        "dropped_as",
+        "dropped_ms",
+        "end_offset",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+        "leader_end_offset_at_fetch",
+        "sent_offset",
+        "start_offset",
+    )
+
+    def __init__(self, last_caught_up_ms: int) -> None:
+        self.end_offset = UNKNOWN_OFFSET
+        self.start_offset = UNKNOWN_OFFSET
+        self.broker_epoch = UNKNOWN_EPOCH
+        self.last_caught_up_ms = last_caught_up_ms
+        self.last_fetch_ms = LONG_AGO_MS
+        self.leader_end_offset_at_fetch = UNKNOWN_OFFSET
+        self.sent_offset = UNKNOWN_OFFSET
+        self.checked = (UNKNOWN_OFFSET, LONG_AGO_MS)
+        self.dropped_ms = LONG_AGO_MS
+        self.dropped_as: BrokerImage | None = None

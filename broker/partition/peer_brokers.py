@@ -1,0 +1,44 @@
+"""What the metadata and the fetches say of the other brokers, for all partitions of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvorum.broker.partition.follower_state import UNKNOWN_EPOCH
+from kvorum.metadata.image.image import BrokerImage
+
+
+class BrokerFacts:
+    """What all partitions of this broker share, kept current by the driver.
+
+    brokers: registrations by id. last_fetch_ms: when each follower's latest fetch arrived; an
+    incremental fetch does not name idle partitions, so their clocks hang on this one.
+    has_rack_readers: consumers are sent to the replica in their rack.
+    """
+
+    __slots__ = ("brokers", "has_rack_readers", "last_fetch_ms")
+
+    def __init__(self) -> None:
+        self.brokers: Mapping[int, BrokerImage] = {}
+        self.last_fetch_ms: dict[int, int] = {}
+        self.has_rack_readers = False
+
+    def is_broker(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a request in that broker's name proves it.
+
+        A broker's epoch is known to the brokers and the controllers alone. Any client may name a
+        broker's id; believed, it would move high watermarks and ISRs, and read what is uncommitted.
+        """
+        return broker_epoch != UNKNOWN_EPOCH and broker_epoch == self.epoch_of(broker_id)
+
+    def rack_of(self, broker_id: int) -> str | None:
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.rack
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def epoch_of(self, broker_id: int) -> int:
+        broker = self.brokers.get(broker_id)
+        return UNKNOWN_EPOCH if broker is None else broker.broker_epoch

@@ -1,0 +1,500 @@
+"""One replica: the pure core, its log, and who waits for them. The driver of a partition.
+
+Every method is synchronous and runs on the loop; appends are page-cache writes. Rules live in
+`partition` and `storage`; this file carries facts between them and wakes waiters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from kvorum.broker.network.purgatory import PendingAck, TurnEnd
+from kvorum.broker.partition.batch_validation import ProduceTerms, checked_header, refusal
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.recompression import Packer
+from kvorum.broker.partition.refused_sequences import RefusedSequences, check_sequence
+from kvorum.broker.partition.topic_config import TopicConfig
+from kvorum.broker.transactions.verification import Verifications, admit
+from kvorum.metadata.image.image import PartitionImage
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.storage.format.batch import (
+    TRANSACTIONAL_BIT,
+    BatchError,
+    BatchHeader,
+    stamp_log_append_time,
+)
+from kvorum.storage.log.checkpoints import put_partition_metadata, sync_partition_metadata
+from kvorum.storage.log.log import Log
+from kvorum.wire.produce_codec import ProducedPartition
+
+if TYPE_CHECKING:
+    from kvorum.broker.fetch.fetch_sessions import Watched
+    from kvorum.broker.log_dirs.log_directories import LogDirectory
+    from kvorum.broker.manager.delayed_delete_records import PendingDeletion
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaObserver(Protocol):
+    """Who hears of a replica's every change at once: the coordinator that lives in its log."""
+
+    def on_replica(self, replica: Replica) -> None:
+        """Its role, its leader epoch or its disk has changed, or it is closed."""
+
+    def on_high_watermark(self, replica: Replica) -> None: ...
+
+
+class Replica:
+    """See the top of the file. `is_offline` after a disk error: answers 56 until reopened.
+
+    home: the directory that it lies in. on_failed: hears once of a disk call that failed, or of
+    damage, and what was being done.
+    """
+
+    __slots__ = (
+        "config",
+        "core",
+        "disk",
+        "has_identity",
+        "home",
+        "identity_unsynced",
+        "is_closed",
+        "is_offline",
+        "log",
+        "lower_checkpoints",
+        "observer",
+        "on_failed",
+        "on_first_file",
+        "packer",
+        "pending_acks",
+        "pending_deletions",
+        "refused",
+        "turn",
+        "uncleanable",
+        "verifications",
+        "watchers",
+    )
+
+    def __init__(
+        self, *, core: Partition, log: Log, config: TopicConfig, disk: Disk, turn: TurnEnd,
+        has_identity: bool,
+        lower_checkpoints: Callable[[str, int, int, int], None],
+        on_first_file: Callable[[Replica], None],
+        home: LogDirectory,
+        on_failed: Callable[[Replica, OSError | CorruptData, str], None],
+    ) -> None:  # fmt: skip
+        self.core = core
+        self.home = home
+        self.on_failed = on_failed
+        self.log = log
+        self.config = config
+        self.disk = disk
+        self.turn = turn
+        self.lower_checkpoints = lower_checkpoints
+        self.on_first_file = on_first_file
+        self.has_identity = has_identity
+        self.identity_unsynced = False
+        self.is_closed = False
+        self.is_offline = False
+        #: Why the log cleaner leaves this log alone; "" while it does not.
+        self.uncleanable = ""
+        self.observer: ReplicaObserver | None = None
+        #: Transactional batches that the coordinator has not vouched for; each is a call to make.
+        self.verifications: Verifications[Callable[[ErrorCode], None]] = Verifications()
+        self.watchers: dict[Watched, None] = {}
+        self.pending_acks: deque[PendingAck] = deque()
+        self.pending_deletions: list[PendingDeletion] = []
+        self.refused = RefusedSequences()
+        #: Of a topic that has asked for a codec since this replica was made.
+        self.packer = None if config.packing is None else Packer(self)
+
+    # --- roles -------------------------------------------------------------------------------
+
+    def reconfigure(self, config: TopicConfig, now_ms: int) -> None:
+        """The topic's configs are these from now on."""
+        self.config = config
+        if config.packing is not None and self.packer is None:
+            # It stays when the topic asks for no codec any more: batches may be in its line.
+            self.packer = Packer(self)
+        self.log.reconfigure(config.log)
+        self.core.min_insync_replicas = config.min_insync_replicas
+        if self.core.raise_high_watermark(now_ms):
+            self.on_high_watermark()
+
+    def become_leader(self, image: PartitionImage, now_ms: int) -> bool:
+        """Returns False when the image is older than the log itself: nothing is done then.
+
+        A broker that restarts replays old metadata; an epoch below the log's newest one was
+        over long ago, and leading in it would write a second history.
+        """
+        if image.leader_epoch < self.log.epochs.latest_epoch:
+            return False
+        self.core.end_offset = self.log.end_offset
+        has_led = self.core.is_leader
+        if self.core.become_leader(image, now_ms):
+            self.log.epochs.assign(image.leader_epoch, self.log.end_offset)
+            if not has_led:
+                # Else what waits is in the log as before; repeated, it would be there twice.
+                self.refused.clear()
+                self.verifications.on_leadership()
+                # What leaders before have answered: they had waited for us, or let us in.
+                self.core.deleted_to = self.log.start_offset
+                self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.core.raise_high_watermark(now_ms):
+            self.on_high_watermark()
+        self.on_low_watermark()
+        self.notify_state_change()
+        return True
+
+    def become_follower(self, image: PartitionImage) -> bool:
+        """True when there is a new leader epoch to follow."""
+        is_new = self.core.become_follower(image)
+        if is_new:
+            self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.notify_state_change()
+        return is_new
+
+    def close(self, error: ErrorCode) -> None:
+        """The replica goes away: everybody who waits hears `error` or looks again."""
+        self.is_closed = True
+        self.fail_pending(error)
+        self.notify_state_change()
+        for watched in self.watchers:
+            watched.replica = None
+        self.watchers.clear()
+
+    # --- leader ------------------------------------------------------------------------------
+
+    def append(
+        self, batch: memoryview, terms: ProduceTerms, *, is_verified: bool = False,
+        checked: BatchHeader | None = None,
+    ) -> tuple[ProducedPartition, int]:  # fmt: skip
+        """Append a client's batch (writable; stamped in place).
+
+        is_verified: see `verification.admit`; checked: its header, if it has been checked. Returns
+        the partition's answer and, for acks=-1, the offset that the high watermark must reach
+        before the answer may leave (0: at once).
+        """
+        core = self.core
+        partition_id = core.partition_id
+        error = self._unserved() or core.check_produce(terms.acks)
+        has_too_few_replicas = error == ErrorCode.NOT_ENOUGH_REPLICAS
+        if error != ErrorCode.NONE and not has_too_few_replicas:
+            leader = None
+            is_known = core.leader >= 0 and not core.is_abandoned
+            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and is_known:
+                leader = (core.leader, core.leader_epoch)
+            return ProducedPartition(partition_id, error.value, current_leader=leader), 0
+        log = self.log
+        try:
+            header = checked or checked_header(
+                batch,
+                self.config,
+                name=f"{core.topic}-{partition_id}",
+                version=terms.version,
+                wall_ms=terms.wall_ms,
+                unpacking=terms.unpacking,
+            )
+            duplicate = check_sequence(
+                log.producers, self.refused, header, has_too_few_replicas=has_too_few_replicas
+            )
+            if duplicate is not None:
+                append_time_ms = duplicate.timestamp_ms if self.config.is_log_append_time else -1
+                answer = self._produced(duplicate.base_offset, append_time_ms)
+                return answer, self._wait_until(duplicate.last_offset + 1, terms)
+            if header.attributes & TRANSACTIONAL_BIT:
+                admit(log.producers, self.verifications, header, terms.version, is_verified)
+            append_time_ms = -1
+            if self.config.is_log_append_time:
+                append_time_ms = terms.wall_ms
+                stamp_log_append_time(batch, 0, header, timestamp_ms=append_time_ms)
+            appended = log.append_as_leader(
+                batch, leader_epoch=core.leader_epoch, now_ms=terms.wall_ms
+            )
+            if not self.has_identity:
+                self.write_identity()
+        except BatchError as refused:
+            return refusal(partition_id, refused), 0
+        except (OSError, CorruptData) as failure:
+            self.fail(failure, "append")
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+            return ProducedPartition(partition_id, error.value, error_message=str(failure)), 0
+        self._on_appended(appended.last_offset + 1, terms.now_ms)
+        answer = self._produced(appended.base_offset, append_time_ms)
+        return answer, self._wait_until(appended.last_offset + 1, terms)
+
+    def _unserved(self) -> ErrorCode:
+        """Why nothing can be appended here at all, NONE if it can.
+
+        Bad sequence: 1. a transactional batch waits for its coordinator, 2. the topic is deleted,
+        3. the batch is let in: the log would make its folder anew, which no topic claims.
+        """
+        if self.is_closed:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else ErrorCode.NONE
+
+    def append_own(self, batch: bytearray, terms: ProduceTerms) -> ErrorCode:
+        """Append what this broker has written itself: a coordinator's records, a marker.
+
+        Asks for the leadership and nothing else: whether enough replicas are in sync, and when the
+        high watermark is there, is the caller's business. On NONE all is in the log, up to its
+        `end_offset`; NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR or (a batch larger than a segment)
+        RECORD_LIST_TOO_LARGE: nothing of it counts.
+        """
+        if self.is_offline or self.is_closed:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        core = self.core
+        if not core.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            appended = self.log.append_as_leader(
+                batch, leader_epoch=core.leader_epoch, now_ms=terms.wall_ms
+            )
+            if not self.has_identity:
+                self.write_identity()
+        except BatchError as refused:
+            _log.error("cannot append to %s-%d: %s", core.topic, core.partition_id, refused.reason)
+            return refused.code
+        except (OSError, CorruptData) as failure:
+            self.fail(failure, "append")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._on_appended(appended.last_offset + 1, terms.now_ms)
+        return ErrorCode.NONE
+
+    def _produced(self, base_offset: int, append_time_ms: int = -1) -> ProducedPartition:
+        return ProducedPartition(
+            self.core.partition_id, 0, base_offset, append_time_ms, self.log.start_offset
+        )
+
+    def _wait_until(self, required_offset: int, terms: ProduceTerms) -> int:
+        if terms.acks != -1 or self.core.high_watermark >= required_offset:
+            return 0
+        return required_offset
+
+    def _on_appended(self, end_offset: int, now_ms: int) -> None:
+        has_risen = self.core.on_append(end_offset, now_ms)
+        turn = self.turn
+        for watched in self.watchers:
+            state = watched.state
+            if state.replica_id >= 0:
+                state.dirty[watched] = None
+                if state.parked is not None:
+                    turn.wake(state.parked)
+        if has_risen:
+            self.on_high_watermark()
+
+    def wait_for_replication(self, ack: PendingAck) -> None:
+        """Complete `ack` when the high watermark gets there, or the leadership is lost."""
+        error = self._unserved()
+        if error != ErrorCode.NONE:
+            # The disk has failed since the append, at another partition of the same request.
+            ack.pending.complete(ack.topic_index, ack.partition_index, error)
+            return
+        acks = self.pending_acks
+        if not acks or acks[-1].required_offset <= ack.required_offset:
+            acks.append(ack)
+            return
+        # A repeat of an earlier batch: keep the order by offset.
+        at = len(acks)
+        while at and acks[at - 1].required_offset > ack.required_offset:
+            at -= 1
+        acks.insert(at, ack)
+
+    def on_high_watermark(self) -> None:
+        """The high watermark rose: acknowledge what it passed, wake who reads up to it."""
+        high_watermark = self.core.high_watermark
+        if self.observer is not None:
+            self.observer.on_high_watermark(self)
+        acks = self.pending_acks
+        if acks:
+            error = self.core.check_acknowledged()
+            while acks and (acks[0].required_offset <= high_watermark or acks[0].pending.is_done):
+                ack = acks.popleft()
+                ack.pending.complete(ack.topic_index, ack.partition_index, error)
+        turn = self.turn
+        for watched in self.watchers:
+            state = watched.state
+            state.dirty[watched] = None
+            # A follower hears of it with the next data or at its wait's end; answering each
+            # rise by itself would double the replication traffic. Unless consumers read there.
+            is_due = state.replica_id < 0 or self.core.facts.has_rack_readers
+            if is_due and state.parked is not None:
+                turn.wake(state.parked)
+
+    def drop_expired_acks(self) -> None:
+        """Forget acks whose request has been answered by its deadline."""
+        acks = self.pending_acks
+        while acks and acks[0].pending.is_done:
+            acks.popleft()
+
+    def fail_pending(self, error: ErrorCode) -> None:
+        acks, self.pending_acks = self.pending_acks, deque()
+        for ack in acks:
+            ack.pending.complete(ack.topic_index, ack.partition_index, error)
+        self.on_low_watermark()
+
+    def low_watermark(self) -> int:
+        """The least log start among the live replicas, -1 while one has not told its own."""
+        return self.core.low_watermark(self.log.start_offset)
+
+    def on_low_watermark(self) -> None:
+        """It may have risen, or be nobody's business here any more: who waits looks again."""
+        for pending in list(self.pending_deletions):
+            pending.look(self)
+
+    def move_start(self, offset: int) -> None:
+        """The leader's log starts at `offset` from now on; followers hear of it at once.
+
+        Raises OffsetOutOfRange above the log's end.
+        """
+        if self.log.advance_start_offset(offset):
+            self.core.on_start_moved(offset)
+            self.notify_state_change()
+
+    def apply_retention(self, wall_ms: int) -> None:
+        """Drop the segments that are too many or too old; a moved start is told to who fetches."""
+        log = self.log
+        before = log.start_offset
+        try:
+            log.apply_retention(now_ms=wall_ms, high_watermark=self.core.high_watermark)
+        finally:
+            # Also if the disk failed half-way: the start has moved by then.
+            if log.start_offset > before:
+                self.core.on_start_moved(log.start_offset)
+                self.notify_state_change()
+                self.on_low_watermark()
+
+    def notify_state_change(self) -> None:
+        """Role, epoch or existence changed: every fetch that watches must look again."""
+        for watched in self.watchers:
+            watched.state.dirty[watched] = None
+            if watched.state.parked is not None:
+                self.turn.wake(watched.state.parked)
+
+    # --- follower ----------------------------------------------------------------------------
+
+    def append_as_follower(
+        self, batches: memoryview, *, leader_high_watermark: int, wall_ms: int
+    ) -> None:
+        """Append what the leader sent, as it is. Raises what Log.append_as_follower raises."""
+        log = self.log
+        base_offset = log.base_below_start(batches)
+        if base_offset is not None:
+            core = self.core
+            self.lower_checkpoints(core.topic, core.partition_id, base_offset, log.start_offset)
+        log.append_as_follower(batches, now_ms=wall_ms)
+        if not self.has_identity:
+            self.write_identity()
+        if self.core.on_follower_append(log.end_offset, leader_high_watermark):
+            self.on_high_watermark()
+
+    def on_leader_offsets(self, *, high_watermark: int, log_start_offset: int) -> bool:
+        """The leader told its watermark and start without new data (or after it).
+
+        True when our start moved, which the leader should hear of.
+        """
+        core = self.core
+        if core.on_follower_append(self.log.end_offset, high_watermark):
+            self.on_high_watermark()
+        if self.log.start_offset < log_start_offset <= self.log.end_offset:
+            self.log.advance_start_offset(log_start_offset)
+            core.on_start_moved(log_start_offset)
+            return True
+        return False
+
+    def truncate_for(self, epoch: int, end_offset: int, wall_ms: int) -> int:
+        """The leader's history leaves ours at (epoch, end_offset): cut there (KIP-101, KIP-279).
+
+        Returns the new end. If the leader's epoch is not ours, our own end of the largest epoch
+        below it counts; the next fetch then asks again from there.
+        """
+        log = self.log
+        if log.epochs.latest_epoch < 0 and log.last_epoch >= 0:
+            # It was asked about what lies below our start, and that is another history. Bad
+            # sequence (seed 271406): 1. the leader's comes behind it in the same file, 2. an
+            # unclean start refuses to open that, or has lost the start with the power.
+            self.restart_at(log.start_offset, wall_ms)
+            return log.end_offset
+        local_epoch, local_end = log.epochs.end_offset_for(epoch, log.end_offset)
+        if local_epoch == -1 and log.epochs.latest_epoch > -1:
+            # Our newest epoch is older than the leader's answer: all of ours is below it.
+            local_epoch, local_end = log.epochs.latest_epoch, log.end_offset
+        target = min(end_offset, local_end) if local_epoch != -1 else end_offset
+        # Seed 106525: in a compacted log, up to a gap. A recovery point left above the real end
+        # spoke for what came there later, and was lost with the power.
+        target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
+        if target <= log.start_offset and log.is_unknown_below(target):
+            self.restart_at(target, wall_ms)  # nor can the leader be asked about what is left
+            return target
+        with self._lowered_to(target):
+            log.truncate_to(target)
+        self.core.on_truncated(log.end_offset)
+        return log.end_offset
+
+    def restart_at(self, offset: int, wall_ms: int) -> None:
+        """Drop everything and begin at `offset`: the leader no longer has what we need."""
+        if self.log.is_bare_at(offset):
+            self.log.epochs.clear()  # it led for them, and wrote nothing; its producers stay
+            return
+        with self._lowered_to(0, offset):
+            self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
+        self.core.on_truncated(offset)
+        self.core.on_start_moved(offset)
+        if offset > 0:
+            if not self.has_identity:
+                self.write_identity()
+            # The recovery point stands at `offset` now, before any records are flushed, and with
+            # one a folder that does not say whose it is counts as damaged.
+            self.sync_identity()
+            self.identity_unsynced = False
+
+    @contextlib.contextmanager
+    def _lowered_to(self, offset: int, start_offset: int = 0) -> Iterator[None]:
+        """No checkpoint speaks of what is above `offset`, but for the log's start, which falls once
+        all is gone below it (seed 200908). start_offset: where it will be, if that is above."""
+        core, log = self.core, self.log
+        start_offset = max(start_offset, log.start_offset)
+        self.lower_checkpoints(core.topic, core.partition_id, offset, start_offset)
+        yield
+        if log.start_offset < start_offset:
+            self.lower_checkpoints(core.topic, core.partition_id, offset, log.start_offset)
+
+    # --- disk --------------------------------------------------------------------------------
+
+    def write_identity(self) -> None:
+        """Put partition.metadata beside the first batch, so that a restart knows the topic id.
+
+        Not fsynced here: it must last exactly as long as the data, so the first flush syncs it.
+        """
+        put_partition_metadata(self.disk, self.log.directory, self.core.topic_id)
+        self.has_identity = True
+        self.identity_unsynced = True
+        self.on_first_file(self)
+
+    def sync_identity(self) -> None:
+        """Make partition.metadata durable (runs in the flush thread)."""
+        sync_partition_metadata(self.disk, self.log.directory)
+
+    def fail(self, failure: OSError | CorruptData, operation: str) -> None:
+        """A disk call failed, or stored bytes are damaged: the controller must hear of it, or this
+        broker would keep a leadership that it cannot use."""
+        if not self.is_offline and not self.is_closed:
+            self.go_offline()
+            self.on_failed(self, failure, operation)
+
+    def go_offline(self) -> None:
+        """Serve nothing more from here, for the log's state is in doubt."""
+        self.is_offline = True
+        self.fail_pending(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.notify_state_change()
+        if self.observer is not None:
+            self.observer.on_replica(self)
+
+    def summary(self) -> str:
+        more = " uncleanable" if self.uncleanable else ""
+        return f"{self.core.summary()} {self.log.summary()}{more}"

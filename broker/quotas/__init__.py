@@ -1,0 +1,1 @@
+"""How fast clients and replicas being moved may go."""

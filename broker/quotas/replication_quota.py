@@ -1,0 +1,114 @@
+"""Replication quotas (KIP-73): how fast replicas that are being moved may be copied. Pure.
+
+Time is an argument. A bucket fills at the rate, up to one second's worth; what is sent empties it,
+below zero if one answer is larger than what was left, and nothing goes before it is above zero
+again. So over any time the bytes are at most rate * (time + 1 s) and one answer. (Kafka averages
+over eleven windows of a second, which lets ten seconds' worth through at once.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvorum.runtime.text import whole_number
+
+BURST_MS = 1_000
+"""So much may gather while nothing is sent."""
+
+UNLIMITED = (1 << 63) - 1
+"""The default of both rates."""
+
+EVERY_REPLICA = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """Value of `leader.` or `follower.replication.throttled.replicas`.
+
+    is_all: "*". Else pairs of partition and broker id.
+    """
+
+    is_all: bool = False
+    pairs: frozenset[tuple[int, int]] = frozenset()
+
+    def __contains__(self, pair: object) -> bool:
+        return self.is_all or pair in self.pairs
+
+    def __bool__(self) -> bool:
+        return self.is_all or bool(self.pairs)
+
+
+NOBODY = ThrottledReplicas()
+
+
+def parse_throttled(text: str) -> ThrottledReplicas:
+    """From `partition:broker,partition:broker`, `*`, or nothing.
+
+    The config table has checked the shape; what does not fit all the same counts for nothing, as
+    a partition must not go down over a config.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if EVERY_REPLICA in parts:
+        return ThrottledReplicas(is_all=True)
+    pairs = set()
+    for part in parts:
+        partition_id, _, broker_id = part.partition(":")
+        pair = whole_number(partition_id), whole_number(broker_id)
+        if pair[0] is not None and pair[1] is not None:
+            pairs.add((pair[0], pair[1]))
+    return ThrottledReplicas(pairs=frozenset(pairs)) if pairs else NOBODY
+
+
+class ReplicationQuota:
+    """Bytes that may still be copied, on the leader's or the follower's side of one broker."""
+
+    __slots__ = ("_at_ms", "_bytes", "_rate")
+
+    def __init__(self, now_ms: int) -> None:
+        self._rate = UNLIMITED
+        self._bytes = 0.0
+        self._at_ms = now_ms
+
+    @property
+    def is_limited(self) -> bool:
+        return self._rate < UNLIMITED
+
+    def set_rate(self, bytes_per_second: int, now_ms: int) -> None:
+        """Let so many bytes through in a second from now on; 0 lets nothing through."""
+        if bytes_per_second == self._rate:
+            return
+        was_limited = self.is_limited
+        self._fill(now_ms)
+        self._rate = bytes_per_second
+        # No second's worth at once for a limit that has just been set.
+        self._bytes = min(self._bytes, self._burst) if was_limited else 0.0
+
+    def room(self, now_ms: int) -> int:
+        """Bytes that may go now; 0 when nothing may."""
+        if not self.is_limited:
+            return UNLIMITED
+        self._fill(now_ms)
+        return max(int(self._bytes), 0)
+
+    def record(self, size: int, now_ms: int) -> None:
+        """So many bytes of throttled replicas went over the wire."""
+        if self.is_limited:
+            self._fill(now_ms)
+            self._bytes -= size
+
+    def wait_ms(self, now_ms: int, wait_max_ms: int) -> int:
+        """How long until something may go again: 1 to wait_max_ms."""
+        if self.room(now_ms) > 0 or self._rate <= 0:
+            return 1 if self._rate > 0 else wait_max_ms
+        missing_ms = int((1.0 - self._bytes) * 1000 / self._rate) + 1
+        return max(1, min(missing_ms, wait_max_ms))
+
+    @property
+    def _burst(self) -> float:
+        return self._rate * BURST_MS / 1000
+
+    def _fill(self, now_ms: int) -> None:
+        if self.is_limited:
+            gained = self._rate * (now_ms - self._at_ms) / 1000
+            self._bytes = min(self._bytes + gained, self._burst)
+        self._at_ms = now_ms

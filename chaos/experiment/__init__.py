@@ -1,0 +1,1 @@
+"""One experiment: its file, faults, targets, history, checks and report."""

@@ -1,0 +1,193 @@
+"""What checks look at and what they say.
+
+A check is a pure function from `Evidence` (a history, indexed) to a `CheckResult`. It never knows
+how the history came about, so live and simulated runs share every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kvorum.chaos.experiment.history import (
+    CONSUME,
+    FAIL,
+    FINAL_READ,
+    INFO,
+    OBSERVE,
+    OK,
+    PRODUCE,
+    Event,
+    details_of,
+    records_of,
+)
+
+#: Findings kept in words for each check; the count goes on beyond them.
+FINDINGS_KEPT_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One broken promise. `value` and `offset` as in the history, None where they mean nothing."""
+
+    check: str
+    message: str
+    partition: int | None = None
+    value: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The outcome of one check.
+
+    count: how many things are wrong, 0 is good; findings: the first of them, in words;
+    examined: how many things were looked at: a check that saw nothing proves nothing.
+    """
+
+    check: str
+    promise: str
+    count: int
+    examined: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_passed(self) -> bool:
+        return self.count == 0
+
+
+class Findings:
+    """Gathers what one check finds, up to FINDINGS_KEPT_MAX in words."""
+
+    def __init__(self, check: str, promise: str) -> None:
+        self.check = check
+        self.promise = promise
+        self.count = 0
+        self.examined = 0
+        self._kept: list[Finding] = []
+
+    def add(
+        self,
+        message: str,
+        *,
+        partition: int | None = None,
+        value: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        self.count += 1
+        if len(self._kept) < FINDINGS_KEPT_MAX:
+            self._kept.append(
+                Finding(
+                    check=self.check,
+                    message=message,
+                    partition=partition,
+                    value=value,
+                    offset=offset,
+                )
+            )
+
+    def result(self) -> CheckResult:
+        return CheckResult(
+            check=self.check,
+            promise=self.promise,
+            count=self.count,
+            examined=self.examined,
+            findings=tuple(self._kept),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class FinalRead:
+    """How far the read after healing came: offsets [start_offset, end_offset) were to be read.
+
+    end_offset is -1 when the partition did not answer.
+    """
+
+    start_offset: int
+    end_offset: int
+    next_offset: int
+
+    @property
+    def is_complete(self) -> bool:
+        return 0 <= self.end_offset <= self.next_offset
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionEvidence:
+    """All that a history says about one partition. Pairs are (value, offset)."""
+
+    #: Acknowledged records with the process that wrote them, in the order acknowledged.
+    acknowledged: list[tuple[int, int, str]] = field(default_factory=list)
+    unknown: set[int] = field(default_factory=set)
+    failed: set[int] = field(default_factory=set)
+    invoked: set[int] = field(default_factory=set)
+    #: Reads of each continuous consumer, in the order polled.
+    polled: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    final: list[tuple[int, int]] = field(default_factory=list)
+    final_read: FinalRead | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Evidence:
+    """A history, indexed for the checks."""
+
+    partitions: dict[int, PartitionEvidence] = field(default_factory=dict)
+    observations: list[Event] = field(default_factory=list)
+
+
+def gather(events: Iterable[Event]) -> Evidence:
+    """Index a history."""
+    evidence = Evidence()
+    for event in events:
+        if event.f == OBSERVE:
+            _observe(evidence, event)
+        elif event.partition is not None and event.f == PRODUCE:
+            _produce(_partition(evidence, event.partition), event)
+        elif event.partition is not None and event.f == CONSUME and event.type == OK:
+            _consume(_partition(evidence, event.partition), event)
+    return evidence
+
+
+def _partition(evidence: Evidence, partition: int) -> PartitionEvidence:
+    found = evidence.partitions.get(partition)
+    if found is None:
+        found = evidence.partitions[partition] = PartitionEvidence()
+    return found
+
+
+def _produce(partition: PartitionEvidence, event: Event) -> None:
+    if not isinstance(event.value, int):
+        return
+    if event.type == OK:
+        for value, offset in records_of(event):
+            partition.acknowledged.append((value, offset, event.process))
+    elif event.type == INFO:
+        partition.unknown.add(event.value)
+    elif event.type == FAIL:
+        partition.failed.add(event.value)
+    else:
+        partition.invoked.add(event.value)
+
+
+def _consume(partition: PartitionEvidence, event: Event) -> None:
+    if event.process == FINAL_READ:
+        partition.final.extend(records_of(event))
+    else:
+        partition.polled.setdefault(event.process, []).extend(records_of(event))
+
+
+def _observe(evidence: Evidence, event: Event) -> None:
+    evidence.observations.append(event)
+    details = details_of(event)
+    if details.get("what") != FINAL_READ or event.partition is None:
+        return
+    _partition(evidence, event.partition).final_read = FinalRead(
+        start_offset=whole(details.get("start_offset")),
+        end_offset=whole(details.get("end_offset")),
+        next_offset=whole(details.get("next_offset")),
+    )
+
+
+def whole(value: object) -> int:
+    """The int of an observation's field, -1 when it holds none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1

@@ -1,0 +1,195 @@
+"""Whom a fault strikes: targets as written in an experiment, and how they become node names.
+
+The words are Jepsen's (one, minority, majority, all) and Kafka's roles (active-controller,
+leader:topic/partition). A target is resolved at the moment of the fault against a `ClusterView`,
+with the run's own random source, so the same text works live and simulated.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from kvorum.runtime.errors import KvorumError
+
+
+class TargetKind(enum.Enum):
+    """The words an experiment may use."""
+
+    NODE = "node"
+    ACTIVE_CONTROLLER = "active-controller"
+    STANDBY_CONTROLLER = "standby-controller"
+    STANDBY_CONTROLLERS = "standby-controllers"
+    CONTROLLERS = "controllers"
+    BROKERS = "brokers"
+    ALL = "all"
+    CLIENTS = "clients"
+    ONE = "one"
+    MINORITY = "minority"
+    MAJORITY = "majority"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    KILLED = "killed"
+    PAUSED = "paused"
+
+
+#: The client side of the brokers' listeners, usable as one end of a link.
+CLIENTS = "clients"
+
+_SCOPES = ("all", "controllers", "brokers")
+_SCOPED = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.MAJORITY)
+_PARTITIONED = (TargetKind.LEADER, TargetKind.FOLLOWER)
+_NODE_NAME = re.compile(r"(controller|broker)-[0-9]+")
+_PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})/([0-9]+)")
+
+
+class UnresolvableTarget(KvorumError):
+    """Nobody fits the target just now; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One parsed target. `scope` is for one, minority, majority; `topic` for leader, follower."""
+
+    kind: TargetKind
+    node: str = ""
+    scope: str = "all"
+    topic: str = ""
+    partition: int = -1
+
+    def text(self) -> str:
+        """The target as an experiment writes it."""
+        if self.kind is TargetKind.NODE:
+            return self.node
+        if self.kind in _SCOPED:
+            return f"{self.kind.value}:{self.scope}"
+        if self.kind in _PARTITIONED:
+            return f"{self.kind.value}:{self.topic}/{self.partition}"
+        return str(self.kind.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """A partition as metadata shows it. `leader` is None while nobody leads."""
+
+    leader: str | None
+    replicas: tuple[str, ...]
+    isr: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """What a fault needs to know of the cluster. Names are `controller-1`, `broker-101`."""
+
+    controllers: tuple[str, ...]
+    brokers: tuple[str, ...]
+    killed: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
+    active_controller: str | None = None
+    partitions: Mapping[tuple[str, int], PartitionView] = field(default_factory=dict)
+
+    def nodes(self) -> tuple[str, ...]:
+        return self.controllers + self.brokers
+
+
+def parse_target(text: str) -> Target:
+    """Read a target. Raises ValueError with the nearest known word when it is not one."""
+    word, _, rest = text.partition(":")
+    if _NODE_NAME.fullmatch(text):
+        return Target(kind=TargetKind.NODE, node=text)
+    words = {kind.value: kind for kind in TargetKind if kind is not TargetKind.NODE}
+    kind = words.get(word)
+    if kind is None:
+        near = get_close_matches(word, list(words), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"unknown target {text!r}{hint} (known: node names, {', '.join(words)})")
+    if kind in _PARTITIONED:
+        match = _PARTITION.fullmatch(rest)
+        if match is None:
+            raise ValueError(f"target {text!r} must be written {word}:TOPIC/PARTITION")
+        return Target(kind=kind, topic=match[1], partition=int(match[2]))
+    if kind in _SCOPED:
+        # A majority matters to the quorum; `one` may be anybody.
+        scope = rest or ("all" if kind is TargetKind.ONE else "controllers")
+        if scope not in _SCOPES:
+            raise ValueError(f"target {text!r}: the scope is one of {', '.join(_SCOPES)}")
+        return Target(kind=kind, scope=scope)
+    if rest:
+        raise ValueError(f"target {text!r}: nothing may follow {word}")
+    return Target(kind=kind)
+
+
+def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
+    """The node names that the target means now, in a fixed order.
+
+    `clients` resolves to the pseudo node of that name. Raises UnresolvableTarget when empty.
+    """
+    chosen = _candidates(target, view, rng)
+    if not chosen:
+        raise UnresolvableTarget(f"nobody is {target.text()!r} now")
+    return chosen
+
+
+def _candidates(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
+    match target.kind:
+        case TargetKind.NODE:
+            if target.node not in view.nodes():
+                known = ", ".join(view.nodes())
+                raise UnresolvableTarget(f"no node is named {target.node!r} (nodes: {known})")
+            return (target.node,)
+        case TargetKind.ACTIVE_CONTROLLER:
+            return (view.active_controller,) if view.active_controller else ()
+        case TargetKind.STANDBY_CONTROLLER:
+            return _pick(_standbys(view), 1, rng)
+        case TargetKind.STANDBY_CONTROLLERS:
+            return _standbys(view)
+        case TargetKind.CONTROLLERS:
+            return view.controllers
+        case TargetKind.BROKERS:
+            return view.brokers
+        case TargetKind.ALL:
+            return view.nodes()
+        case TargetKind.CLIENTS:
+            return (CLIENTS,)
+        case TargetKind.ONE | TargetKind.MINORITY | TargetKind.MAJORITY:
+            return _share(target, view, rng)
+        case TargetKind.LEADER | TargetKind.FOLLOWER:
+            return _of_partition(target, view, rng)
+        case TargetKind.KILLED:
+            return tuple(sorted(view.killed))
+        case TargetKind.PAUSED:
+            return tuple(sorted(view.paused))
+
+
+def _share(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
+    scopes = {"all": view.nodes(), "controllers": view.controllers, "brokers": view.brokers}
+    members = scopes[target.scope]
+    if target.kind is TargetKind.MAJORITY:
+        return _pick(members, len(members) // 2 + 1, rng)
+    if target.kind is TargetKind.MINORITY:
+        return _pick(members, (len(members) - 1) // 2, rng)
+    able = tuple(name for name in members if name not in view.killed | view.paused)
+    return _pick(able, 1, rng)
+
+
+def _of_partition(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
+    partition = view.partitions.get((target.topic, target.partition))
+    if partition is None:
+        raise UnresolvableTarget(f"no partition {target.topic}/{target.partition}")
+    if target.kind is TargetKind.LEADER:
+        return (partition.leader,) if partition.leader else ()
+    able = [name for name in partition.replicas if name != partition.leader]
+    return _pick(tuple(name for name in able if name not in view.killed | view.paused), 1, rng)
+
+
+def _standbys(view: ClusterView) -> tuple[str, ...]:
+    gone = view.killed | view.paused | {view.active_controller}
+    return tuple(name for name in view.controllers if name not in gone)
+
+
+def _pick(names: tuple[str, ...], count: int, rng: random.Random) -> tuple[str, ...]:
+    return tuple(sorted(rng.sample(names, min(count, len(names)))))

@@ -1,0 +1,145 @@
+"""May this config be set? The table is in `metadata.configs`; every asker comes here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
+from kvorum.metadata.configs.client_metrics_keys import (
+    CLIENT_METRICS_CONFIGS,
+    client_metrics_problem,
+)
+from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
+from kvorum.metadata.configs.group_keys import GROUP_CONFIGS, group_config_problem
+from kvorum.metadata.configs.model import ConfigKey, Update, parse
+from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
+from kvorum.metadata.image.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
+
+VALUE_LENGTH_MAX = 32_767
+"""Characters of a config's value, as in Kafka."""
+
+CONFIGS_OF: dict[int, dict[str, ConfigKey]] = {
+    RESOURCE_TOPIC: TOPIC_CONFIGS,
+    RESOURCE_BROKER: BROKER_CONFIGS,
+    RESOURCE_CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+    RESOURCE_GROUP: GROUP_CONFIGS,
+}
+"""The table of each type of resource that has configs."""
+
+__all__ = [
+    "BROKER_CONFIGS",
+    "CONFIGS_OF",
+    "TOPIC_CONFIGS",
+    "broker_config_problem",
+    "broker_key",
+    "broker_value_problem",
+    "ignored_config",
+    "other_config_problem",
+    "topic_config_problem",
+    "topic_configs_conflict",
+]
+
+_MIN_LAG = "min.compaction.lag.ms"
+_MAX_LAG = "max.compaction.lag.ms"
+
+
+def topic_config_problem(name: str, value: str) -> Rejected | None:
+    """Why this topic config cannot be set, or None."""
+    key = TOPIC_CONFIGS.get(name)
+    if key is None:
+        return Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    problem = _too_long(name, value) or key.problem(value)
+    return None if problem is None else Rejected(ErrorCode.INVALID_CONFIG, problem)
+
+
+def topic_configs_conflict(configs: Mapping[str, str]) -> Rejected | None:
+    """Why these configs of one topic, each of which may be set, cannot be set together, or None."""
+    low, high = (
+        parse(key, configs.get(key.name, key.default or ""))
+        for key in (TOPIC_CONFIGS[_MIN_LAG], TOPIC_CONFIGS[_MAX_LAG])
+    )
+    # What an older or newer version let in may not parse; it counts as not set, as elsewhere.
+    if not isinstance(low, int) or not isinstance(high, int) or low <= high:
+        return None
+    return Rejected(
+        ErrorCode.INVALID_CONFIG,
+        f"conflict topic config setting {_MIN_LAG} ({low}) > {_MAX_LAG} ({high})",
+    )
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """A broker's key, of those that are obeyed and of Kafka's others; None for a name that Kafka
+    does not know either: a plug-in's, a mistake, or of another version."""
+    key = BROKER_CONFIGS.get(name)
+    if key is not None:
+        return key
+    # Most brokers never meet such a name, and these are many.
+    from kvorum.metadata.configs.kafka_keys import kafka_keys
+
+    return kafka_keys().get(name)
+
+
+def ignored_config(name: str, value: str) -> str | None:
+    """A line for the log: why this config of a broker changes nothing. None if it is obeyed."""
+    key = broker_key(name)
+    if key is None:
+        return f"{name} is kept and changes nothing: no config of Kafka 4.3 or Kvorum has this name"
+    if not key.ignored:
+        return None
+    shown = "<hidden>" if key.is_sensitive else value
+    return f"{name}={shown} is kept and changes nothing: {key.ignored}"
+
+
+def broker_value_problem(name: str, value: str) -> str | None:
+    """Why a broker's config cannot have this value, in its file or later, or None. Under a name
+    that nobody knows anything goes, as in Kafka."""
+    key = broker_key(name)
+    return _too_long(name, value) or (None if key is None else key.problem(value))
+
+
+def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected | None:
+    """Why this config cannot be set for a broker, or for all (resource name ""), or None.
+
+    The code is Kafka's for brokers, INVALID_REQUEST, where it is INVALID_CONFIG for topics
+    (KAFKA-13609).
+    """
+    key = broker_key(name)
+    update = Update.DYNAMIC if key is None else key.update
+    problem: str | None
+    if update is Update.READ_ONLY:
+        problem = (
+            f"{name} is read-only: a broker reads it at its start; set it in the broker's file "
+            "and restart the broker"
+        )
+    elif update is Update.CLUSTER and resource_name != CLUSTER_DEFAULT:
+        problem = (
+            f"{name} cannot be set for broker {resource_name} alone, as the controllers obey it; "
+            "set it as the default of all brokers or on a topic"
+        )
+    elif update is Update.PER_BROKER and resource_name == CLUSTER_DEFAULT:
+        problem = f"{name} cannot be set as the default of all brokers; name a broker"
+    else:
+        problem = broker_value_problem(name, value)
+    return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
+
+
+def other_config_problem(resource_type: int, name: str, value: str) -> Rejected | None:
+    """Why this config of a group or of a subscription to client metrics cannot be set, or None."""
+    problem = _too_long(name, value)
+    if problem is not None:
+        return Rejected(ErrorCode.INVALID_CONFIG, problem)
+    if resource_type == RESOURCE_CLIENT_METRICS:
+        return client_metrics_problem(name, value)
+    return group_config_problem(name, value)
+
+
+def _too_long(name: str, value: str) -> str | None:
+    if len(value) <= VALUE_LENGTH_MAX:
+        return None
+    return f"{name} has a value of {len(value)} characters, more than {VALUE_LENGTH_MAX}"

@@ -1,0 +1,416 @@
+"""The quorum controller without its driver: two images, sessions, and requests to decisions.
+
+`committed` is what the log says up to the high watermark; every controller keeps it, so that a
+standby takes over without loading anything. `speculative` is committed plus what this node, while
+active, has decided and not yet seen committed. Losing leadership drops it: there is no rollback.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvorum.metadata.controller.broker_sessions import BrokerSessions
+from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide.brokers import heartbeat, register
+from kvorum.metadata.controller.decide.configs import alter_configs
+from kvorum.metadata.controller.decide.departure import (
+    CHUNK_PARTITIONS,
+    Departure,
+    begin_departure,
+    depart,
+)
+from kvorum.metadata.controller.decide.directories import assign_replicas
+from kvorum.metadata.controller.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
+from kvorum.metadata.controller.decide.electorate import Electorate, electorate
+from kvorum.metadata.controller.decide.eligible import with_elr_cleared
+from kvorum.metadata.controller.decide.features import (
+    bootstrap,
+    register_controller,
+    update_features,
+)
+from kvorum.metadata.controller.decide.isr import alter_partition
+from kvorum.metadata.controller.decide.partitions import create_partitions
+from kvorum.metadata.controller.decide.producer_ids import allocate_producer_ids
+from kvorum.metadata.controller.decide.quotas import alter_client_quotas
+from kvorum.metadata.controller.decide.reassignment import alter_reassignments, list_reassignments
+from kvorum.metadata.controller.decide.scram import alter_scram_credentials
+from kvorum.metadata.controller.decide.topics import create_topics, delete_topics
+from kvorum.metadata.controller.decide.unregister import unregister
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.records import Record
+from kvorum.metadata.requests.config_requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlteredConfigs,
+    AlteredQuota,
+)
+from kvorum.metadata.requests.controller_requests import (
+    AllocateProducerIds,
+    AlteredPartition,
+    AlterPartition,
+    AlterReassignments,
+    CreatedTopic,
+    CreatePartitions,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    ElectedLeader,
+    ElectLeaders,
+    GrownTopic,
+    Heartbeat,
+    HeartbeatReply,
+    ListReassignments,
+    OngoingReassignment,
+    ProducerIdBlock,
+    ReassignedPartition,
+    RegisterBrokerRequest,
+    RegisterControllerRequest,
+    RegisteredBroker,
+    RegisteredController,
+    UnregisterBrokerRequest,
+    UnregisteredBroker,
+    UpdatedFeature,
+    UpdateFeatures,
+)
+from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.metadata.requests.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.runtime.errors import InvariantViolated, KvorumError, Rejected, invariant, required
+
+Request = (
+    RegisterBrokerRequest
+    | Heartbeat
+    | CreateTopics
+    | DeleteTopics
+    | AlterPartition
+    | AllocateProducerIds
+    | ElectLeaders
+    | AlterConfigs
+    | AlterClientQuotas
+    | AlterScramCredentials
+    | UpdateFeatures
+    | RegisterControllerRequest
+    | UnregisterBrokerRequest
+    | CreatePartitions
+    | AlterReassignments
+    | ListReassignments
+    | AssignReplicas
+)
+
+Reply = (
+    RegisteredBroker
+    | HeartbeatReply
+    | tuple[CreatedTopic, ...]
+    | tuple[DeletedTopic, ...]
+    | tuple[AlteredPartition, ...]
+    | tuple[ElectedLeader, ...]
+    | tuple[AlteredConfigs, ...]
+    | tuple[AlteredQuota, ...]
+    | tuple[AlteredScramUser, ...]
+    | tuple[GrownTopic, ...]
+    | tuple[ReassignedPartition, ...]
+    | tuple[OngoingReassignment, ...]
+    | tuple[AssignedReplica, ...]
+    | ProducerIdBlock
+    | tuple[UpdatedFeature, ...]
+    | RegisteredController
+    | UnregisteredBroker
+    | Rejected
+)
+
+
+SHUT_DOWN = "it has shut down in good order"
+"""Why a broker is fenced that had asked to go."""
+
+
+class Undecided(KvorumError):
+    """A bug of ours met a request before anything was decided: it is refused, and all goes on.
+
+    Else 1. the active controller ends, 2. who asked asks the next one, 3. there is no quorum left.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """Kafka's property names with dots for underscores; times in milliseconds.
+
+    broker_session_timeout_ms: silence after which a broker is fenced.
+    broker_stream_grace_ms: how long a broken heartbeat stream may stay away before the broker is
+        fenced, long before its session times out (Kvorum's own).
+    unclean_leader_election_enable: for topics where neither they nor the cluster's dynamic
+        default say otherwise.
+    delete_topic_enable: whether topics may be deleted.
+    auto_leader_rebalance_enable: give leadership back to preferred leaders every
+        leader_imbalance_check_interval_seconds.
+    """
+
+    broker_session_timeout_ms: int = 2_000
+    broker_stream_grace_ms: int = 100
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
+
+
+class Controller:
+    """State and rules of one controller, active or standby."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        *,
+        cluster_id: str,
+        rng: random.Random,
+        supported_features: tuple[FeatureRange, ...] = SUPPORTED,
+        departure_chunk: int = CHUNK_PARTITIONS,
+    ) -> None:
+        """departure_chunk: partitions that a broker whose session ended leaves in one go."""
+        self._config = config
+        self._cluster_id = cluster_id
+        self._rng = rng
+        self.committed: ClusterImage = EMPTY_IMAGE
+        self.speculative: ClusterImage | None = None
+        self.epoch = -1
+        self._supported_features = supported_features
+        #: Who votes in the quorum; the driver keeps it.
+        self.voter_ids: tuple[int, ...] = ()
+        self._departure_chunk = departure_chunk
+        self._departure: Departure | None = None
+        self._departure_cause = ""
+        self.sessions = BrokerSessions(
+            session_timeout_ms=config.broker_session_timeout_ms,
+            stream_grace_ms=config.broker_stream_grace_ms,
+        )
+
+    @property
+    def is_active(self) -> bool:
+        return self.speculative is not None
+
+    def claim(self, epoch: int, next_offset: int, now_ms: int) -> None:
+        """Become active: everything before next_offset is committed and replayed here."""
+        invariant(
+            self.committed.end_offset == next_offset,
+            f"claim at {next_offset} over an image that ends at {self.committed.end_offset}",
+        )
+        self.epoch = epoch
+        self.speculative = self.committed
+        self._departure = None
+        self.sessions.reset(
+            {
+                broker.broker_id: broker.broker_epoch
+                for broker in self.committed.brokers.values()
+                if not broker.is_fenced
+            },
+            now_ms,
+        )
+
+    @property
+    def metadata_version(self) -> int:
+        """The level in force once what has been decided is committed."""
+        return level_of(self._active_image().features, METADATA_VERSION)
+
+    def begin(self) -> tuple[Record, ...]:
+        """Records of a new cluster, right behind the claim: its feature levels."""
+        records = bootstrap(self._active_image(), self._context())
+        self._advance(records)
+        return records
+
+    def skip_to(self, next_offset: int) -> None:
+        """The quorum itself has appended records up to there, which say nothing to the image."""
+        image = self._active_image()
+        if image.end_offset != next_offset:
+            invariant(
+                image.end_offset < next_offset,
+                f"the log ends at {next_offset}, behind the speculative image {image.end_offset}",
+            )
+            self.speculative = dataclasses.replace(image, end_offset=next_offset, epoch=self.epoch)
+
+    def renounce(self) -> None:
+        """Be a standby again: what was decided and is not committed never happened here."""
+        self._departure = None
+        self.speculative = None
+
+    def note_committed(self, image: ClusterImage) -> None:
+        """The log up to the end of `image` is committed."""
+        invariant(
+            image.end_offset >= self.committed.end_offset,
+            f"the committed image would go back from {self.committed.end_offset} "
+            f"to {image.end_offset}",
+        )
+        self.committed = image
+
+    def decide(self, request: Request, now_ms: int) -> Decision[Reply]:
+        """Decide a request on the speculative image, which moves on by the decision's records.
+
+        Raises Undecided, and then nothing has changed.
+        """
+        image = self._active_image()
+        try:
+            decided = self._decide(image, request, now_ms)
+            records = with_elr_cleared(image, decided.records)
+        except InvariantViolated:
+            raise
+        except Exception as bug:
+            raise Undecided(f"no decision about {type(request).__name__}: {bug!r}") from bug
+        self._note_session(request, decided.reply, now_ms)
+        self._take(records)
+        return Decision(records, decided.reply)
+
+    def sweep_leaders(
+        self, at: Sweep | None, *, only_missing: bool = False
+    ) -> Decision[Sweep | None]:
+        """One chunk of the periodic walk over all partitions: elections that are due.
+
+        at: where the last chunk stopped, None to begin anew. only_missing: leave every leader that
+        there is where it is. The reply is where to go on.
+        """
+        image = self._active_image()
+        decision = sweep(
+            image,
+            begin_sweep(image) if at is None else at,
+            self._electorate(image),
+            with_preferred=self._config.auto_leader_rebalance_enable and not only_missing,
+        )
+        self._take(decision.records)
+        return decision
+
+    @property
+    def leader_check_interval_ms(self) -> int:
+        return self._config.leader_imbalance_check_interval_seconds * 1000
+
+    @property
+    def _is_unclean_default(self) -> bool:
+        return self._config.unclean_leader_election_enable
+
+    @property
+    def is_fencing(self) -> bool:
+        """A broker whose session is over has left some of its partitions, and not yet all."""
+        return self._departure is not None
+
+    def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
+        """Fence one broker whose session is over, or go on with it: (broker id, cause, records of
+        one chunk), None if there is none.
+
+        One at a time, as the speculative image moves on with each: its records must be in the
+        log before the next broker is judged.
+        """
+        while True:
+            if self._departure is None:
+                self._departure = self._next_departure(now_ms)
+            departure = self._departure
+            if departure is None:
+                return None
+            image = self._active_image()
+            decision = depart(image, departure, is_unclean_default=self._is_unclean_default)
+            self._departure = decision.reply
+            if decision.records or decision.reply is not None:
+                self._advance(decision.records)
+                return departure.broker_id, self._departure_cause, decision.records
+            # Meanwhile it was fenced otherwise, was forgotten, or is another process.
+
+    def _next_departure(self, now_ms: int) -> Departure | None:
+        image = self._active_image()
+        for broker_id, cause in self.sessions.expired(now_ms):
+            self.sessions.drop(broker_id)
+            departure = begin_departure(image, broker_id, chunk=self._departure_chunk)
+            if departure is not None:
+                is_over = image.brokers[broker_id].in_controlled_shutdown
+                self._departure_cause = SHUT_DOWN if is_over else cause
+                return departure
+        return None
+
+    def _note_session(self, request: Request, reply: Reply, now_ms: int) -> None:
+        """What a decision says of the session of the broker that it is about."""
+        match request, reply:
+            case Heartbeat(), HeartbeatReply():
+                self.sessions.touch(
+                    request.broker_id, request.broker_epoch, request.metadata_offset, now_ms
+                )
+            case RegisterBrokerRequest(), RegisteredBroker():
+                self.sessions.touch(request.broker_id, reply.broker_epoch, -1, now_ms)
+            case UnregisterBrokerRequest(), UnregisteredBroker():
+                self.sessions.drop(request.broker_id)
+
+    def _decide(self, image: ClusterImage, request: Request, now_ms: int) -> Decision[Reply]:
+        """Changes nothing, so that a bug in here costs one request."""
+        match request:
+            case Heartbeat():
+                return heartbeat(image, request, is_unclean_default=self._is_unclean_default)
+            case RegisterBrokerRequest():
+                has_session = self.sessions.is_alive(request.broker_id, now_ms)
+                return register(image, request, self._context(), has_session=has_session)
+            case CreateTopics():
+                return create_topics(image, request, self._context())
+            case DeleteTopics():
+                return delete_topics(image, request, is_enabled=self._config.delete_topic_enable)
+            case AlterPartition():
+                leaving = None if self._departure is None else self._departure.broker_id
+                return alter_partition(image, request, self._electorate(image), leaving=leaving)
+            case AllocateProducerIds():
+                return allocate_producer_ids(image, request)
+            case ElectLeaders():
+                return elect_leaders(image, request, self._electorate(image))
+            case CreatePartitions():
+                return create_partitions(image, request, self._context())
+            case AlterReassignments():
+                return alter_reassignments(image, request, self._electorate(image))
+            case ListReassignments():
+                return list_reassignments(image, request)
+            case AssignReplicas():
+                return assign_replicas(image, request, self._electorate(image))
+            case AlterConfigs():
+                return alter_configs(image, request)
+            case AlterClientQuotas():
+                return alter_client_quotas(image, request)
+            case AlterScramCredentials():
+                return alter_scram_credentials(image, request)
+            case UpdateFeatures():
+                return update_features(image, request, self._context())
+            case UnregisterBrokerRequest():
+                has_session = self.sessions.is_alive(request.broker_id, now_ms)
+                return unregister(
+                    image,
+                    request,
+                    has_session=has_session,
+                    is_unclean_default=self._is_unclean_default,
+                )
+            case RegisterControllerRequest():
+                return register_controller(image, request, self._context())
+
+    def _electorate(self, image: ClusterImage) -> Electorate:
+        return electorate(image, is_unclean_default=self._is_unclean_default)
+
+    def _advance(self, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        image = self._active_image()
+        delta = Delta(image)
+        delta.replay_all(records)
+        self.speculative = delta.apply(end_offset=image.end_offset + len(records), epoch=self.epoch)
+
+    def _take(self, records: Sequence[Record]) -> None:
+        """Records that are not of a broker's departure, of which one under way must know."""
+        self._advance(records)
+        if self._departure is not None:
+            self._departure = self._departure.note(records)
+
+    def _active_image(self) -> ClusterImage:
+        return required(self.speculative, "a standby controller decides nothing")
+
+    def _context(self) -> Context:
+        return Context(
+            next_offset=self._active_image().end_offset,
+            rng=self._rng,
+            cluster_id=self._cluster_id,
+            default_num_partitions=self._config.num_partitions,
+            default_replication_factor=self._config.default_replication_factor,
+            supported_features=self._supported_features,
+            voter_ids=self.voter_ids,
+            is_unclean_default=self._is_unclean_default,
+        )

@@ -1,0 +1,42 @@
+"""Decisions of the controller: one module a subject.
+
+Each takes an image and a request and returns the records that make it so, with the reply to give
+once they are committed. None changes anything.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kvorum.metadata.image.features import SUPPORTED, FeatureRange
+from kvorum.metadata.image.records import Record
+
+ReplyT = TypeVar("ReplyT", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[ReplyT]):
+    """What to write, and what to answer once it is committed."""
+
+    records: tuple[Record, ...]
+    reply: ReplyT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a decision may know besides the image.
+
+    next_offset: offset that its first record will get. Defaults are the cluster's own.
+    supported_features: of this controller. voter_ids: of the quorum, ascending.
+    """
+
+    next_offset: int
+    rng: random.Random
+    cluster_id: str
+    default_num_partitions: int = 1
+    default_replication_factor: int = 1
+    supported_features: tuple[FeatureRange, ...] = SUPPORTED
+    voter_ids: tuple[int, ...] = ()
+    is_unclean_default: bool = False

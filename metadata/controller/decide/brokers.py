@@ -1,0 +1,166 @@
+"""Life of a broker: registration, fencing, unfencing, controlled shutdown (kraft.md section 12)."""
+
+from __future__ import annotations
+
+from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide.directories import (
+    after_failure,
+    registered_log_dirs,
+    registration_problem,
+)
+from kvorum.metadata.controller.decide.elections import changes_with_broker, changes_without_broker
+from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.controller.decide.features import refusal
+from kvorum.metadata.image.image import BrokerImage, ClusterImage
+from kvorum.metadata.image.records import BrokerRegistrationChange, Record, RegisterBroker
+from kvorum.metadata.requests.controller_requests import (
+    Heartbeat,
+    HeartbeatReply,
+    RegisterBrokerRequest,
+    RegisteredBroker,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
+
+
+def register(
+    image: ClusterImage, request: RegisterBrokerRequest, context: Context, *, has_session: bool
+) -> Decision[RegisteredBroker | Rejected]:
+    """Give a broker process its place and its epoch: the offset of its record.
+
+    has_session: a process with this id is alive. Another incarnation is then refused.
+    """
+    if request.cluster_id != context.cluster_id:
+        return _refused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, "
+            f"this is {context.cluster_id}",
+        )
+    if request.broker_id in context.voter_ids or request.broker_id in image.controllers:
+        return _refused(
+            ErrorCode.INVALID_REGISTRATION,
+            f"node {request.broker_id} is a controller of this cluster; a broker needs an id of "
+            "its own",
+        )
+    unfit = refusal(image, f"broker {request.broker_id}", request.features)
+    if unfit is not None:
+        return Decision((), unfit)
+    if not request.endpoints:
+        return _refused(ErrorCode.INVALID_REGISTRATION, "a broker needs at least one listener")
+    problem = registration_problem(image, request)
+    if problem is not None:
+        return Decision((), problem)
+    known = image.brokers.get(request.broker_id)
+    records: list[Record] = []
+    if known is not None:
+        if known.incarnation_id == request.incarnation_id:
+            return Decision((), RegisteredBroker(broker_epoch=known.broker_epoch))
+        if has_session and known.is_active:
+            return _refused(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"another process is registered as broker {request.broker_id} and is alive",
+            )
+        # The process that was there before may still lead partitions in this image. One that did
+        # not close its logs in good order may have lost what it held (KIP-966).
+        voters = electorate(
+            image, leaving=request.broker_id, is_unclean_default=context.is_unclean_default
+        )
+        is_lost = request.broker_epoch_before != known.broker_epoch
+        records.extend(changes_without_broker(image, request.broker_id, voters, is_lost=is_lost))
+    broker_epoch = context.next_offset + len(records)
+    records.append(
+        RegisterBroker(
+            request.broker_id,
+            broker_epoch,
+            request.incarnation_id,
+            request.endpoints,
+            request.rack,
+            features=request.features,
+            log_dirs=registered_log_dirs(image, request),
+        )
+    )
+    return Decision(tuple(records), RegisteredBroker(broker_epoch=broker_epoch))
+
+
+def heartbeat(
+    image: ClusterImage, request: Heartbeat, *, is_unclean_default: bool = False
+) -> Decision[HeartbeatReply | Rejected]:
+    """Answer a heartbeat: unfence a broker that has caught up, move leaders off one that goes, or
+    off a data directory that has failed."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        return _refused(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
+        )
+    if broker.broker_epoch != request.broker_epoch:
+        return _refused(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {request.broker_id} has epoch {broker.broker_epoch}, "
+            f"not {request.broker_epoch}",
+        )
+    # Caught up: it has published at least its own registration.
+    is_caught_up = request.metadata_offset > broker.broker_epoch
+    is_fenced = broker.is_fenced
+    records = after_failure(
+        image, broker, request.offline_log_dirs, is_unclean_default=is_unclean_default
+    )
+    if records:
+        # All else waits for the next heartbeat, which finds the directory gone in the image.
+        return Decision(records, HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced))
+    if request.want_shutdown:
+        if not broker.is_fenced and not broker.in_controlled_shutdown:
+            records = _shut_down(image, broker, is_unclean_default)
+        return Decision(
+            records,
+            HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=True),
+        )
+    if request.want_fence and not broker.is_fenced:
+        records = fence(image, broker.broker_id, is_unclean_default=is_unclean_default)
+        is_fenced = True
+    elif not request.want_fence and broker.is_fenced and is_caught_up:
+        records, is_fenced = _unfence(image, broker, is_unclean_default), False
+    return Decision(records, HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced))
+
+
+def fence(
+    image: ClusterImage, broker_id: int, *, is_unclean_default: bool = False
+) -> tuple[Record, ...]:
+    """Records that give away what a broker led, and fence it.
+
+    The fencing stands last: of a decision too large for one batch only a part may survive the
+    controller, and then the broker is still unfenced and its session still ends, at the next one.
+    The other way round nobody would look at the rest.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.is_fenced:
+        return ()
+    voters = electorate(image, leaving=broker_id, is_unclean_default=is_unclean_default)
+    return (
+        *changes_without_broker(image, broker_id, voters),
+        BrokerRegistrationChange(broker_id, broker.broker_epoch, is_fenced=True),
+    )
+
+
+def _unfence(
+    image: ClusterImage, broker: BrokerImage, is_unclean_default: bool
+) -> tuple[Record, ...]:
+    voters = electorate(image, joining=broker.broker_id, is_unclean_default=is_unclean_default)
+    return (
+        BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, is_fenced=False),
+        *changes_with_broker(image, broker.broker_id, voters),
+    )
+
+
+def _shut_down(
+    image: ClusterImage, broker: BrokerImage, is_unclean_default: bool
+) -> tuple[Record, ...]:
+    voters = electorate(image, leaving=broker.broker_id, is_unclean_default=is_unclean_default)
+    return (
+        BrokerRegistrationChange(
+            broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
+        ),
+        *changes_without_broker(image, broker.broker_id, voters),
+    )
+
+
+def _refused(code: ErrorCode, message: str) -> Decision[Rejected]:
+    return Decision((), Rejected(code, message))

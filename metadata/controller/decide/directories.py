@@ -1,0 +1,221 @@
+"""Data directories of brokers, and what their failure means for partitions (KIP-858).
+
+A replica in a directory that is offline is treated as if its broker were fenced, for this
+partition only: out of the ISR unless it is the last member, not elected, and eligible again when
+the directory is (`electorate.Terms.of` and `partition_change` see to that). A broker with one
+directory never comes through here but for a replica whose log is damaged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide.electorate import Electorate, Terms, electorate
+from kvorum.metadata.controller.decide.partition_change import Wish, change, dropped, without
+from kvorum.metadata.controller.decide.registered import stale_broker
+from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
+from kvorum.metadata.image.image import BrokerImage, ClusterImage, PartitionImage
+from kvorum.metadata.image.records import (
+    LOST_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    BrokerRegistrationChange,
+    PartitionChange,
+    Record,
+)
+from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
+from kvorum.metadata.requests.directory_requests import (
+    AssignedReplica,
+    AssignReplicas,
+    ReplicaDirectory,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import uuid_text
+
+ASSIGNMENTS_PER_REQUEST_MAX = 10_000
+"""Replicas in one AssignReplicas: its records are one batch."""
+
+RESERVED_IDS = 100
+"""Directory ids below are words (unassigned, lost), not directories; Kafka's number."""
+
+
+def registration_problem(image: ClusterImage, request: RegisterBrokerRequest) -> Rejected | None:
+    """Why a broker may not register with these directories, None if it may."""
+    who = f"broker {request.broker_id}"
+    seen: set[bytes] = set()
+    for directory in request.log_dirs:
+        text = uuid_text(directory) if len(directory) == 16 else directory.hex()
+        if len(directory) != 16 or int.from_bytes(directory, "big") < RESERVED_IDS:
+            return _unfit(f"{who}: {text} is no id of a data directory")
+        if directory in seen:
+            return _unfit(
+                f"{who} has two data directories with the id {text}: one is a copy of the other; "
+                "take one of them away"
+            )
+        seen.add(directory)
+        for other in image.brokers.values():
+            if other.broker_id != request.broker_id and directory in other.log_dirs:
+                return _unfit(
+                    f"{who}: the data directory {text} is broker {other.broker_id}'s; two brokers "
+                    "cannot share one, nor use a copy of it"
+                )
+    if len(request.log_dirs) > 1 and not _has_words(image):
+        return Rejected(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{who} has {len(request.log_dirs)} data directories, which needs {METADATA_VERSION} "
+            f"{REASSIGNMENT_LEVEL}; upgrade it with `kvorum features upgrade`",
+        )
+    return None
+
+
+def registered_log_dirs(image: ClusterImage, request: RegisterBrokerRequest) -> tuple[bytes, ...]:
+    """What the registration says of the directories, as far as the level in force can say it."""
+    return tuple(sorted(request.log_dirs)) if _has_words(image) else ()
+
+
+def after_failure(
+    image: ClusterImage,
+    broker: BrokerImage,
+    offline: tuple[bytes, ...],
+    *,
+    is_unclean_default: bool = False,
+) -> tuple[Record, ...]:
+    """Records after a broker has told these directories offline; none if that is known.
+
+    The registration changes last: of a decision too large for one batch only a part may survive
+    the controller, and then the next heartbeat finds the rest still to be done.
+    """
+    failed = frozenset(offline) & frozenset(broker.log_dirs)
+    if not failed:
+        return ()
+    voters = electorate(image, is_unclean_default=is_unclean_default, offline_dirs=failed)
+    left = tuple(d for d in broker.log_dirs if d not in failed)
+    return (
+        *_changes_without(image, broker.broker_id, failed, voters),
+        # With none left the broker ends; until its session does nothing here may look online.
+        BrokerRegistrationChange(
+            broker.broker_id, broker.broker_epoch, log_dirs=left or (LOST_DIRECTORY,)
+        ),
+    )
+
+
+def assign_replicas(
+    image: ClusterImage, request: AssignReplicas, voters: Electorate
+) -> Decision[tuple[AssignedReplica, ...] | Rejected]:
+    """Note where replicas lie; a replica whose place is offline is given up there.
+
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker holds no
+    replica of it) and INVALID_REQUEST are each the item's own.
+    """
+    stale = stale_broker(image, request.broker_id, request.broker_epoch)
+    if stale is not None:
+        return Decision((), stale)
+    broker = image.brokers[request.broker_id]
+    if len(request.replicas) > ASSIGNMENTS_PER_REQUEST_MAX:
+        return Decision(
+            (),
+            Rejected(
+                ErrorCode.INVALID_REQUEST,
+                f"{len(request.replicas)} replicas in one request are over "
+                f"{ASSIGNMENTS_PER_REQUEST_MAX}; send the rest in another",
+            ),
+        )
+    records: list[Record] = []
+    results: list[AssignedReplica] = []
+    seen: set[tuple[bytes, int]] = set()
+    for asked in request.replicas:
+        key = (asked.topic_id, asked.partition_id)
+        partition = image.partition(*key)
+        error = _problem(image, broker, asked, partition)
+        if error is ErrorCode.NONE and key in seen:
+            error = ErrorCode.INVALID_REQUEST
+        if error is ErrorCode.NONE and partition is not None:
+            seen.add(key)
+            terms = voters.terms(image, image.topics[asked.topic_id].name)
+            record = _assigned(key, partition, broker, asked.directory_id, terms)
+            if record is not None:
+                records.append(record)
+        results.append(
+            AssignedReplica(topic_id=asked.topic_id, partition_id=asked.partition_id, error=error)
+        )
+    if not _has_words(image):
+        records = [r for r in map(_without_words, records) if r is not None]
+    return Decision(tuple(records), tuple(results))
+
+
+def _changes_without(
+    image: ClusterImage, broker_id: int, failed: frozenset[bytes], voters: Electorate
+) -> Iterator[PartitionChange]:
+    for topic_id, topic in image.topics.items():
+        terms: Terms | None = None
+        for partition_id, partition in topic.partitions.items():
+            if not partition.directories or partition.directory_of(broker_id) not in failed:
+                continue
+            if broker_id in partition.isr or broker_id == partition.leader:
+                terms = terms or voters.terms(image, topic.name)
+                record = dropped((topic_id, partition_id), partition, broker_id, terms)
+                if record is not None:
+                    yield record
+
+
+def _problem(
+    image: ClusterImage,
+    broker: BrokerImage,
+    asked: ReplicaDirectory,
+    partition: PartitionImage | None,
+) -> ErrorCode:
+    if asked.topic_id not in image.topics:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker.broker_id not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if len(asked.directory_id) != 16 or asked.directory_id == UNASSIGNED_DIRECTORY:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def _assigned(
+    key: tuple[bytes, int],
+    partition: PartitionImage,
+    broker: BrokerImage,
+    directory: bytes,
+    terms: Terms,
+) -> PartitionChange | None:
+    broker_id = broker.broker_id
+    before = partition.directory_of(broker_id)
+    if before == directory:
+        return None
+
+    def of(replicas: tuple[int, ...]) -> tuple[bytes, ...]:
+        return tuple(directory if r == broker_id else partition.directory_of(r) for r in replicas)
+
+    # A replica that turns up elsewhere, or again after it was lost, may have begun anew: it is an
+    # eligible leader no more. What it was told first of all says nothing of the kind.
+    is_lost = directory == LOST_DIRECTORY or before != UNASSIGNED_DIRECTORY
+    wish = Wish(lost=frozenset((broker_id,)) if is_lost else frozenset())
+    if not broker.has_online(directory):
+        wish = without(partition, broker_id, is_lost=is_lost)
+    moved = dataclasses.replace(partition, directories=of(partition.replicas))
+    record = change(key, moved, wish, terms) or PartitionChange(*key)
+    # The same record may complete a reassignment, and then there are fewer replicas.
+    return dataclasses.replace(record, directories=of(record.replicas or partition.replicas))
+
+
+def _without_words(record: Record) -> Record | None:
+    """The same below the level that knows directories: a damaged replica still gives up what it
+    leads, though nothing keeps it from being elected again."""
+    if not isinstance(record, PartitionChange):
+        return record
+    plain = dataclasses.replace(record, directories=None)
+    empty = PartitionChange(record.topic_id, record.partition_id)
+    return None if plain == empty else plain
+
+
+def _has_words(image: ClusterImage) -> bool:
+    return level_of(image.features, METADATA_VERSION) >= REASSIGNMENT_LEVEL
+
+
+def _unfit(message: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_REGISTRATION, message)

@@ -1,0 +1,185 @@
+"""Who leads a partition, and what changes when a broker goes or comes back.
+
+Which replica is elected stands in `partition_change`; here, for which partitions that is asked:
+those of a broker that is fenced, shuts down, returns or was lost, those an operator names
+(ElectLeaders, KIP-460, KIP-183), and, chunk by chunk, all those whose preferred leader could lead
+and does not, or that an unclean election may by now bring back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide.electorate import Electorate, Terms
+from kvorum.metadata.controller.decide.partition_change import Election, Wish, change, dropped
+from kvorum.metadata.image.image import ClusterImage, PartitionImage
+from kvorum.metadata.image.records import NO_LEADER, PartitionChange
+from kvorum.metadata.requests.controller_requests import ElectedLeader, ElectionType, ElectLeaders
+from kvorum.runtime.errors import ErrorCode
+
+SWEEP_PARTITIONS_MAX = 5_000
+"""Partitions that one chunk of a sweep looks at: a few milliseconds of the loop's time."""
+
+SWEEP_ELECTIONS_MAX = 1_000
+"""Elections in one chunk; Kafka's own limit a run. Each moves clients and followers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Where a walk over all partitions stands. topic_ids: those there were at its start."""
+
+    topic_ids: tuple[bytes, ...]
+    topic_index: int = 0
+    partition_id: int = 0
+
+
+def changes_without_broker(
+    image: ClusterImage, broker_id: int, voters: Electorate, *, is_lost: bool = False
+) -> Iterator[PartitionChange]:
+    """Changes that take a broker out of leadership and ISR; `voters` must not hold it.
+
+    is_lost: its disk may have lost what it held, so it is not an eligible leader any more either.
+    """
+    for topic_id, topic in image.topics.items():
+        terms: Terms | None = None
+        for partition_id, partition in topic.partitions.items():
+            if (
+                broker_id not in partition.isr
+                and broker_id != partition.leader
+                and not (is_lost and broker_id in partition.elr)
+            ):
+                continue
+            terms = terms or voters.terms(image, topic.name)
+            record = dropped((topic_id, partition_id), partition, broker_id, terms, is_lost=is_lost)
+            if record is not None:
+                yield record
+
+
+def changes_with_broker(
+    image: ClusterImage, broker_id: int, voters: Electorate
+) -> Iterator[PartitionChange]:
+    """Elections in partitions without leader that a returning replica makes possible."""
+    for topic_id, topic in image.topics.items():
+        terms: Terms | None = None
+        for partition_id, partition in topic.partitions.items():
+            if partition.leader == NO_LEADER and broker_id in partition.replicas:
+                terms = terms or voters.terms(image, topic.name)
+                record = change((topic_id, partition_id), partition, Wish(), terms)
+                if record is not None:
+                    yield record
+
+
+def elect_leaders(
+    image: ClusterImage, request: ElectLeaders, voters: Electorate
+) -> Decision[tuple[ElectedLeader, ...]]:
+    """Preferred or unclean elections, of the partitions named or of all."""
+    records: list[PartitionChange] = []
+    results: list[ElectedLeader] = []
+    targets = dict.fromkeys(request.partitions) or {
+        (topic.name, partition_id): None
+        for topic in image.topics.values()
+        for partition_id in topic.partitions
+    }
+    for name, partition_id in targets:
+        topic = image.topic(name)
+        partition = None if topic is None else topic.partitions.get(partition_id)
+        record = None
+        if topic is None or partition is None:
+            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"
+        else:
+            terms = voters.terms(image, name)
+            error, message = _problem(partition, request.election, terms)
+            if error is ErrorCode.NONE:
+                record = change(
+                    (topic.topic_id, partition_id),
+                    partition,
+                    Wish(election=_ELECTIONS[request.election]),
+                    terms,
+                )
+        if record is not None:
+            records.append(record)
+        # Asked for all, only what was done or failed is worth an answer (KIP-460).
+        if request.partitions or error is not ErrorCode.ELECTION_NOT_NEEDED:
+            results.append(
+                ElectedLeader(topic=name, partition_id=partition_id, error=error, message=message)
+            )
+    return Decision(tuple(records), tuple(results))
+
+
+def begin_sweep(image: ClusterImage) -> Sweep:
+    """The beginning of a walk, in an order that is the same in every process."""
+    return Sweep(tuple(sorted(image.topics)))
+
+
+def sweep(
+    image: ClusterImage, at: Sweep, voters: Electorate, *, with_preferred: bool
+) -> Decision[Sweep | None]:
+    """One chunk of the walk: its elections, and where to go on; None when it is over.
+
+    with_preferred: give leadership back to preferred leaders too (auto.leader.rebalance.enable).
+    Topics made since the walk began wait for the next one, those deleted are passed over.
+    """
+    records: list[PartitionChange] = []
+    looked_at = 0
+    topic_index, partition_id = at.topic_index, at.partition_id
+    while topic_index < len(at.topic_ids):
+        topic = image.topics.get(at.topic_ids[topic_index])
+        terms = None if topic is None else voters.terms(image, topic.name)
+        while topic is not None and terms is not None and partition_id in topic.partitions:
+            if looked_at == SWEEP_PARTITIONS_MAX or len(records) == SWEEP_ELECTIONS_MAX:
+                return Decision(tuple(records), Sweep(at.topic_ids, topic_index, partition_id))
+            partition = topic.partitions[partition_id]
+            record = None
+            if partition.leader == NO_LEADER:
+                record = change((topic.topic_id, partition_id), partition, Wish(), terms)
+            elif with_preferred and _can_prefer(partition, terms):
+                wish = Wish(election=Election.PREFERRED)
+                record = change((topic.topic_id, partition_id), partition, wish, terms)
+            if record is not None:
+                records.append(record)
+            looked_at += 1
+            partition_id += 1
+        topic_index, partition_id = topic_index + 1, 0
+    return Decision(tuple(records), None)
+
+
+_ELECTIONS = {
+    ElectionType.PREFERRED: Election.PREFERRED,
+    ElectionType.UNCLEAN: Election.UNCLEAN,
+}
+
+
+def _can_prefer(partition: PartitionImage, terms: Terms) -> bool:
+    preferred = partition.replicas[0]
+    return (
+        partition.leader != preferred
+        and preferred in partition.isr
+        and preferred in terms.of(partition).active
+    )
+
+
+def _problem(
+    partition: PartitionImage, election: ElectionType, terms: Terms
+) -> tuple[ErrorCode, str]:
+    """Why there is nothing to elect, in Kafka's order of checks."""
+    if election is ElectionType.UNCLEAN:
+        if partition.has_leader:
+            return ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads"
+        if not any(replica in terms.of(partition).active for replica in partition.replicas):
+            return (
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                f"none of the replicas {list(partition.replicas)} is active, or those that are lie "
+                "in directories that are offline; start or repair one of them",
+            )
+        return ErrorCode.NONE, ""
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        return ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred} leads already"
+    if not _can_prefer(partition, terms):
+        return (
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"broker {preferred} is fenced or out of sync",
+        )
+    return ErrorCode.NONE, ""

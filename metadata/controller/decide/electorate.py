@@ -1,0 +1,137 @@
+"""Who may be elected, and on which terms a topic's elections are held.
+
+A topic's own config comes first, then the cluster's dynamic default in the image. For unclean
+elections the controllers' own property stands last. For min.insync.replicas it does not: an
+eligible leader replica is only worth its name if the leader stops its high watermark at the very
+number that the controller goes by, and only what is in the metadata log is the same for both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+
+from kvorum.metadata.configs.model import parse
+from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
+from kvorum.metadata.image.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    METADATA_VERSION,
+    REASSIGNMENT_LEVEL,
+    level_of,
+)
+from kvorum.metadata.image.image import ClusterImage, PartitionImage, is_online
+from kvorum.metadata.image.records import LOST_DIRECTORY
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+MIN_ISR_DEFAULT = 1
+_MINIMUM_MAX = (1 << 15) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What an election of one topic's partitions goes by.
+
+    active: brokers that may lead. min_isr: min.insync.replicas as configured, which may be more
+    than a partition has replicas. has_elr, has_recovery_state: whether the feature levels have
+    words for eligible leader replicas and for a leader that recovers. log_dirs: ids of the
+    directories that are online, by broker.
+    """
+
+    active: Set[int]
+    min_isr: int = MIN_ISR_DEFAULT
+    is_unclean_allowed: bool = False
+    has_elr: bool = True
+    has_recovery_state: bool = True
+    log_dirs: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+
+    def of(self, partition: PartitionImage) -> Terms:
+        """The terms of one partition: no broker may lead it whose replica's directory is offline,
+        as if that broker were fenced for this partition only (KIP-858)."""
+        if not partition.directories:
+            return self
+        offline = {
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+            if not is_online(directory, self.log_dirs.get(replica, ()))
+        }
+        return dataclasses.replace(self, active=self.active - offline) if offline else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electorate:
+    """The brokers that may lead, and what holds for topics that say nothing themselves."""
+
+    active: frozenset[int]
+    is_unclean_default: bool = False
+    log_dirs: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+
+    def terms(self, image: ClusterImage, topic: str) -> Terms:
+        """The terms of the topic of this name."""
+        return Terms(
+            active=self.active,
+            min_isr=min_isr_of(image, topic),
+            is_unclean_allowed=_is_unclean_allowed(image, topic, self.is_unclean_default),
+            has_elr=level_of(image.features, ELIGIBLE_LEADER_REPLICAS) > 0,
+            has_recovery_state=level_of(image.features, METADATA_VERSION) >= REASSIGNMENT_LEVEL,
+            log_dirs=self.log_dirs,
+        )
+
+
+def electorate(
+    image: ClusterImage,
+    *,
+    is_unclean_default: bool = False,
+    joining: int | None = None,
+    leaving: int | None = None,
+    offline_dirs: frozenset[bytes] = frozenset(),
+) -> Electorate:
+    """The electorate as the image has it, with one broker more or less, and without directories
+    that have just failed."""
+    active = set(image.active_broker_ids())
+    if joining is not None:
+        active.add(joining)
+    active.discard(-1 if leaving is None else leaving)
+    log_dirs = {b.broker_id: b.log_dirs for b in image.brokers.values() if b.log_dirs}
+    if offline_dirs:
+        log_dirs = {
+            # Nothing at all would read as a broker that told none: see image.is_online.
+            broker_id: tuple(d for d in ids if d not in offline_dirs) or (LOST_DIRECTORY,)
+            for broker_id, ids in log_dirs.items()
+        }
+    return Electorate(
+        active=frozenset(active), is_unclean_default=is_unclean_default, log_dirs=log_dirs
+    )
+
+
+def min_isr_of(image: ClusterImage, topic: str) -> int:
+    """min.insync.replicas of a topic; 1, which switches its ELR off, if the image has none."""
+    text = image.topic_configs(topic).get(MIN_INSYNC_REPLICAS)
+    if text is not None:
+        return _minimum(text)
+    # A broker's own dynamic value beats the default there; the least that a leader may go by is
+    # all that every leader keeps.
+    return min(
+        _minimum(image.default_config(MIN_INSYNC_REPLICAS)),
+        *(
+            _minimum(configs[MIN_INSYNC_REPLICAS])
+            for broker_id in image.brokers
+            if MIN_INSYNC_REPLICAS in (configs := image.broker_configs(broker_id))
+        ),
+        _MINIMUM_MAX,
+    )
+
+
+def _minimum(text: str | None) -> int:
+    # As brokers read it, " 2" and "+2" too: a leader's high watermark stops at what it reads.
+    number = None if text is None else parse(TOPIC_CONFIGS[MIN_INSYNC_REPLICAS], text)
+    return number if isinstance(number, int) else MIN_ISR_DEFAULT
+
+
+def _is_unclean_allowed(image: ClusterImage, topic: str, default: bool) -> bool:
+    text = image.topic_configs(topic).get(UNCLEAN_ELECTION)
+    if text is None:
+        text = image.default_config(UNCLEAN_ELECTION)
+    is_allowed = None if text is None else parse(TOPIC_CONFIGS[UNCLEAN_ELECTION], text)
+    return is_allowed if isinstance(is_allowed, bool) else default

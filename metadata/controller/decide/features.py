@@ -1,0 +1,230 @@
+"""Feature levels (KIP-584): upgrade, safe downgrade; and who may join under them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide.eligible import elr_forgotten
+from kvorum.metadata.image.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    METADATA_VERSION,
+    REASSIGNMENT_LEVEL,
+    SCRAM_LEVEL,
+    UNSAID,
+    FeatureRange,
+    bootstrap_levels,
+    level_of,
+    missing_need,
+    unsupported,
+)
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.quotas import entity_text
+from kvorum.metadata.image.records import RECOVERED, FeatureLevel, Record, RegisterController
+from kvorum.metadata.requests.controller_requests import (
+    FeatureUpdate,
+    RegisterControllerRequest,
+    RegisteredController,
+    UpdatedFeature,
+    UpdateFeatures,
+    UpdateKind,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
+
+
+def update_features(
+    image: ClusterImage, request: UpdateFeatures, context: Context
+) -> Decision[tuple[UpdatedFeature, ...] | Rejected]:
+    """Finalise other levels, all of them or none.
+
+    A level must lie in the range of this controller, of every registered broker and of every
+    controller that votes; what it rests on must be finalised too. Raising needs no leave, going
+    back does: a safe downgrade loses no metadata, and no other is made (as in Apache Kafka).
+    """
+    levels = dict(image.features)
+    outcome: list[UpdatedFeature] = []
+    for update in request.updates:
+        problem = _problem(image, update, levels, context)
+        if problem is None:
+            _set(levels, update.name, update.max_level)
+        outcome.append(
+            UpdatedFeature(
+                name=update.name,
+                error=ErrorCode.NONE if problem is None else problem.code,
+                message="" if problem is None else problem.message,
+            )
+        )
+    # Judged together: an upgrade may bring both a level and what it rests on.
+    for at, update in enumerate(request.updates):
+        if outcome[at].error is ErrorCode.NONE:
+            outcome[at] = _checked_needs(update, levels)
+    broken = _broken_need(levels, {update.name for update in request.updates})
+    if broken is not None and all(one.error is ErrorCode.NONE for one in outcome):
+        return Decision((), Rejected(ErrorCode.INVALID_UPDATE_VERSION, broken))
+    if request.validate_only or any(one.error is not ErrorCode.NONE for one in outcome):
+        return Decision((), tuple(outcome))
+    records: list[Record] = []
+    if level_of(image.features, ELIGIBLE_LEADER_REPLICAS) > level_of(
+        levels, ELIGIBLE_LEADER_REPLICAS
+    ):
+        records.extend(elr_forgotten(image))
+    return Decision((*records, *_changes(image.features, levels)), tuple(outcome))
+
+
+def register_controller(
+    image: ClusterImage, request: RegisterControllerRequest, context: Context
+) -> Decision[RegisteredController | Rejected]:
+    """Note a controller process and the levels that it supports."""
+    if request.cluster_id != context.cluster_id:
+        return Decision(
+            (),
+            Rejected(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"controller {request.controller_id} belongs to cluster {request.cluster_id}, "
+                f"this is {context.cluster_id}",
+            ),
+        )
+    refused = refusal(image, f"controller {request.controller_id}", request.features)
+    if refused is not None:
+        return Decision((), refused)
+    known = image.controllers.get(request.controller_id)
+    if known is not None and known.incarnation_id == request.incarnation_id:
+        return Decision((), RegisteredController())
+    record = RegisterController(
+        request.controller_id, request.incarnation_id, request.endpoints, request.features
+    )
+    return Decision((record,), RegisteredController())
+
+
+def refusal(image: ClusterImage, who: str, features: Iterable[FeatureRange]) -> Rejected | None:
+    """Why a node may not join under the levels in force, None if it may."""
+    problem = unsupported(image.features, tuple(features) or UNSAID)
+    if problem is None:
+        return None
+    return Rejected(
+        ErrorCode.UNSUPPORTED_VERSION, f"{who} cannot join: {problem}; run a newer Kvorum there"
+    )
+
+
+def bootstrap(image: ClusterImage, context: Context) -> tuple[FeatureLevel, ...]:
+    """The levels that a new cluster begins with; nothing for one that has begun.
+
+    Metadata from before levels were written stays as it is, at the lowest: `features upgrade`
+    raises it when all nodes can.
+    """
+    if image.features or image.brokers or image.topics:
+        return ()
+    levels = bootstrap_levels(context.supported_features)
+    return tuple(FeatureLevel(name, level) for name, level in sorted(levels.items()))
+
+
+def _problem(
+    image: ClusterImage, update: FeatureUpdate, levels: Mapping[str, int], context: Context
+) -> Rejected | None:
+    name, level = update.name, update.max_level
+    now = level_of(levels, name)
+    own = {feature.name: feature for feature in context.supported_features}
+    if name not in own:
+        return _invalid(f"{name} is no feature; there are {', '.join(sorted(own))}")
+    if level == now:
+        return None
+    if level < 0 or (level == 0 and name == METADATA_VERSION):
+        return _invalid(f"{name} cannot be {level}")
+    if level > now and update.kind is not UpdateKind.UPGRADE:
+        return _invalid(f"{name} is {now}: {level} would be an upgrade, not a downgrade")
+    if level < now and update.kind is UpdateKind.UPGRADE:
+        return _invalid(f"{name} is {now} already: {level} would be a downgrade; ask for one")
+    for who, ranges in _everybody(image, context):
+        known = {feature.name: feature for feature in ranges}.get(name)
+        if known is None:
+            if level > 0:
+                return _invalid(f"{name} {level}: {who} does not know this feature")
+        elif not known.min_level <= level <= known.max_level:
+            return _invalid(
+                f"{name} {level}: {who} supports only {known.min_level} to {known.max_level}"
+            )
+    if level < now:
+        return _downgrade_problem(image, name, level)
+    return None
+
+
+def _everybody(
+    image: ClusterImage, context: Context
+) -> Iterator[tuple[str, tuple[FeatureRange, ...]]]:
+    """This controller, the brokers, and the other controllers that vote."""
+    yield "this controller", context.supported_features
+    for broker_id, broker in sorted(image.brokers.items()):
+        yield f"broker {broker_id}", broker.features or UNSAID
+    for controller_id in context.voter_ids:
+        controller = image.controllers.get(controller_id)
+        if controller is None:
+            yield f"controller {controller_id}, which has not registered,", UNSAID
+        else:
+            yield f"controller {controller_id}", controller.features or UNSAID
+
+
+def _downgrade_problem(image: ClusterImage, name: str, level: int) -> Rejected | None:
+    """An unsafe downgrade is refused like a safe one that would lose something."""
+    if name != METADATA_VERSION:
+        return None
+    lost = next(_lost_below(image, level), None)
+    if lost is None:
+        return None
+    return _invalid(f"{name} {level} has no words for {lost}; nothing that is there may be lost")
+
+
+def _lost_below(image: ClusterImage, level: int) -> Iterator[str]:
+    """The parts of the metadata that a level of metadata.version cannot express."""
+    if level < SCRAM_LEVEL and image.scram_credentials:
+        yield f"SCRAM credentials, such as those of {min(image.scram_credentials)!r}"
+    if level >= REASSIGNMENT_LEVEL:
+        return
+    for topic in image.topics.values():
+        for partition_id, partition in topic.partitions.items():
+            name = f"{topic.name}-{partition_id}"
+            if partition.is_reassigning:
+                yield f"the reassignment of {name}"
+            if partition.leader_recovery_state != RECOVERED:
+                yield f"the recovery of {name}"
+            if partition.elr or partition.last_known_elr:
+                yield f"the eligible leader replicas of {name}"
+            if partition.directories:
+                yield f"the directories of {name}"
+    for broker_id in sorted(image.brokers):
+        if len(image.brokers[broker_id].log_dirs) > 1:
+            yield f"the several data directories of broker {broker_id}"
+    if image.client_quotas:
+        entity = min(map(entity_text, image.client_quotas))
+        yield f"client quotas, such as those of {entity}"
+
+
+def _checked_needs(update: FeatureUpdate, levels: Mapping[str, int]) -> UpdatedFeature:
+    need = missing_need(update.name, update.max_level, levels)
+    error = ErrorCode.NONE if need is None else ErrorCode.INVALID_UPDATE_VERSION
+    return UpdatedFeature(name=update.name, error=error, message=need or "")
+
+
+def _broken_need(levels: Mapping[str, int], but: set[str]) -> str | None:
+    """A finalised feature that would lose what it rests on."""
+    for name, level in sorted(levels.items()):
+        need = None if name in but else missing_need(name, level, levels)
+        if need is not None:
+            return f"{need}; downgrade {name} first"
+    return None
+
+
+def _set(levels: dict[str, int], name: str, level: int) -> None:
+    if level:
+        levels[name] = level
+    else:
+        levels.pop(name, None)
+
+
+def _changes(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Record]:
+    for name in sorted({*before, *after}):
+        if before.get(name, 0) != after.get(name, 0):
+            yield FeatureLevel(name, after.get(name, 0))
+
+
+def _invalid(message: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -1,0 +1,17 @@
+"""Whether who asks is the broker that the image knows under that id."""
+
+from __future__ import annotations
+
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode, Rejected
+
+
+def stale_broker(image: ClusterImage, broker_id: int, broker_epoch: int) -> Rejected | None:
+    """STALE_BROKER_EPOCH unless the broker is registered under that very epoch."""
+    broker = image.brokers.get(broker_id)
+    if broker is not None and broker.broker_epoch == broker_epoch:
+        return None
+    return Rejected(
+        ErrorCode.STALE_BROKER_EPOCH,
+        f"broker {broker_id} is not registered under epoch {broker_epoch}",
+    )

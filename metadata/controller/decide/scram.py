@@ -1,0 +1,94 @@
+"""SCRAM credentials of users are set and removed (KIP-554). Codes and words are Apache Kafka's."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.image.features import METADATA_VERSION, SCRAM_LEVEL, level_of
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import Record, RemoveScramCredential, ScramCredential
+from kvorum.metadata.requests.scram_requests import (
+    HASHES,
+    AlteredScramUser,
+    AlterScramCredentials,
+    ScramDeletion,
+    ScramUpsertion,
+)
+from kvorum.runtime.errors import ErrorCode, Rejected
+
+ITERATIONS_MIN = 4_096
+ITERATIONS_MAX = 16_384
+RECORDS_PER_REQUEST_MAX = 10_000
+"""As in Kafka; a request's outcome is one batch of the log, all or nothing."""
+
+
+def alter_scram_credentials(
+    image: ClusterImage, request: AlterScramCredentials
+) -> Decision[tuple[AlteredScramUser, ...]]:
+    """Change the credentials of each user that can be changed. A user has one outcome."""
+    asked: list[ScramDeletion | ScramUpsertion] = [*request.deletions, *request.upsertions]
+    counts = Counter(item.user for item in asked)
+    records: list[Record] = []
+    done: dict[str, None] = {}
+    refused: dict[str, Rejected] = {}
+    for item in asked:
+        if item.user in refused:
+            continue
+        problem = _problem(image, item, times_named=counts[item.user])
+        if problem is None and len(records) == RECORDS_PER_REQUEST_MAX:
+            problem = Rejected(
+                ErrorCode.POLICY_VIOLATION,
+                f"more than {RECORDS_PER_REQUEST_MAX} changes in one request; send several",
+            )
+        if problem is not None:
+            refused[item.user] = problem
+            continue
+        records.append(_record(item))
+        done[item.user] = None
+    results = [AlteredScramUser(user=user) for user in done]
+    results += [
+        AlteredScramUser(user=user, error=problem.code, message=problem.message)
+        for user, problem in refused.items()
+    ]
+    return Decision(tuple(records), tuple(results))
+
+
+def _record(item: ScramDeletion | ScramUpsertion) -> Record:
+    if isinstance(item, ScramDeletion):
+        return RemoveScramCredential(item.user, item.mechanism)
+    return ScramCredential(
+        item.user, item.mechanism, item.iterations, item.salt, item.stored_key, item.server_key
+    )
+
+
+def _problem(
+    image: ClusterImage, item: ScramDeletion | ScramUpsertion, *, times_named: int
+) -> Rejected | None:
+    if times_named > 1:
+        return Rejected(
+            ErrorCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
+        )
+    level = level_of(image.features, METADATA_VERSION)
+    if level < SCRAM_LEVEL:
+        return Rejected(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"SCRAM credentials need {METADATA_VERSION} {SCRAM_LEVEL}, it is {level}; "
+            "upgrade it with `kvorum features upgrade`",
+        )
+    if not item.user:
+        return Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if item.mechanism not in HASHES:
+        return Rejected(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(item, ScramDeletion):
+        if item.mechanism in image.scram_credentials.get(item.user, {}):
+            return None
+        return Rejected(
+            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+        )
+    if item.iterations < ITERATIONS_MIN:
+        return Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if item.iterations > ITERATIONS_MAX:
+        return Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    return None

@@ -1,0 +1,66 @@
+"""Taking a broker out of the cluster for good (KIP-631, UnregisterBroker)."""
+
+from __future__ import annotations
+
+from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide.elections import changes_without_broker
+from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.records import UnregisterBroker
+from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest, UnregisteredBroker
+from kvorum.runtime.errors import ErrorCode, Rejected
+
+SHOWN_MAX = 3
+"""Partitions named in a refusal."""
+
+
+def unregister(
+    image: ClusterImage,
+    request: UnregisterBrokerRequest,
+    *,
+    has_session: bool,
+    is_unclean_default: bool = False,
+) -> Decision[UnregisteredBroker | Rejected]:
+    """Forget a broker's registration. Its process, if it still runs, must register anew.
+
+    Refused while the broker is alive, for it would be back at once, and while it is the last that
+    has a partition's data: forgetting it would give that up in silence. Replicas assigned to it
+    stay assigned (a reassignment moves them); Apache Kafka does the same.
+    """
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        return _refused(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
+        )
+    if has_session and broker.is_active:
+        return _refused(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {request.broker_id} is alive: stop it first",
+        )
+    only_here = [
+        f"{topic.name}-{partition_id}"
+        for topic in image.topics.values()
+        for partition_id, partition in topic.partitions.items()
+        if partition.isr == (request.broker_id,)
+    ]
+    if only_here:
+        more = f" and {len(only_here) - SHOWN_MAX} more" if len(only_here) > SHOWN_MAX else ""
+        return _refused(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {request.broker_id} alone is in sync for "
+            f"{', '.join(sorted(only_here)[:SHOWN_MAX])}{more}: delete or move them first, or "
+            "bring it back",
+        )
+    voters = electorate(image, leaving=request.broker_id, is_unclean_default=is_unclean_default)
+    return Decision(
+        (
+            # What it holds is given up with it, so it is no eligible leader any more either.
+            *changes_without_broker(image, request.broker_id, voters, is_lost=True),
+            UnregisterBroker(request.broker_id, broker.broker_epoch),
+        ),
+        UnregisteredBroker(),
+    )
+
+
+def _refused(code: ErrorCode, message: str) -> Decision[Rejected]:
+    return Decision((), Rejected(code, message))

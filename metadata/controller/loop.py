@@ -1,0 +1,213 @@
+"""The driver of the controller: requests in, records to the log, replies out once committed.
+
+Walk 1. The rules are `metadata.controller.controller_core`'s; here are futures, one timer,
+snapshots and the node. Nothing awaits while the state changes, so the loop itself is the
+controller's one owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from kvorum.metadata.controller.controller import Controller, Reply, Request, Undecided
+from kvorum.metadata.controller.controller_core import ControllerCore
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.snapshotter import ImageLoader, Snapshotter, load_newest
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.node import RaftNode
+from kvorum.raft.roles.states import Follower
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.errors import ErrorCode, Rejected, invariant, required
+from kvorum.runtime.ids import NO_NODE
+from kvorum.storage.format.batch import build_batch
+from kvorum.storage.log.log import Log
+
+logger = logging.getLogger("kvorum.controller")
+
+
+class ControllerLoop:
+    """Runs a Controller over a RaftNode; a `raft.node.RaftListener`."""
+
+    def __init__(
+        self, controller: Controller, *, on_failure: Callable[[BaseException], None]
+    ) -> None:
+        self.controller = controller
+        self._on_failure = on_failure
+        self._node: RaftNode | None = None
+        self._snapshotter: Snapshotter | None = None
+        self._loader: ImageLoader | None = None
+        self._loop = asyncio.get_running_loop()
+        self._core = ControllerCore(controller, _Port(self))
+        self._leaderless_since_ms: int | None = monotonic_ms()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+
+    def attach(self, node: RaftNode) -> None:
+        """Give the loop its node; once, before the node starts."""
+        self._node = node
+        self._snapshotter = Snapshotter(node)
+        self._loader = ImageLoader(node, on_loaded=self._on_loaded, on_failure=self._on_failure)
+
+    async def load(self, snapshot: OffsetAndEpoch | None) -> None:
+        """Begin with the state of this node's newest snapshot; before the node starts."""
+        if snapshot is not None:
+            self._on_loaded(await load_newest(self.node, snapshot))
+
+    @property
+    def node(self) -> RaftNode:
+        invariant(self._node is not None, "the controller loop has no node yet")
+        return self._node  # type: ignore[return-value]
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads; NO_NODE if this node has no leader, or has lost the one it had."""
+        core = self.node.core
+        if isinstance(core.role, Follower) and core.role.is_leader_lost:
+            return NO_NODE
+        return core.leader_id
+
+    @property
+    def leaderless_ms(self) -> int:
+        """For how long there has been no leader, as far as noticed; 0 if there is one."""
+        self._note_leader()
+        if self._leaderless_since_ms is None:
+            return 0
+        return monotonic_ms() - self._leaderless_since_ms
+
+    async def submit(self, request: Request, timeout_ms: int) -> Reply:
+        """Decide a request and wait until its outcome is committed: `ControllerCore.submit`."""
+        future: asyncio.Future[Reply] = self._loop.create_future()
+
+        def on_reply(reply: Reply) -> None:
+            # Whoever asked may have gone.
+            if not future.done():
+                future.set_result(reply)
+
+        try:
+            self._core.submit(request, on_reply, timeout_ms=timeout_ms, now_ms=monotonic_ms())
+        except Undecided as bug:
+            logger.exception("node=%d refuses a request: %s", self.node.config.node_id, bug)
+            return Rejected(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "the active controller could not decide this request; its log says why",
+            )
+        except Exception as error:
+            # A bug of ours; the speculative image can no longer be trusted.
+            self._on_failure(error)
+            raise
+        self._arm_timer()
+        return await future
+
+    def stream_began(self, broker_id: int, broker_epoch: int) -> int:
+        """A heartbeat stream brings its first heartbeat of this epoch; the stream's serial."""
+        return self._core.stream_began(broker_id, broker_epoch)
+
+    def stream_broke(self, broker_id: int, broker_epoch: int, serial: int) -> None:
+        """The heartbeat stream of a broker ended."""
+        self._core.stream_broke(broker_id, broker_epoch, serial, monotonic_ms())
+        self._arm_timer()
+
+    # RaftListener.
+
+    def on_committed(self, high_watermark: int) -> None:
+        self._note_leader()
+        self._core.on_committed(high_watermark, monotonic_ms())
+        self._arm_timer()
+
+    def on_leader_changed(self, change: LeaderChanged) -> None:
+        self._note_leader()
+        self._core.on_leader_changed(change, monotonic_ms())
+        self._arm_timer()
+
+    def on_voters_changed(self, voters: VoterSet) -> None:
+        self._core.on_voters_changed(voters.ids)
+        logger.info("node=%d voters=%s", self.node.config.node_id, voters)
+
+    def on_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        """The leader sent a snapshot: the log up to its end is not here."""
+        self._core.on_loading()
+        required(self._loader, "the controller loop has no node yet").load(snapshot)
+
+    # What the core asks for.
+
+    def note_image(self, image: ClusterImage) -> None:
+        """The committed image moved on."""
+        required(self._snapshotter, "attached with the node").on_image(image)
+
+    # Inside.
+
+    def _on_loaded(self, image: ClusterImage) -> None:
+        required(self._snapshotter, "attached with the node").note_loaded(image)
+        self._core.on_loaded(image, monotonic_ms())
+        self._arm_timer()
+
+    def _note_leader(self) -> None:
+        # A voter that returns to a dead leader for want of votes has not got it back.
+        if self.leader_id != NO_NODE:
+            self._leaderless_since_ms = None
+        elif self._leaderless_since_ms is None:
+            self._leaderless_since_ms = monotonic_ms()
+
+    def _arm_timer(self) -> None:
+        deadline_ms = self._core.next_deadline_ms()
+        if deadline_ms is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return  # it fires in time and looks again
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
+        self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            self._core.on_timer(monotonic_ms())
+        except Exception as error:  # noqa: BLE001 - a bug or an unreadable record: the node exits
+            self._on_failure(error)
+            return
+        self._arm_timer()
+
+
+class _Port:
+    """Implements `metadata.controller.controller_core.ControllerPort` over the loop's node."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: ControllerLoop) -> None:
+        self._loop = loop
+
+    @property
+    def node_id(self) -> int:
+        return self._loop.node.config.node_id
+
+    @property
+    def next_offset(self) -> int:
+        return self._loop.node.next_offset
+
+    @property
+    def log(self) -> Log:
+        return self._loop.node.log
+
+    @property
+    def leader_id(self) -> int:
+        return self._loop.leader_id
+
+    @property
+    def voter_ids(self) -> Sequence[int]:
+        return self._loop.node.core.voter_set.ids
+
+    def propose(self, values: Sequence[bytes]) -> None:
+        batch = build_batch([(None, value) for value in values], timestamp_ms=wall_ms())
+        self._loop.node.propose(batch, len(values))
+
+    def on_image(self, image: ClusterImage) -> None:
+        self._loop.note_image(image)
+
+    def note(self, text: str, *, is_warning: bool = False) -> None:
+        logger.log(logging.WARNING if is_warning else logging.INFO, "%s", text)

@@ -1,0 +1,1 @@
+"""What the metadata log says: records, the image they make, and those who follow it."""

@@ -1,0 +1,167 @@
+"""An image as a snapshot and back: the records that would make it from nothing.
+
+A snapshot takes the same path as the log: its records are replayed by `Delta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgpack
+
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import METADATA_VERSION, level_of
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, encode_record
+from kvorum.metadata.image.records import (
+    BrokerRegistrationChange,
+    ClientQuota,
+    Config,
+    FeatureLevel,
+    Partition,
+    ProducerIds,
+    Record,
+    RegisterBroker,
+    RegisterController,
+    Topic,
+)
+from kvorum.runtime.async_disk import AsyncDisk
+from kvorum.runtime.memory import long_lived_objects
+from kvorum.snapshots.format import SnapshotHeader, Voter, iter_payloads, read_header
+from kvorum.snapshots.store import Snapshot
+from kvorum.storage.format.batch import iter_headers, iter_records
+
+RECORDS_PER_FRAME = 1_000
+
+
+def records_of(image: ClusterImage) -> Iterator[Record]:
+    """Records that lead from the empty image to this one, in a fixed order."""
+    for name, level in sorted(image.features.items()):
+        yield FeatureLevel(name, level)
+    for broker in sorted(image.brokers.values(), key=lambda b: b.broker_id):
+        yield RegisterBroker(
+            broker.broker_id,
+            broker.broker_epoch,
+            broker.incarnation_id,
+            broker.endpoints,
+            broker.rack,
+            broker.is_fenced,
+            broker.features,
+            broker.log_dirs,
+        )
+        if broker.in_controlled_shutdown:
+            yield BrokerRegistrationChange(
+                broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
+            )
+    for controller in sorted(image.controllers.values(), key=lambda c: c.controller_id):
+        yield RegisterController(
+            controller.controller_id,
+            controller.incarnation_id,
+            controller.endpoints,
+            controller.features,
+        )
+    for topic in sorted(image.topics.values(), key=lambda t: t.topic_id):
+        yield Topic(topic.name, topic.topic_id)
+        for partition_id, partition in sorted(topic.partitions.items()):
+            yield Partition(
+                topic.topic_id,
+                partition_id,
+                partition.replicas,
+                partition.isr,
+                partition.leader,
+                partition.leader_epoch,
+                partition.partition_epoch,
+                partition.adding_replicas,
+                partition.removing_replicas,
+                partition.leader_recovery_state,
+                partition.elr,
+                partition.last_known_elr,
+                partition.directories,
+            )
+    for (resource_type, resource_name), configs in sorted(image.configs.items()):
+        for name, value in sorted(configs.items()):
+            yield Config(resource_type, resource_name, name, value)
+    # A default entity has no name (None), which sorts with no text.
+    for entity, quotas in sorted(
+        image.client_quotas.items(), key=lambda e: [(t, n is not None, n or "") for t, n in e[0]]
+    ):
+        for key, quota in sorted(quotas.items()):
+            yield ClientQuota(entity, key, quota)
+    for _, credentials in sorted(image.scram_credentials.items()):
+        for _, credential in sorted(credentials.items()):
+            yield credential
+    if image.next_producer_id:
+        yield ProducerIds(-1, -1, image.next_producer_id)
+
+
+def header_of(
+    image: ClusterImage,
+    *,
+    timestamp_ms: int,
+    kraft_version: int = 0,
+    voters: tuple[Voter, ...] = (),
+) -> SnapshotHeader:
+    """timestamp_ms: that of the image's last record, so that equal images give equal bytes."""
+    return SnapshotHeader(
+        end_offset=image.end_offset,
+        epoch=image.epoch,
+        timestamp_ms=timestamp_ms,
+        kraft_version=kraft_version,
+        voters=voters,
+    )
+
+
+def last_timestamp_ms(data: bytes) -> int:
+    """Timestamp of the last record in a run of batches; 0 if there is none."""
+    timestamp_ms = 0
+    for position, header in iter_headers(data):
+        for record in iter_records(data, position, header):
+            timestamp_ms = record.timestamp_ms
+    return timestamp_ms
+
+
+def payloads_of(image: ClusterImage) -> Iterator[bytes]:
+    """Data frames: msgpack arrays of encoded records, RECORDS_PER_FRAME each."""
+    frame: list[bytes] = []
+    level = level_of(image.features, METADATA_VERSION)
+    for record in records_of(image):
+        frame.append(encode_record(record, level))
+        if len(frame) == RECORDS_PER_FRAME:
+            yield msgpack.packb(frame)
+            frame = []
+    if frame:
+        yield msgpack.packb(frame)
+
+
+def records_in(payload: bytes) -> Iterator[Record]:
+    """Records of one data frame. Raises UnreadableRecord."""
+    try:
+        values = msgpack.unpackb(payload)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise UnreadableRecord(f"a snapshot frame is not msgpack: {error}") from error
+    if not isinstance(values, list):
+        raise UnreadableRecord("a snapshot frame is not an array of metadata records")
+    return map(decode_record, values)
+
+
+def image_of_snapshot(snapshot: Snapshot) -> ClusterImage:
+    """The image a snapshot holds. Raises UnreadableRecord for records of a newer build."""
+    delta = Delta(EMPTY_IMAGE)
+    for payload in snapshot.payloads:
+        for record in records_in(payload):
+            delta.replay(record)
+    return delta.apply(end_offset=snapshot.header.end_offset, epoch=snapshot.header.epoch)
+
+
+async def load_image(disk: AsyncDisk, path: str) -> tuple[SnapshotHeader, ClusterImage]:
+    """The same frame by frame: between two frames the loop runs.
+
+    Raises CorruptData, UnreadableRecord, OSError; there is no image before the footer has held.
+    """
+    header = await read_header(disk, path)
+    delta = Delta(EMPTY_IMAGE)
+    with long_lived_objects():
+        async for payload in iter_payloads(disk, path):
+            for record in records_in(payload):
+                delta.replay(record)
+        return header, delta.apply(end_offset=header.end_offset, epoch=header.epoch)

@@ -1,0 +1,1 @@
+"""Looking into the metadata: as a tree, at any offset, as tables, in words."""

@@ -1,0 +1,262 @@
+"""A history of the metadata as tables on disk: Parquet or JSON lines, and schema.json.
+
+Rows are made one after the other and written in portions: an export needs the memory of the
+history and of one portion. pyarrow is imported only here and only when something is exported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Protocol
+
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.inspect.export_schema import (
+    BROKERS,
+    CLIENT_QUOTAS,
+    CONFIGS,
+    CONTROLLERS,
+    FEATURES,
+    IMAGE,
+    METADATA_RECORDS,
+    PARTITIONS,
+    SCHEMA_FILE,
+    TABLES,
+    TOPICS,
+    Table,
+    arrow_schema,
+    document,
+)
+from kvorum.metadata.inspect.history import MetadataHistory
+from kvorum.metadata.inspect.record_rows import record_rows
+from kvorum.metadata.inspect.tree import REPEATING, Folder, key_text, leaves, root
+from kvorum.runtime.ids import uuid_text
+
+ROWS_PER_FILE_MAX = 1_000_000
+"""A table with more rows becomes a folder of files, which readers take up in parallel."""
+
+_ROWS_PER_WRITE = 20_000
+"""Rows in memory at once, and a row group of a Parquet file."""
+
+Row = dict[str, Any]
+
+
+class TableWriter(Protocol):
+    """Writes one table into a folder; the path that it became, and its rows."""
+
+    def __call__(
+        self, table: Table, rows: Iterator[Row], folder: str, rows_per_file_max: int
+    ) -> tuple[str, int]: ...
+
+
+def export_history(
+    history: MetadataHistory,
+    folder: str,
+    *,
+    at_offset: int | None = None,
+    form: str = "parquet",
+    rows_per_file_max: int = ROWS_PER_FILE_MAX,
+) -> dict[str, int]:
+    """Write every table of the history below at_offset; path to rows, in the order of TABLES.
+
+    Tables of an earlier export into the folder are replaced one by one, schema.json last. form: a
+    key of WRITERS. The records table begins at first_offset of the history. Raises OffsetNotHeld,
+    CorruptData, OSError, ImportError without pyarrow.
+    """
+    image = history.image_at(at_offset)
+    stop = history.end_offset if at_offset is None else at_offset
+    os.makedirs(folder, exist_ok=True)
+    write = WRITERS[form]
+    written: dict[str, int] = {}
+    files: dict[str, Row] = {}
+    for table in TABLES:
+        if table is METADATA_RECORDS:
+            rows = record_rows(history, stop)
+        else:
+            rows = iter(_IMAGE_ROWS[table.name](image))
+        path, count = write(table, rows, folder, rows_per_file_max)
+        for form_before in WRITERS:
+            # Of an export in another form: a reader would take it for a part of this one.
+            if (before := os.path.join(folder, f"{table.name}.{form_before}")) != path:
+                _remove(before)
+        written[path] = count
+        files[table.name] = {"path": os.path.basename(path), "rows": count}
+    described = document() | {
+        "source": history.name,
+        "records_from_offset": min(history.first_offset, stop),
+        "end_offset": stop,
+        "epoch": image.epoch,
+        "files": files,
+    }
+    _replace_text(os.path.join(folder, SCHEMA_FILE), json.dumps(described, indent=1))
+    return written
+
+
+# --- writers ----------------------------------------------------------------------------------
+
+
+def _write_parquet(
+    table: Table, rows: Iterator[Row], folder: str, rows_per_file_max: int
+) -> tuple[str, int]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = arrow_schema(table)
+    target = os.path.join(folder, f"{table.name}.parquet")
+    # Readers pass over names that begin with a dot or an underscore.
+    scratch = os.path.join(folder, f".{table.name}.parquet.part")
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch)
+    count, parts = 0, 0
+    ahead: list[Row] = []  # a row of the next file, by which it is known that there is one
+    while parts == 0 or ahead:
+        of_file = chain(ahead, islice(rows, rows_per_file_max - len(ahead)))
+        with pq.ParquetWriter(os.path.join(scratch, f"part-{parts:05d}.parquet"), schema) as file:
+            while portion := list(islice(of_file, _ROWS_PER_WRITE)):
+                file.write_table(pa.Table.from_pylist(portion, schema=schema))
+                count += len(portion)
+        parts += 1
+        ahead = list(islice(rows, 1))
+    _remove(target)
+    if parts == 1:
+        os.replace(os.path.join(scratch, "part-00000.parquet"), target)
+        os.rmdir(scratch)
+    else:
+        os.replace(scratch, target)
+    return target, count
+
+
+def _write_json_lines(
+    table: Table, rows: Iterator[Row], folder: str, rows_per_file_max: int
+) -> tuple[str, int]:
+    # One file whatever its size: lines are cut into parts by whoever reads them.
+    names = [column.name for column in table.columns]
+    target = os.path.join(folder, f"{table.name}.jsonl")
+    part = f"{target}.part"
+    count = 0
+    with open(part, "w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps({name: row.get(name) for name in names}) + "\n")
+            count += 1
+    os.replace(part, target)
+    return target, count
+
+
+WRITERS: dict[str, TableWriter] = {"parquet": _write_parquet, "jsonl": _write_json_lines}
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.exists(path):
+        os.unlink(path)
+
+
+def _replace_text(path: str, text: str) -> None:
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(f"{path}.part", path)
+
+
+# --- rows of the image ------------------------------------------------------------------------
+
+
+def _partition_rows(image: ClusterImage) -> Iterator[Row]:
+    names = [column.name for column in PARTITIONS.columns if column.name not in _PARTITION_KEYS]
+    for topic in sorted(image.topics.values(), key=lambda t: t.name):
+        for partition_id, partition in sorted(topic.partitions.items()):
+            row = {name: _plain(getattr(partition, name, None)) for name in names}
+            row |= {
+                "topic_id": uuid_text(topic.topic_id),
+                "topic": topic.name,
+                "partition": partition_id,
+            }
+            yield row
+
+
+_PARTITION_KEYS = frozenset({"topic_id", "topic", "partition"})
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _topic_rows(image: ClusterImage) -> Iterator[Row]:
+    for topic in sorted(image.topics.values(), key=lambda t: t.name):
+        factors = (len(partition.replicas) for partition in topic.partitions.values())
+        yield {
+            "topic_id": uuid_text(topic.topic_id),
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "replication_factor": max(factors, default=0),
+        }
+
+
+def _listener(node: Any) -> Row:
+    first = node.endpoints[0] if node.endpoints else None
+    return {"host": getattr(first, "host", None), "port": getattr(first, "port", None)}
+
+
+def _broker_rows(image: ClusterImage) -> Iterator[Row]:
+    for broker_id, broker in sorted(image.brokers.items()):
+        yield _listener(broker) | {
+            "broker_id": broker_id,
+            "broker_epoch": broker.broker_epoch,
+            "rack": broker.rack,
+            "is_fenced": broker.is_fenced,
+            "incarnation_id": uuid_text(broker.incarnation_id),
+        }
+
+
+def _controller_rows(image: ClusterImage) -> Iterator[Row]:
+    for controller_id, controller in sorted(image.controllers.items()):
+        yield _listener(controller) | {
+            "controller_id": controller_id,
+            "incarnation_id": uuid_text(controller.incarnation_id),
+        }
+
+
+def _config_rows(image: ClusterImage) -> Iterator[Row]:
+    for (kind, resource), values in sorted(image.configs.items(), key=lambda item: item[0]):
+        for name, value in sorted(values.items()):
+            yield {
+                "resource_type": kind,
+                "resource_name": resource,
+                "name": name,
+                "value": value,
+            }
+
+
+def _feature_rows(image: ClusterImage) -> Iterable[Row]:
+    return ({"feature": name, "level": level} for name, level in sorted(image.features.items()))
+
+
+def _quota_rows(image: ClusterImage) -> Iterator[Row]:
+    # Images of builds without quotas have no such field.
+    quotas = getattr(image, "client_quotas", {})
+    for entity, values in sorted(quotas.items(), key=lambda item: key_text(item[0])):
+        for key, value in sorted(values.items()):
+            yield {"entity": key_text(entity), "key": key, "value": value}
+
+
+def _leaf_rows(image: ClusterImage) -> Iterator[Row]:
+    for name, node in root(image).build().items():
+        if name in REPEATING and isinstance(node, Folder) and name != "provenance":
+            continue
+        for path, value in leaves(node, f"/{name}"):
+            yield {"path": path, "value_json": json.dumps(value)}
+
+
+_IMAGE_ROWS: dict[str, Callable[[ClusterImage], Iterable[Row]]] = {
+    PARTITIONS.name: _partition_rows,
+    TOPICS.name: _topic_rows,
+    BROKERS.name: _broker_rows,
+    CONTROLLERS.name: _controller_rows,
+    CONFIGS.name: _config_rows,
+    FEATURES.name: _feature_rows,
+    CLIENT_QUOTAS.name: _quota_rows,
+    IMAGE.name: _leaf_rows,
+}

@@ -1,0 +1,234 @@
+"""What one source holds of the metadata, and the cluster's image at any offset it reaches.
+
+A source is a cluster, a checkpoint file or a node's folder; here they are all the same: snapshots,
+a run of record batches, and where they end. Nothing here waits or reads a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, record_to_dict
+from kvorum.metadata.image.records import Record
+from kvorum.metadata.image.snapshot_job import records_in
+from kvorum.raft.control_text import control_text
+from kvorum.runtime.errors import CorruptData, InvariantViolated, KvorumError
+from kvorum.snapshots.format import SnapshotHeader, decode_file
+from kvorum.storage.format.batch import BatchError, BatchHeader, iter_headers, iter_records
+
+if TYPE_CHECKING:
+    from kvorum.metadata.inspect.snapshot_view import MetadataCopy
+
+
+class OffsetNotHeld(KvorumError):
+    """An offset that the source does not reach; the message says which it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One record of the metadata log. record: None for a record of the quorum itself.
+
+    type, version: of the metadata record's class, or Kafka's name of the control record.
+    fields: by name; uuids are bytes.
+    """
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+    type: str
+    version: int
+    fields: dict[str, Any]
+    record: Record | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataHistory:
+    """name: what the source is called in messages.
+
+    snapshots: whole checkpoint files with their headers, ascending; there is one unless the log
+    begins at 0, and the log reaches back to the end of the first or beyond. records: whole batches
+    without a gap from log_start_offset up to end_offset (exclusive), none if the two are equal.
+    notes: what a reader must know of the source, a sentence each.
+    """
+
+    name: str
+    snapshots: tuple[tuple[SnapshotHeader, bytes], ...] = ()
+    records: bytes = b""
+    log_start_offset: int = 0
+    end_offset: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def first_offset(self) -> int:
+        """The lowest offset of which there is an image."""
+        # A log that begins at nothing needs no snapshot, even if there are some.
+        return self.snapshots[0][0].end_offset if self.log_start_offset > 0 else 0
+
+    def image_at(self, at_offset: int | None = None) -> ClusterImage:
+        """The cluster as all records below at_offset say, all there are if it is None.
+
+        An offset within a batch shows half a decision. Raises OffsetNotHeld, CorruptData,
+        UnreadableRecord.
+        """
+        stop = self.end_offset if at_offset is None else at_offset
+        self._check(stop)
+        held = [s for s in self.snapshots if s[0].end_offset <= stop]
+        image = _image_of_file(self.name, held[-1][1]) if held else EMPTY_IMAGE
+        return self.advance(image, stop)
+
+    def advance(self, image: ClusterImage, stop: int) -> ClusterImage:
+        """`image` of this history, with the records up to `stop` (exclusive) on top.
+
+        Raises CorruptData, UnreadableRecord.
+        """
+        if stop <= image.end_offset:
+            return image
+        delta = Delta(image)
+        end_offset, epoch = image.end_offset, image.epoch
+        for entry in self.entries(end_offset, stop, with_fields=False):
+            if entry.record is not None:
+                try:
+                    delta.replay(entry.record)
+                except InvariantViolated as error:
+                    # Here it is the data that does not hold: no node of ours wrote it so.
+                    raise CorruptData(
+                        self.name, 0, f"the record at offset {entry.offset}: {error}"
+                    ) from error
+            end_offset, epoch = entry.offset + 1, entry.epoch
+        return delta.apply(end_offset=end_offset, epoch=epoch)
+
+    def entries(
+        self, start: int | None = None, stop: int | None = None, *, with_fields: bool = True
+    ) -> Iterator[LogEntry]:
+        """Records of the log in [start, stop), as far as it holds them; default is all of them.
+
+        with_fields: False leaves `fields` empty. Raises CorruptData, UnreadableRecord.
+        """
+        first = self.log_start_offset if start is None else start
+        last = self.end_offset if stop is None else stop
+        position = 0
+        try:
+            for position, header in iter_headers(self.records):
+                if header.end_offset <= first:
+                    continue
+                if header.base_offset >= last:
+                    return
+                for entry in _entries_of(self.records, position, header, with_fields=with_fields):
+                    if first <= entry.offset < last:
+                        yield entry
+        except BatchError as error:
+            raise CorruptData(self.name, position, error.reason) from error
+        except UnreadableRecord as error:
+            raise UnreadableRecord(f"{self.name}: {error}") from error
+
+    def timestamp_at(self, at_offset: int | None = None) -> int:
+        """Timestamp (ms) of the last record below at_offset; 0 if there is none."""
+        stop = self.end_offset if at_offset is None else at_offset
+        self._check(stop)
+        if self.log_start_offset < stop:
+            (last,) = self.entries(stop - 1, stop, with_fields=False)
+            return last.timestamp_ms
+        held = [header for header, _ in self.snapshots if header.end_offset <= stop]
+        return held[-1].timestamp_ms if held else 0
+
+    def check_log_range(self, start: int, stop: int) -> None:
+        """Raise OffsetNotHeld unless the log holds every record of [start, stop)."""
+        if not self.log_start_offset <= start <= stop <= self.end_offset:
+            raise OffsetNotHeld(
+                f"{self.name} holds the log's records from {self.log_start_offset} to "
+                f"{self.end_offset} (exclusive), not from {start} to {stop}"
+            )
+
+    def extended(self, copy: MetadataCopy) -> MetadataHistory:
+        """This history and what came after it, `copy` being read from end_offset on.
+
+        A copy that begins with a snapshot stands for all: the log was trimmed meanwhile.
+        """
+        if copy.snapshot:
+            return history_of(copy, name=self.name)
+        return replace(
+            self,
+            records=self.records + copy.records,
+            end_offset=_end_of(copy.records, self.end_offset),
+        )
+
+    def _check(self, offset: int) -> None:
+        first = self.first_offset
+        if first <= offset <= self.end_offset:
+            return
+        range_text = f"{first} to {self.end_offset}" if first < self.end_offset else str(first)
+        raise OffsetNotHeld(f"{self.name} has no image at offset {offset}: it reaches {range_text}")
+
+
+def history_of(copy: MetadataCopy, *, name: str) -> MetadataHistory:
+    """What a node sent. Raises CorruptData."""
+    base = 0
+    snapshots: tuple[tuple[SnapshotHeader, bytes], ...] = ()
+    if copy.snapshot:
+        header, _ = decode_file(copy.snapshot, name)
+        base, snapshots = header.end_offset, ((header, copy.snapshot),)
+    start = next((header.base_offset for _, header in iter_headers(copy.records)), base)
+    return MetadataHistory(
+        name=name,
+        snapshots=snapshots,
+        records=copy.records,
+        log_start_offset=start,
+        end_offset=_end_of(copy.records, base),
+    )
+
+
+def _end_of(records: bytes, base: int) -> int:
+    end_offset = base
+    for _, header in iter_headers(records):
+        end_offset = header.end_offset
+    return end_offset
+
+
+def _image_of_file(name: str, data: bytes) -> ClusterImage:
+    header, payloads = decode_file(data, name)
+    delta = Delta(EMPTY_IMAGE)
+    try:
+        for payload in payloads:
+            delta.replay_all(records_in(payload))
+    except InvariantViolated as error:
+        raise CorruptData(name, 0, f"its records do not fit each other: {error}") from error
+    except UnreadableRecord as error:
+        raise UnreadableRecord(f"{name}: {error}") from error
+    return delta.apply(end_offset=header.end_offset, epoch=header.epoch)
+
+
+def _entries_of(
+    data: bytes, position: int, header: BatchHeader, *, with_fields: bool
+) -> Iterator[LogEntry]:
+    for logged in iter_records(data, position, header):
+        record: Record | None = None
+        kind, version, fields = "Control", 0, {}
+        if not header.is_control and logged.value is not None:
+            record = decode_record(logged.value)
+            kind, version = type(record).__name__, record.VERSION
+            fields = record_to_dict(record) if with_fields else {}
+        elif with_fields:
+            kind, version, fields = _control(logged.key or b"", logged.value or b"")
+        yield LogEntry(
+            offset=logged.offset,
+            epoch=header.leader_epoch,
+            timestamp_ms=logged.timestamp_ms,
+            type=kind,
+            version=version,
+            fields=fields,
+            record=record,
+        )
+
+
+def _control(key: bytes, value: bytes) -> tuple[str, int, dict[str, Any]]:
+    text = control_text(key, value) or ""
+    kind, separator, body = text.partition(" ")
+    if not separator or not body.startswith("{"):
+        return "Control", 0, {"key": key.hex(), "value": value.hex()}
+    fields: dict[str, Any] = json.loads(body)
+    return kind.rstrip(":"), int(fields.pop("version", 0)), fields

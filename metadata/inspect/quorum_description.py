@@ -1,0 +1,77 @@
+"""A node's own description of the quorum, as a message for operators."""
+
+from __future__ import annotations
+
+from kvorum.raft.node import RaftNode
+from kvorum.raft.progress import ReplicaProgress
+from kvorum.raft.roles.states import Leader
+from kvorum.raft.transport import Address
+from kvorum.rpc import admin_pb2 as pb
+from kvorum.runtime.clock import monotonic_ms, wall_ms
+from kvorum.runtime.text import address_text
+
+
+def fill(message: pb.DescribeQuorumReply, node: RaftNode, configured: dict[int, Address]) -> None:
+    """Add nodes and replicas to the answer; only a leader knows how far the replicas are.
+
+    configured: controllers that the configuration names. Dynamic voters, and controllers that
+    follow without a vote, are added to them.
+    """
+    core = node.core
+    role = core.role
+    addresses = dict(configured)
+    for voter in core.voter_set.voters:
+        if voter.host:
+            addresses[voter.node_id] = (voter.host, voter.port)
+    leader_address = node.address_of(core.leader_id)
+    if core.leader_id >= 0 and leader_address is not None:
+        addresses.setdefault(core.leader_id, leader_address)
+    if isinstance(role, Leader):
+        for progress in role.observers.values():
+            if progress.address is not None:
+                addresses.setdefault(progress.node_id, progress.address)
+    for node_id, (host, port) in sorted(addresses.items()):
+        message.nodes.add(node_id=node_id, host=host, port=port)
+    if isinstance(role, Leader):
+        _add_leader_view(message, node, role)
+        return
+    for voter in core.voter_set.voters:
+        progress = ReplicaProgress(voter.node_id, voter.directory_id)
+        message.voters.append(_replica(progress, wall_ms()))
+
+
+def _add_leader_view(message: pb.DescribeQuorumReply, node: RaftNode, role: Leader) -> None:
+    now_wall_ms = wall_ms()
+    own = pb.QuorumReplica(
+        node_id=node.config.node_id,
+        log_end_offset=node.core.log.end_offset,
+        last_fetch_timestamp_ms=now_wall_ms,
+        last_caught_up_timestamp_ms=now_wall_ms,
+        directory_id=node.config.directory_id,
+        address=_text(node.config.address),
+    )
+    # A leader that was removed leads on, without a vote, until its removal is committed.
+    (message.voters if node.core.is_voter else message.observers).append(own)
+    message.voters.extend(_replica(p, now_wall_ms) for p in role.voters.values())
+    message.observers.extend(_replica(p, now_wall_ms) for p in role.observers.values())
+
+
+def _replica(progress: ReplicaProgress, now_wall_ms: int) -> pb.QuorumReplica:
+    # Progress is kept on the monotonic clock; people and tools read the wall clock.
+    shift_ms = now_wall_ms - monotonic_ms()
+    return pb.QuorumReplica(
+        node_id=progress.node_id,
+        log_end_offset=progress.end_offset,
+        last_fetch_timestamp_ms=_wall(progress.last_fetch_ms, shift_ms),
+        last_caught_up_timestamp_ms=_wall(progress.last_caught_up_ms, shift_ms),
+        directory_id=progress.directory_id,
+        address=_text(progress.address),
+    )
+
+
+def _text(address: Address | None) -> str:
+    return "" if address is None else address_text(*address)
+
+
+def _wall(at_ms: int, shift_ms: int) -> int:
+    return -1 if at_ms < 0 else at_ms + shift_ms

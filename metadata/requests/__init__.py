@@ -1,0 +1,1 @@
+"""What may be asked of the active controller, and its answers, as plain values."""

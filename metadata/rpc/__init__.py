@@ -1,0 +1,1 @@
+"""The controller's requests over gRPC: messages, services, the client."""

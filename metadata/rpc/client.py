@@ -1,0 +1,356 @@
+"""Calls to the active controller, whoever that is at the moment.
+
+Follows leader hints, goes round the known controllers while there is none, and gives up at the
+caller's deadline with a refusal that says what was tried. A caller that has somebody waiting
+gives up sooner, as soon as it is an outage and no election, and says what is wrong with the quorum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import FIRST_COMPLETED
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc.aio
+
+from kvorum.metadata.inspect import quorum_report
+from kvorum.rpc import admin_pb2 as admin_pb
+from kvorum.rpc import admin_pb2_grpc as admin_grpc
+from kvorum.rpc import configs_pb2_grpc as configs_grpc
+from kvorum.rpc import controller_pb2_grpc as pb_grpc
+from kvorum.rpc import directories_pb2_grpc as directories_grpc
+from kvorum.rpc import features_pb2_grpc as features_grpc
+from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
+from kvorum.rpc import raft_pb2_grpc as raft_grpc
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.http2.client import Channel
+from kvorum.runtime.http2.status import Unsent
+from kvorum.runtime.rpc import open_channel
+
+RETRY_BACKOFF_MS = 20
+ATTEMPT_TIMEOUT_MS = 1_000
+"""A controller that does not answer for so long is passed over, as long as there is time left."""
+
+LOST_MAX = 2
+"""Controllers that may be lost while at work on one request. The first is a failover, of which
+a client need not hear. After the second the request itself may be why: it would end them all."""
+
+
+class _Superseded(Exception):
+    """Another controller was elected while a call was under way."""
+
+
+class _Leaderless(Exception):
+    """There is no leader; answers: what the controllers said of themselves."""
+
+    def __init__(self, answers: list[admin_pb.DescribeQuorumReply]) -> None:
+        super().__init__("no leader")
+        self.answers = answers
+
+
+class ControllerClient:
+    """Channels to the controllers, by id."""
+
+    def __init__(self, addresses: Mapping[int, str]) -> None:
+        self._addresses = dict(addresses)
+        self._channels: dict[int, Channel] = {}
+        # Stubs wrap every method of their service when they are made: once a channel is enough.
+        self._stubs: dict[tuple[int, type], Any] = {}
+        # Calls may be under way on a channel that nobody uses any more: closed at the end.
+        self._moved: list[Channel] = []
+        self._ids = sorted(self._addresses)
+        self._leader_id: int | None = None
+        self._turn = 0
+        self._epoch = -1
+        self._active_at_ms: int | None = None
+        self.is_lost = False
+        """No active controller has been reached since one last was."""
+        self._elections: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def leader_id(self) -> int | None:
+        """The controller last seen to be active."""
+        return self._leader_id
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """host:port by controller id."""
+        return self._addresses
+
+    @property
+    def leader_age_ms(self) -> int | None:
+        """How long ago an active controller last answered, None if none ever has."""
+        return None if self._active_at_ms is None else monotonic_ms() - self._active_at_ms
+
+    def update_addresses(self, addresses: Mapping[int, str]) -> None:
+        """The controllers are now these: a voter came, left or moved (KIP-853)."""
+        moved = [i for i in self._channels if addresses.get(i) != self._addresses.get(i)]
+        for node_id in moved:
+            self._moved.append(self._channels.pop(node_id))
+            for key in [key for key in self._stubs if key[0] == node_id]:
+                del self._stubs[key]
+        self._addresses = dict(addresses)
+        self._ids = sorted(self._addresses)
+        if self._leader_id not in self._addresses:
+            self._leader_id = None
+
+    def add_address(self, node_id: int, address: str) -> None:
+        """Another controller is at this address; one that is known stays where it is.
+
+        Who was told of one bootstrap server learns the others only so, when they come to lead.
+        """
+        if node_id not in self._addresses:
+            self._addresses[node_id] = address
+            self._ids = sorted(self._addresses)
+
+    def note_hint(self, leader_id: int) -> None:
+        """Somebody names a leader, perhaps one of yesterday; ids below 0 say that there is none."""
+        if leader_id in self._addresses:
+            self._leader_id = leader_id
+
+    def note_active(self, controller_id: int) -> None:
+        """This controller has just answered as the active one.
+
+        Calls under way to another are given up and sent here: the old leader may hang, and
+        nothing would tell so before their time is over.
+        """
+        self._active_at_ms = monotonic_ms()
+        self.is_lost = False
+        self._divert_to(controller_id)
+
+    def _divert_to(self, controller_id: int) -> None:
+        if controller_id not in self._addresses:
+            # 1. A bootstrap server is asked under its stand-in id, 2. the voter set is learnt and
+            # takes the place of the stand-ins, 3. the answer comes.
+            return
+        self._leader_id = controller_id
+        for target, election in self._elections:
+            if target != controller_id and not election.done():
+                election.set_result(None)
+
+    def note_election(self, leader_id: int, epoch: int) -> None:
+        """The quorum's leader of `epoch`, as one knows who follows its log; calls go there now."""
+        if leader_id in self._addresses and epoch > self._epoch:
+            self._epoch = epoch
+            self._divert_to(leader_id)
+
+    def next_target(self) -> int:
+        """Whom to ask now: the known leader, else each controller in turn."""
+        if self._leader_id is not None and self._leader_id in self._addresses:
+            return self._leader_id
+        self._turn += 1
+        return self._ids[self._turn % len(self._ids)]
+
+    def note_failure(self, controller_id: int) -> None:
+        """This controller did not answer, or is not active."""
+        if self._leader_id == controller_id:
+            self._leader_id = None
+
+    def _name(self, controller_id: int) -> str:
+        """For messages. The id of a bootstrap server is not known yet."""
+        if controller_id >= 0:
+            return f"controller {controller_id}"
+        return f"the controller at {self._addresses.get(controller_id, 'an unknown address')}"
+
+    def controller_stub(self, controller_id: int) -> Any:
+        return self._stub(pb_grpc.ControllerStub, controller_id)
+
+    def partitions_stub(self, controller_id: int) -> Any:
+        return self._stub(partitions_grpc.PartitionsStub, controller_id)
+
+    def admin_stub(self, controller_id: int) -> Any:
+        return self._stub(admin_grpc.AdminStub, controller_id)
+
+    def configs_stub(self, controller_id: int) -> Any:
+        return self._stub(configs_grpc.ConfigsStub, controller_id)
+
+    def directories_stub(self, controller_id: int) -> Any:
+        return directories_grpc.DirectoriesStub(self._channel(controller_id))
+
+    def features_stub(self, controller_id: int) -> Any:
+        return self._stub(features_grpc.FeaturesStub, controller_id)
+
+    def raft_stub(self, controller_id: int) -> Any:
+        return raft_grpc.RaftStub(self._channel(controller_id))
+
+    async def call(
+        self,
+        invoke: Callable[[ControllerClient, int, float], Any],
+        timeout_ms: int,
+        *,
+        leader_wait_ms: int | None = None,
+    ) -> Any:
+        """Call `invoke(client, controller id, timeout s)` on the active controller.
+
+        Returns the answer, which must have `status` and `leader_id`, or Rejected. Requests turned
+        away with NOT_CONTROLLER or by a broken connection are sent again until timeout_ms is
+        over: the caller must be able to bear an outcome that came true twice.
+
+        leader_wait_ms: a client waits. Give up after so long already if no controller leads then,
+        and do not send again what has been lost with LOST_MAX controllers.
+        """
+        deadline_ms = monotonic_ms() + timeout_ms
+        patience_ms = None if leader_wait_ms is None else monotonic_ms() + leader_wait_ms
+        last, lost = "no controller was reachable", set[int]()
+        while (left_ms := deadline_ms - monotonic_ms()) > 0:
+            target = self.next_target()
+            try:
+                timeout_s = min(left_ms, max(ATTEMPT_TIMEOUT_MS, timeout_ms // 3)) / 1000
+                reply = await self._attempt(invoke, target, timeout_s, patience_ms)
+                if reply.status.code != ErrorCode.NOT_CONTROLLER:
+                    self.note_active(target)
+                    return reply
+                else:
+                    last = reply.status.message
+                    self.note_failure(target)
+                    if reply.leader_id != target:
+                        self.note_hint(reply.leader_id)
+            except _Superseded:
+                last = f"{self._name(target)} was superseded before it answered"
+                continue
+            except _Leaderless as error:
+                return self._no_leader(error.answers)
+            except grpc.aio.AioRpcError as error:
+                last = f"{self._name(target)}: {error.code().name} {error.details()}"
+                self.note_failure(target)
+                if _may_be_taken_up(error):
+                    lost.add(target)
+                if patience_ms is not None and len(lost) >= LOST_MAX:
+                    return Rejected(
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                        f"lost with {len(lost)} controllers, one after the other, and not sent "
+                        f"again as it may be the cause: {last}",
+                    )
+            if patience_ms is not None:
+                answers = await self._await_leader(min(patience_ms, deadline_ms))
+                if not self._follow(answers):
+                    return self._no_leader(answers)
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+        return Rejected(
+            ErrorCode.REQUEST_TIMED_OUT, f"no active controller within {timeout_ms} ms: {last}"
+        )
+
+    async def describe(self, leader_wait_ms: int) -> admin_pb.DescribeQuorumReply | Rejected:
+        """The leader's own description of the quorum, or what is wrong with it."""
+        patience_ms = monotonic_ms() + leader_wait_ms
+        while True:
+            answers = await self._await_leader(patience_ms)
+            leader: admin_pb.DescribeQuorumReply | None = quorum_report.leader_of(answers)
+            if leader is not None:
+                self.note_active(leader.node_id)
+                return leader
+            if monotonic_ms() >= patience_ms or quorum_report.is_outage(answers):
+                return self._no_leader(answers)
+            await asyncio.sleep(quorum_report.PROBE_PAUSE_MS / 1000)
+
+    async def _await_leader(self, patience_ms: int) -> list[admin_pb.DescribeQuorumReply]:
+        """What the controllers say, asked until one is named as leader, at most until patience_ms.
+
+        Asked once at least, and no more once it is no election but an outage.
+        """
+        while True:
+            answers = await self._probe_all()
+            if (
+                quorum_report.leader_id_of(answers) >= 0
+                or quorum_report.is_outage(answers)
+                or monotonic_ms() >= patience_ms
+            ):
+                return answers
+            await asyncio.sleep(quorum_report.PROBE_PAUSE_MS / 1000)
+
+    def _follow(self, answers: list[admin_pb.DescribeQuorumReply]) -> bool:
+        """Go to the leader that these name; False if there is none."""
+        leader_id = quorum_report.leader_id_of(answers)
+        if leader_id not in self._addresses:
+            return False
+        if leader_id != self._leader_id:
+            self._divert_to(leader_id)
+        return True
+
+    def _no_leader(self, answers: list[admin_pb.DescribeQuorumReply]) -> Rejected:
+        self.is_lost = True
+        # Kafka's clients hand REQUEST_TIMED_OUT to their caller, with the message; NOT_CONTROLLER
+        # they would swallow and ask again until their own time is over. It is also the truth: a
+        # leader lost on the way may have committed the request.
+        return Rejected(
+            ErrorCode.REQUEST_TIMED_OUT, quorum_report.say(answers, self._addresses, self._epoch)
+        )
+
+    async def _probe_all(self) -> list[admin_pb.DescribeQuorumReply]:
+        """Every controller's own description, of those that answer at once."""
+
+        async def probe(controller_id: int) -> admin_pb.DescribeQuorumReply | None:
+            try:
+                reply: admin_pb.DescribeQuorumReply = await self.admin_stub(
+                    controller_id
+                ).DescribeQuorum(
+                    admin_pb.DescribeQuorumRequest(),
+                    timeout=quorum_report.PROBE_TIMEOUT_MS / 1000,
+                )
+            except grpc.aio.AioRpcError:
+                return None
+            return reply
+
+        replies = await asyncio.gather(*map(probe, self._ids))
+        return [reply for reply in replies if reply is not None]
+
+    async def _attempt(
+        self,
+        invoke: Callable[[ControllerClient, int, float], Any],
+        target: int,
+        timeout_s: float,
+        patience_ms: int | None,
+    ) -> Any:
+        """One call, unless another controller is elected first.
+
+        An answer that has not come by patience_ms is waited for only if the target still leads.
+        Raises _Superseded, _Leaderless, AioRpcError.
+        """
+        call = asyncio.ensure_future(invoke(self, target, timeout_s))
+        election: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (target, election)
+        self._elections.append(entry)
+        try:
+            wait_s = None if patience_ms is None else max(patience_ms - monotonic_ms(), 0) / 1000
+            await asyncio.wait({call, election}, timeout=wait_s, return_when=FIRST_COMPLETED)
+            if patience_ms is not None and not call.done() and not election.done():
+                answers = await self._await_leader(patience_ms)
+                if not self._follow(answers) and not call.done():
+                    raise _Leaderless(answers)
+                await asyncio.wait({call, election}, return_when=FIRST_COMPLETED)
+            if not call.done():
+                raise _Superseded
+            return call.result()
+        finally:
+            call.cancel()
+            election.cancel()
+            self._elections.remove(entry)
+
+    async def close(self) -> None:
+        for channel in [*self._channels.values(), *self._moved]:
+            await channel.close()
+        self._channels.clear()
+        self._stubs.clear()
+        self._moved.clear()
+
+    def _stub(self, kind: type, controller_id: int) -> Any:
+        key = (controller_id, kind)
+        stub = self._stubs.get(key)
+        if stub is None:
+            stub = self._stubs[key] = kind(self._channel(controller_id))
+        return stub
+
+    def _channel(self, controller_id: int) -> Channel:
+        channel = self._channels.get(controller_id)
+        if channel is None:
+            channel = self._channels[controller_id] = open_channel(self._addresses[controller_id])
+        return channel
+
+
+def _may_be_taken_up(error: grpc.aio.AioRpcError) -> bool:
+    """Whether the controller may have ended over the request. One that does not answer in time has
+    not ended."""
+    is_late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    return not isinstance(error, Unsent) and not is_late

@@ -1,0 +1,97 @@
+"""A controller's own registration: told to whoever is active, until the log has it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import grpc.aio
+
+from kvorum.metadata.controller.loop import ControllerLoop
+from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
+from kvorum.metadata.rpc import features_codec
+from kvorum.rpc import features_pb2_grpc as pb_grpc
+from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import ConfigError, ErrorCode
+from kvorum.runtime.rpc import open_channel
+from kvorum.runtime.text import address_text
+
+logger = logging.getLogger("kvorum.controller")
+
+RETRY_PAUSE_S = 0.1
+CALL_TIMEOUT_S = 1.0
+
+
+class Registrar:
+    """`run` it as a task of its own from the start of the node; it ends when all is done.
+
+    on_refused: this controller may not take part (it cannot read a level that is finalised).
+    """
+
+    def __init__(
+        self,
+        loop: ControllerLoop,
+        registration: RegisterControllerRequest,
+        *,
+        on_refused: Callable[[BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._registration = registration
+        self._on_refused = on_refused
+
+    @property
+    def is_registered(self) -> bool:
+        """The committed metadata has this very process."""
+        known = self._loop.controller.committed.controllers.get(self._registration.controller_id)
+        return known is not None and known.incarnation_id == self._registration.incarnation_id
+
+    async def run(self) -> None:
+        began_ms = monotonic_ms()
+        while not self.is_registered:
+            if not await self._try():
+                return
+            if not self.is_registered:
+                await asyncio.sleep(RETRY_PAUSE_S)
+        logger.info(
+            "controller=%d registered after %d ms",
+            self._registration.controller_id,
+            monotonic_ms() - began_ms,
+        )
+
+    async def _try(self) -> bool:
+        """Tell the active controller once, if there is one; False if it is of no use."""
+        leader_id = self._loop.leader_id
+        if leader_id == self._registration.controller_id:
+            reply = await self._loop.submit(self._registration, int(CALL_TIMEOUT_S * 1000))
+            code = getattr(reply, "code", ErrorCode.NONE)
+            message = getattr(reply, "message", "")
+        else:
+            address = self._loop.node.address_of(leader_id) if leader_id >= 0 else None
+            if address is None:
+                return True
+            answer = await self._call(address_text(*address))
+            if answer is None:
+                return True
+            code, message = answer
+        if code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INCONSISTENT_CLUSTER_ID):
+            self._on_refused(ConfigError(message))
+            return False
+        return True
+
+    async def _call(self, address: str) -> tuple[int, str] | None:
+        message = features_codec.encode_register_controller(self._registration)
+        channel = open_channel(address)
+        try:
+            stub = pb_grpc.FeaturesStub(channel)
+            reply = await stub.RegisterController(message, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            logger.info(
+                "controller=%d cannot register: %s",
+                self._registration.controller_id,
+                error.code().name,
+            )
+            return None
+        finally:
+            await channel.close()
+        return None if reply is None else (reply.status.code, reply.status.message)

@@ -1,0 +1,151 @@
+"""Which part of a compacted log may be cleaned, whether it is time, and what goes together. Pure.
+
+A log is clean below `first_dirty_offset` (the cleaner's checkpoint), and dirty up to
+`first_uncleanable_offset`: the active segment, what is not yet flushed, what is not below the last
+stable offset, and what is younger than min.compaction.lag.ms stay as they are. log.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from kvorum.storage.log.model import RELATIVE_OFFSET_MAX, CompactionConfig
+
+
+class SegmentFacts(Protocol):
+    """What the decisions need. Properties may read files."""
+
+    base_offset: int
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def max_timestamp_ms(self) -> int: ...
+
+    @property
+    def first_batch_timestamp_ms(self) -> int: ...
+
+
+class GroupFacts(Protocol):
+    """What grouping needs to know of a segment."""
+
+    base_offset: int
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def offset_index_bytes(self) -> int: ...
+
+    @property
+    def time_index_bytes(self) -> int: ...
+
+
+G = TypeVar("G", bound=GroupFacts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningPlan:
+    """What a clean of one log would have before it. Offsets: see the top; bytes of segments.
+
+    is_overdue: a dirty record is older than max.compaction.lag.ms.
+    """
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_due(self, config: CompactionConfig) -> bool:
+        return self.dirty_bytes > 0 and (
+            self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
+        )
+
+
+def plan_cleaning(
+    segments: Sequence[SegmentFacts],
+    *,
+    checkpoint: int | None,
+    start_offset: int,
+    stable_offset: int,
+    config: CompactionConfig,
+    now_ms: int,
+) -> CleaningPlan | None:
+    """What may be cleaned of `segments`; None if nothing is.
+
+    segments: those in question and, last, the first that is not (the active one at the latest).
+    checkpoint: where the last clean ended, None if there was none. stable_offset: the last stable
+    offset, which is never above the high watermark.
+    """
+    end_offset = segments[-1].base_offset
+    first_dirty = start_offset if checkpoint is None else max(checkpoint, start_offset)
+    if first_dirty > end_offset:
+        # The log was cut below what had been cleaned, or the checkpoint is another log's.
+        if checkpoint is None or first_dirty == start_offset:
+            return None
+        first_dirty = start_offset
+    dirty: list[SegmentFacts] = []
+    clean_bytes = 0
+    for at, segment in enumerate(segments[:-1]):
+        following = segments[at + 1].base_offset
+        if following <= first_dirty:
+            clean_bytes += segment.size_bytes
+            continue
+        is_young = config.min_lag_ms > 0 and segment.max_timestamp_ms > now_ms - config.min_lag_ms
+        if following > stable_offset or is_young:
+            end_offset = segment.base_offset
+            break
+        dirty.append(segment)
+    if not dirty:
+        return None
+    return CleaningPlan(
+        first_dirty_offset=first_dirty,
+        first_uncleanable_offset=end_offset,
+        clean_bytes=clean_bytes,
+        dirty_bytes=sum(segment.size_bytes for segment in dirty),
+        is_overdue=_is_overdue(dirty, config, now_ms),
+    )
+
+
+def _is_overdue(dirty: Sequence[SegmentFacts], config: CompactionConfig, now_ms: int) -> bool:
+    oldest_allowed_ms = now_ms - config.max_lag_ms
+    if oldest_allowed_ms <= 0:
+        return False
+    return any(0 < segment.first_batch_timestamp_ms < oldest_allowed_ms for segment in dirty)
+
+
+def group_segments(
+    segments: Sequence[G], *, end_offset: int, segment_bytes: int, index_bytes_max: int
+) -> list[list[G]]:
+    """Neighbours that will fit into one segment even if nothing of them goes.
+
+    end_offset: where the last of `segments` ends, exclusive.
+    """
+    groups: list[list[G]] = []
+    sizes = (0, 0, 0)
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
+        own = (segment.size_bytes, segment.offset_index_bytes, segment.time_index_bytes)
+        total = (sizes[0] + own[0], sizes[1] + own[1], sizes[2] + own[2])
+        fits = (
+            bool(groups)
+            and total[0] <= segment_bytes
+            and max(total[1:]) <= index_bytes_max
+            and following - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
+        )
+        if fits:
+            groups[-1].append(segment)
+            sizes = total
+        else:
+            groups.append([segment])
+            sizes = own
+    return groups

@@ -1,0 +1,78 @@
+"""Which transaction a batch belongs to, for a cleaner that reads the log from its start."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from kvorum.storage.format.batch import BatchHeader
+from kvorum.storage.format.markers import Marker
+from kvorum.storage.log.transaction_index import AbortedTransaction
+
+
+class CleanedTransactions:
+    """Feed it the batches in order of offsets, from the start of the log or from a later one on.
+
+    aborted: all aborted transactions of the log. kept: those whose records are not all gone yet,
+    appended as their markers come by; they make the new transaction index.
+    """
+
+    __slots__ = ("_aborted", "_committed", "_observed", "_open_aborted", "kept")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._aborted = [(entry.first_offset, entry) for entry in aborted]
+        heapq.heapify(self._aborted)
+        self._open_aborted: dict[int, AbortedTransaction] = {}
+        self._observed: set[int] = set()
+        self._committed: set[int] = set()
+        self.kept: list[AbortedTransaction] = []
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the records of a batch that is no marker were aborted."""
+        self._open_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if self._is_open(header):
+            self._observed.add(header.producer_id)
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def is_marker_of_nothing(self, header: BatchHeader, marker: Marker | None) -> bool:
+        """Whether no batch of the transaction that the marker ends was left in the log.
+
+        marker: None for a control batch that an earlier clean has emptied.
+        """
+        self._open_up_to(header.last_offset)
+        if marker is None:
+            return True
+        producer_id = header.producer_id
+        if marker.is_commit:
+            was_seen = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not was_seen
+        if not self._is_open(header):
+            return True
+        entry = self._open_aborted.pop(producer_id)
+        if producer_id not in self._observed:
+            return True
+        self._observed.discard(producer_id)
+        self.kept.append(entry)
+        return False
+
+    def _is_open(self, header: BatchHeader) -> bool:
+        """Whether an aborted transaction of the batch's producer spans it.
+
+        Its marker ends one, and so does its place. Bad sequence without that: 1. the first pass
+        skips the clean segments, and the markers in them, 2. a later committed tombstone of the
+        producer counts as aborted, 3. it hides nothing, expires, and the old value is back.
+        """
+        entry = self._open_aborted.get(header.producer_id)
+        return entry is not None and header.last_offset <= entry.last_offset
+
+    def _open_up_to(self, offset: int) -> None:
+        while self._aborted and self._aborted[0][0] <= offset:
+            entry = heapq.heappop(self._aborted)[1]
+            # Those of one producer follow upon each other: the one before has ended.
+            self._open_aborted[entry.producer_id] = entry
+            self._observed.discard(entry.producer_id)

@@ -1,0 +1,1 @@
+"""Record batches and records as bytes: read, check, build, compress."""

@@ -1,0 +1,262 @@
+"""What a client may send: every check of a batch before a leader appends it.
+
+Kafka's LogValidator and UnifiedLog.analyzeAndValidateRecords, with their error codes.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.format.batch import (
+    BATCH_LENGTH_MIN,
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchError,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    read_header,
+    restamp,
+)
+from kvorum.storage.format.compression import (
+    Codec,
+    CompressionError,
+    UnpacksToMore,
+    check_lz4_frame,
+    decompress,
+)
+from kvorum.storage.format.record_codec import INT64_MAX, INT64_MIN, read_record, read_time
+from kvorum.storage.format.record_validation import (
+    HEADERS_MAX,
+    RECORDS_MAX,
+    BadRecords,
+    check_records,
+)
+
+CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
+"""Attributes that are a producer's to say; the others are the broker's."""
+UNPACKED_BYTES_MAX = 100 << 20
+"""What a client's batch may unpack to: what a request may have without compression
+(socket.request.max.bytes). Kafka sets no bound, and unpacks as it reads."""
+
+UNPACKED_RATIO = 10
+"""What the batches of one request may unpack to beyond that, for each byte of the request:
+producers may send as many as socket.request.max.bytes holds, and they seldom pack better."""
+
+RECORD_ERRORS_MAX = 100
+"""Of one batch, told by name. Clients only show them, and a million of them are 80 MB."""
+_RECORD_ERRORS_SHOWN = 3
+
+
+class Unpacking:
+    """What the compressed batches of one request may still unpack to, all together; each may be a
+    few bytes that take a tenth of a second, and a request has room for a hundred thousand.
+
+    items: records and their headers, which are looked at one by one.
+    """
+
+    __slots__ = ("bytes_left", "items_left")
+
+    def __init__(self, request_bytes: int) -> None:
+        self.bytes_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO * request_bytes
+        self.items_left = RECORDS_MAX + request_bytes
+
+
+def validate_client_batch(view: Buffer, *, max_message_bytes: int) -> BatchHeader:
+    """The header of the one batch that a Produce partition must hold, checked with its CRC.
+
+    Records are for `validate_client_records`. Raises BatchError with the code that Kafka answers.
+    """
+    size = len(view)
+    if size < HEADER_BYTES:
+        _refuse(ErrorCode.INVALID_RECORD, f"no record batch in {size} bytes")
+    header = read_header(view, 0)
+    if header.magic != MAGIC:
+        is_older = 0 <= header.magic < MAGIC
+        code = ErrorCode.INVALID_RECORD if is_older else ErrorCode.CORRUPT_MESSAGE
+        _refuse(code, f"magic {header.magic}; only magic 2 is accepted")
+    if header.batch_length < BATCH_LENGTH_MIN or header.size_bytes > size:
+        _refuse(
+            ErrorCode.INVALID_RECORD, f"batch of {header.size_bytes} bytes in {size} bytes sent"
+        )
+    if header.size_bytes < size:
+        _refuse(ErrorCode.INVALID_RECORD, "more than one record batch for a partition")
+    if size > max_message_bytes:
+        _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, limit {max_message_bytes}")
+    if not check_crc(view, 0, header):
+        _refuse(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match")
+    if header.base_offset != 0:
+        _refuse(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, must be 0")
+    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
+        _refuse(
+            ErrorCode.INVALID_RECORD,
+            f"{header.record_count} records with last offset delta {header.last_offset_delta}",
+        )
+    if header.attributes & CONTROL_BIT:
+        _refuse(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        _refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {header.compression_code}")
+    _validate_producer(header)
+    return header
+
+
+def validate_client_records(
+    view: bytearray | memoryview,
+    header: BatchHeader,
+    *,
+    now_ms: int | None = None,
+    timestamp_before_max_ms: int | None = None,
+    timestamp_after_max_ms: int | None = None,
+    keyed_partition: str | None = None,
+    unpacking: Unpacking | None = None,
+) -> BatchHeader:
+    """Check the records of a batch whose header has been checked; the header as it is to be stored.
+
+    keyed_partition: name of a partition of a compacted topic, whose records are nothing without a
+    key. unpacking: of the request, None for a batch that stands for itself.
+
+    What a producer has no say in is put right in place, as Kafka does: attribute bits of the
+    broker's, and a maximum timestamp that no record has. The bounds of timestamps hold only when
+    `now_ms` is given. Raises BatchError: INVALID_RECORD or INVALID_TIMESTAMP, MESSAGE_TOO_LARGE if
+    the request unpacks to too much: Java's producer sends such a batch again in parts.
+    """
+    records = memoryview(view)[HEADER_BYTES:]
+    try:
+        if header.attributes & CODEC_MASK:
+            records = _unpacked(records, header, unpacking or Unpacking(0))
+        newest_delta_ms, header_count = check_records(records, header.record_count)
+        if unpacking is not None and header.attributes & CODEC_MASK:
+            unpacking.items_left -= header_count
+        if keyed_partition is not None:
+            _refuse_keyless(bytes(records), header.record_count, keyed_partition)
+    except CompressionError as error:
+        raise BatchError(
+            ErrorCode.INVALID_RECORD, f"the records cannot be unpacked: {error}"
+        ) from error
+    except BadRecords as error:
+        if unpacking is not None:
+            unpacking.items_left -= HEADERS_MAX
+        raise BatchError(error.code, str(error), [(error.index, error.reason)]) from error
+    newest_ms = header.base_timestamp_ms + newest_delta_ms
+    if now_ms is not None:
+        low = None if timestamp_before_max_ms is None else now_ms - timestamp_before_max_ms
+        high = None if timestamp_after_max_ms is None else now_ms + timestamp_after_max_ms
+        # A lower bound is rare, and what it costs is a look at each record.
+        if low is not None or (high is not None and newest_ms > high) or _may_overflow(header):
+            _refuse_untimely(bytes(records), header, low, high)
+    if not INT64_MIN <= newest_ms <= INT64_MAX:
+        if now_ms is not None:
+            _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest_ms} does not fit 64 bits")
+        newest_ms = header.max_timestamp_ms  # the leader's own stamp takes its place
+    if newest_ms == header.max_timestamp_ms and not header.attributes & ~CLIENT_BITS:
+        return header
+    return restamp(
+        view,
+        0,
+        header,
+        attributes=header.attributes & CLIENT_BITS,
+        max_timestamp_ms=newest_ms,
+    )
+
+
+def _unpacked(records: memoryview, header: BatchHeader, unpacking: Unpacking) -> memoryview:
+    """Raises BatchError or CompressionError. What could not be unpacked counts as well."""
+    codec = Codec(header.attributes & CODEC_MASK)
+    packed = bytes(records)
+    if codec is Codec.LZ4:
+        check_lz4_frame(packed)
+    unpacking.items_left -= min(header.record_count, RECORDS_MAX)
+    if unpacking.items_left < 0 or unpacking.bytes_left <= 0:
+        _refuse(ErrorCode.MESSAGE_TOO_LARGE, "the batches of the request unpack to too much")
+    bytes_max = min(UNPACKED_BYTES_MAX, unpacking.bytes_left)
+    try:
+        unpacked = memoryview(decompress(codec, packed, bytes_max=bytes_max))
+    except CompressionError as error:
+        unpacking.bytes_left -= bytes_max
+        if isinstance(error, UnpacksToMore) and bytes_max < UNPACKED_BYTES_MAX:
+            _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"of what the request may unpack to: {error}")
+        raise
+    unpacking.bytes_left -= len(unpacked)
+    return unpacked
+
+
+def _refuse_keyless(records: bytes, count: int, partition: str) -> None:
+    """Name the records without key, if there are any. records: unpacked, and whole."""
+    sentence = f"Compacted topic cannot accept message without key in topic partition {partition}."
+    errors: list[tuple[int, str]] = []
+    position = total = 0
+    for at in range(count):
+        _, _, key, _, _, position = read_record(records, position)
+        if key is None:
+            total += 1
+            if total <= RECORD_ERRORS_MAX:
+                errors.append((at, sentence))
+    if errors:
+        shown = ", ".join(
+            f"RecordError(batchIndex={at}, message='{sentence}')"
+            for at, _ in errors[:_RECORD_ERRORS_SHOWN]
+        )
+        raise BatchError(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {total} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            errors,
+        )
+
+
+def _validate_producer(header: BatchHeader) -> None:
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            _refuse(
+                ErrorCode.INVALID_RECORD,
+                f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence"
+                f" {header.base_sequence}",
+            )
+    elif header.attributes & TRANSACTIONAL_BIT:
+        _refuse(ErrorCode.INVALID_RECORD, "a transactional batch without producer id")
+
+
+def _may_overflow(header: BatchHeader) -> bool:
+    """Whether a base timestamp and some delta may come to a number that is none of 64 bits."""
+    return not 0 <= header.base_timestamp_ms <= INT64_MAX >> 1
+
+
+def _refuse_untimely(
+    records: bytes, header: BatchHeader, low_ms: int | None, high_ms: int | None
+) -> None:
+    """Name the records whose timestamps lie outside of the bounds, if there are any.
+
+    records: unpacked, and whole. One without a timestamp, -1, is outside of none.
+    """
+    low = f"{low_ms}" if low_ms is not None else "ever"
+    high = f"{high_ms}" if high_ms is not None else "ever"
+    errors: list[tuple[int, str]] = []
+    position = total = 0
+    for at in range(header.record_count):
+        delta_ms, _, position = read_time(records, position)
+        timestamp_ms = header.base_timestamp_ms + delta_ms
+        is_early = low_ms is not None and timestamp_ms < low_ms
+        if not INT64_MIN <= timestamp_ms <= INT64_MAX:
+            error = f"timestamp {timestamp_ms} does not fit 64 bits"
+        elif timestamp_ms != -1 and (is_early or (high_ms is not None and timestamp_ms > high_ms)):
+            error = f"timestamp {timestamp_ms} is not within {low} to {high}"
+        else:
+            continue
+        total += 1
+        if total <= RECORD_ERRORS_MAX:
+            errors.append((at, error))
+    if errors:
+        raise BatchError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"{total} of {header.record_count} records have a timestamp out of bounds;"
+            f" record {errors[0][0]}: {errors[0][1]}",
+            errors,
+        )
+
+
+def _refuse(code: ErrorCode, reason: str) -> NoReturn:
+    raise BatchError(code, reason)

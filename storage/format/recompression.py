@@ -1,0 +1,47 @@
+"""A client's batch in the codec that its topic asks for (compression.type). Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvorum.storage.format.batch import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    seal_batch,
+)
+from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX
+from kvorum.storage.format.compression import Codec, compress, decompress
+
+_ATTRIBUTES_END = CRC_START + 2
+
+
+class Packing(NamedTuple):
+    """The codec that a topic's compression.type names. level: None for the codec's own."""
+
+    codec: Codec
+    level: int | None = None
+
+    def fits(self, batch: Buffer) -> bool:
+        """True for a batch that has the codec, at any level, and for one too short to have any."""
+        if len(batch) < _ATTRIBUTES_END:
+            return True
+        return batch[_ATTRIBUTES_END - 1] & CODEC_MASK == self.codec
+
+
+def packed_anew(batch: Buffer, header: BatchHeader, packing: Packing) -> bytearray:
+    """The batch with the same records in another codec: of the header, only codec, length and CRC
+    change.
+
+    header: of the batch, which has passed the checks of `client_batch`. Raises CompressionError.
+    """
+    records = decompress(
+        Codec(header.attributes & CODEC_MASK),
+        memoryview(batch)[HEADER_BYTES:],
+        bytes_max=UNPACKED_BYTES_MAX,
+    )
+    attributes = header.attributes & ~CODEC_MASK | packing.codec
+    body = compress(packing.codec, records, packing.level)
+    return seal_batch(header._replace(attributes=attributes), [bytes(HEADER_BYTES), body])

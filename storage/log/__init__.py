@@ -1,0 +1,1 @@
+"""One segmented log: segments, indexes, epochs, producers, retention, flush."""

@@ -1,0 +1,123 @@
+"""Where the batches of one append go: offsets, epochs and the checks that need no file."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.storage.format.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    BatchError,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    iter_headers,
+    read_header,
+    stamp,
+)
+from kvorum.storage.format.markers import read_marker
+from kvorum.storage.log.model import RELATIVE_OFFSET_MAX, OutOfOrderAppend
+
+
+class Placed(NamedTuple):
+    """A batch within the bytes of one append, with the offsets it will have in the log."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    header: BatchHeader
+
+
+def place_as_leader(
+    batch: bytearray | memoryview,
+    *,
+    end_offset: int,
+    leader_epoch: int,
+    latest_epoch: int,
+    segment_bytes: int,
+) -> list[Placed]:
+    """Give the batches offsets from `end_offset` on and stamp them in place.
+
+    Raises BatchError(RECORD_LIST_TOO_LARGE) for a batch above `segment_bytes`.
+    """
+    invariant(leader_epoch >= latest_epoch, f"append in epoch {leader_epoch} after {latest_epoch}")
+    position = 0
+    placed: list[Placed] = []
+    total = len(batch)
+    while position < total:
+        header = read_header(batch, position)
+        size = header.size_bytes
+        if size > segment_bytes:
+            raise BatchError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"batch of {size} bytes, segment.bytes {segment_bytes}",
+            )
+        invariant(
+            HEADER_BYTES <= size <= total - position, "append of bytes that are no whole batches"
+        )
+        if header.attributes & CONTROL_BIT:
+            _check_marker(batch, position, header)
+        stamp(batch, position, base_offset=end_offset, leader_epoch=leader_epoch)
+        last_offset = end_offset + header.last_offset_delta
+        placed.append(Placed(position, size, end_offset, last_offset, leader_epoch, header))
+        end_offset = last_offset + 1
+        position += size
+    invariant(placed, "append of no batch")
+    return placed
+
+
+def _check_marker(batch: Buffer, position: int, header: BatchHeader) -> None:
+    """Raise BatchError now, when nothing is written, on a marker that cannot be read."""
+    if header.producer_id >= 0:
+        read_marker(batch, position, header)
+
+
+def place_as_follower(batches: Buffer, *, end_offset: int, latest_epoch: int) -> list[Placed]:
+    """The whole batches as the leader placed them, checked to continue a log at `end_offset`.
+
+    Raises OutOfOrderAppend, and BatchError on a bad CRC or when no batch is whole.
+    """
+    placed: list[Placed] = []
+    for position, header in iter_headers(batches):
+        base_offset, last_offset = header.base_offset, header.last_offset
+        if base_offset < end_offset or last_offset < base_offset:
+            raise OutOfOrderAppend(
+                f"batch [{base_offset}, {last_offset}] at end offset {end_offset}"
+            )
+        if header.leader_epoch < latest_epoch:
+            raise OutOfOrderAppend(
+                f"batch {base_offset} of epoch {header.leader_epoch} after epoch {latest_epoch}"
+            )
+        if not check_crc(batches, position, header):
+            raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of batch {base_offset} is wrong")
+        if header.attributes & CONTROL_BIT:
+            _check_marker(batches, position, header)
+        end_offset, latest_epoch = last_offset + 1, header.leader_epoch
+        size = header.size_bytes
+        placed.append(Placed(position, size, base_offset, last_offset, latest_epoch, header))
+    if not placed:
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch in {len(batches)} bytes")
+    return placed
+
+
+def run_that_fits(
+    placed: list[Placed], start: int, *, room_bytes: int, segment_base_offset: int
+) -> tuple[int, int]:
+    """How many batches from `start` one write may put into a segment: (stop, bytes); at least one.
+
+    room_bytes: what the segment may still take.
+    """
+    total = placed[start].size_bytes
+    stop = start + 1
+    while stop < len(placed):
+        item = placed[stop]
+        if total + item.size_bytes > room_bytes:
+            break
+        if item.last_offset - segment_base_offset > RELATIVE_OFFSET_MAX:
+            break
+        total += item.size_bytes
+        stop += 1
+    return stop, total

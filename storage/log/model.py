@@ -1,0 +1,129 @@
+"""The data types of a log: settings, what appends and reads answer, and the two refusals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kvorum.runtime.disk import DiskFile
+from kvorum.runtime.errors import KvorumError
+from kvorum.storage.format.batch import Buffer
+
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+"""Offsets and positions inside a segment are 32 bits in its index."""
+DAY_MS = 86_400_000
+INDEX_BYTES_MIN = 36
+"""Room for two time entries and the one forced at the end; with less every append would roll."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig:
+    """How a compacted log is cleaned; names and defaults are Kafka's topic configs."""
+
+    min_cleanable_dirty_ratio: float = 0.5
+    min_lag_ms: int = 0
+    max_lag_ms: int = (1 << 63) - 1
+    delete_retention_ms: int = DAY_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Settings of one log; names and defaults are Kafka's topic configs. -1 means no limit.
+
+    compaction: None for a log that keeps all records of a key. keeps_recovery_state: flushes save
+    what an unclean start need not find out again (`recovery_state.py`), for logs with few flushes.
+    epochs_tell_start: retired segments wait for the epochs' checkpoint, and a start refuses a log
+    that begins above its first known epoch (`lost_files.py`).
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    index_interval_bytes: int = 4096
+    index_bytes_max: int = 10 << 20
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    max_message_bytes: int = 1_048_588
+    flush_messages: int | None = None
+    flush_ms: int | None = None
+    file_delete_delay_ms: int = 60_000
+    producer_id_expiration_ms: int = DAY_MS
+    compaction: CompactionConfig | None = None
+    keeps_recovery_state: bool = False
+    epochs_tell_start: bool = False
+
+    def __post_init__(self) -> None:
+        # File positions in the offset index are 32 bits.
+        if not 0 < self.segment_bytes <= RELATIVE_OFFSET_MAX:
+            raise ValueError(f"segment_bytes {self.segment_bytes} is not in 1..2^31-1")
+        if self.index_bytes_max < INDEX_BYTES_MIN:
+            raise ValueError(f"index_bytes_max {self.index_bytes_max} is below {INDEX_BYTES_MIN}")
+
+
+class OffsetOutOfRange(KvorumError):
+    """An offset outside [start_offset, end_offset]."""
+
+    def __init__(self, offset: int, start_offset: int, end_offset: int) -> None:
+        super().__init__(f"offset {offset} outside [{start_offset}, {end_offset}]")
+        self.offset = offset
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+
+
+class OutOfOrderAppend(KvorumError):
+    """A replicated batch that does not continue this log; nothing of the call was appended."""
+
+
+class Appended(NamedTuple):
+    """What one append added. Offsets are inclusive; a named tuple because appends are hot."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    size_bytes: int
+
+
+class LogSlice(NamedTuple):
+    """`length` bytes of whole batches at `position` of `file`, the first with `first_offset`.
+
+    Valid until the log is truncated, closed or deleted, and `file_delete_delay_ms` longer than
+    retention keeps the segment. Ask `file.fileno()` at the moment of sending: a closed file
+    answers -1, an old number may by then belong to another file.
+    """
+
+    file: DiskFile
+    position: int
+    length: int
+    first_offset: int
+
+    def read(self) -> bytes:
+        return self.file.pread(self.length, self.position) if self.length else b""
+
+
+class _NoFile:
+    """The file of an empty slice."""
+
+    path = ""
+
+    def fileno(self) -> int:
+        return -1
+
+    def size(self) -> int:
+        return 0
+
+    def pread(self, length: int, position: int) -> bytes:
+        return b""
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        raise OSError("the file of an empty slice cannot be written")
+
+    def truncate(self, size: int) -> None:
+        raise OSError("the file of an empty slice cannot be truncated")
+
+    def sync(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+NO_FILE: DiskFile = _NoFile()

@@ -1,0 +1,374 @@
+"""The segments of one log and the life of their files: made, sealed, flushed, dropped, deleted.
+
+Kept apart from `log.py` so that offsets (there) and files (here) can be read one at a time.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kvorum.runtime.disk import Disk, DiskFile
+from kvorum.runtime.errors import CorruptData, invariant
+from kvorum.storage.log.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    RECOVERY_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    file_name,
+    put_aside,
+)
+from kvorum.storage.log.flush import FlushTicket, SealedSegment
+from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot, write_snapshot
+from kvorum.storage.log.segment import Segment
+from kvorum.storage.recovery.producer_rebuild import producers_at
+from kvorum.storage.recovery.segment_state import RecoveryStateWriter
+
+if TYPE_CHECKING:
+    from kvorum.storage.cleaning.cleaner import CleaningJob
+
+
+class SegmentList:
+    """Segments in order of base offset; the last one is active.
+
+    `bases` mirrors the base offsets for bisection.
+    """
+
+    __slots__ = (
+        "_cleaning",
+        "_close_later",
+        "_deleted",
+        "_dirty_directories",
+        "_disk",
+        "_index_interval_bytes",
+        "_is_flush_running",
+        "_is_unseal_unsynced",
+        "_recovery_state",
+        "_sealed",
+        "_ticket",
+        "bases",
+        "directory",
+        "items",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, items: list[Segment], *, index_interval_bytes: int
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.items = items
+        self.bases = [segment.base_offset for segment in items]
+        self._index_interval_bytes = index_interval_bytes
+        self._sealed: list[SealedSegment] = []
+        self._deleted: list[tuple[int, Segment]] = []
+        self._dirty_directories: set[str] = set()
+        self._is_unseal_unsynced = False
+        self._ticket: FlushTicket | None = None
+        self._is_flush_running = False
+        self._close_later: list[DiskFile] = []
+        self._cleaning: CleaningJob | None = None
+        self._recovery_state = RecoveryStateWriter()
+
+    @property
+    def is_cleaning(self) -> bool:
+        return self._cleaning is not None
+
+    @property
+    def has_unflushed_roll(self) -> bool:
+        """A rolled segment whose fsync and derived files are still due."""
+        return bool(self._sealed)
+
+    @property
+    def has_deleted(self) -> bool:
+        """Retired segments whose files are still there."""
+        return bool(self._deleted)
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._ticket is not None
+
+    @property
+    def has_unsynced_names(self) -> bool:
+        """Files were made, renamed or removed, and a power cut may undo that."""
+        return bool(self._dirty_directories) or self._ticket is not None
+
+    # --- growing -----------------------------------------------------------------------------
+
+    def set_index_interval(self, index_interval_bytes: int) -> None:
+        """Of the active segment and all that follow; sealed indexes stay as they are."""
+        self._index_interval_bytes = index_interval_bytes
+        if self.items:
+            self.items[-1].index_interval_bytes = index_interval_bytes
+
+    def add(self, base_offset: int, *, now_ms: int) -> Segment:
+        """A new, empty, active segment; makes the folder if it is the log's first."""
+        if not self.items and not self._disk.exists(self.directory):
+            self._disk.make_dirs(self.directory)
+            self._dirty_directories.add(self.directory.rpartition("/")[0] or ".")
+        segment = Segment(
+            self._disk,
+            self.directory,
+            base_offset,
+            created_ms=now_ms,
+            index_interval_bytes=self._index_interval_bytes,
+        )
+        segment.start_empty()
+        self._dirty_directories.add(self.directory)
+        self.items.append(segment)
+        self.bases.append(base_offset)
+        return segment
+
+    def roll(self, base_offset: int, *, now_ms: int, producer_snapshot: bytes) -> Segment:
+        """Seal the active segment and begin the next; an empty active one is replaced.
+
+        producer_snapshot: producer state at `base_offset`, written with the next flush.
+        """
+        old = self.items[-1]
+        if old.size_bytes == 0:
+            self.drop_last()
+            return self.add(base_offset, now_ms=now_ms)
+        old.forget_recent()
+        if old.has_saved_indexes:
+            # Closed cleanly and not appended to since: its indexes and snapshot are on disk, and
+            # no flush will come to remove this.
+            self.forget_recovery_state(old)
+        else:
+            if self._is_unseal_unsynced:
+                # Else: 1. old's index comes back after a power cut, 2. old's tail does not,
+                # 3. the new segment does; recovery would then read the index as proof that old
+                # had been whole and report damage.
+                self._disk.sync_dir(self.directory)
+                self._is_unseal_unsynced = False
+            path = self._snapshot_path(base_offset)
+            self._sealed.append(
+                SealedSegment(segment=old, snapshot_path=path, snapshot=producer_snapshot)
+            )
+        return self.add(base_offset, now_ms=now_ms)
+
+    def unseal(self, segment: Segment) -> None:
+        """The active segment is about to change: its index files must go (see segment.py)."""
+        self._sealed = [item for item in self._sealed if item.segment is not segment]
+        if segment.unseal():
+            self._dirty_directories.add(self.directory)
+            self._is_unseal_unsynced = True
+
+    # --- flushing ----------------------------------------------------------------------------
+
+    def begin_flush(
+        self,
+        *,
+        end_offset: int,
+        has_unsynced_bytes: bool,
+        epochs: tuple[str, bytes] | None,
+        producers: ProducerStateTable | None = None,
+    ) -> FlushTicket:
+        """Gather what must be fsynced for all below `end_offset` to be durable.
+
+        producers: as of `end_offset`, for a log that keeps the state of its active segment.
+        """
+        invariant(
+            self._ticket is None,
+            f"{self.directory}: a flush is under way, or failed and the log must be reopened",
+        )
+        recovery_state = None
+        if producers is not None and self.items and not self.items[-1].has_saved_indexes:
+            recovery_state = self._recovery_state.entry_of(self.items[-1], producers)
+            if recovery_state is not None and recovery_state.is_new_file:
+                self._dirty_directories.add(self.directory)
+        self._ticket = FlushTicket(
+            self._disk,
+            end_offset=end_offset,
+            sealed=list(self._sealed),
+            active=self.items[-1].file if has_unsynced_bytes and self.items else None,
+            directories=sorted(self._dirty_directories),
+            epochs=epochs,
+            recovery_state=recovery_state,
+        )
+        self._is_flush_running = True
+        self._dirty_directories.clear()
+        return self._ticket
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        invariant(ticket is self._ticket and ticket.is_done, "completed a flush that did not run")
+        self._ticket = None
+        self._is_flush_running = False
+        self._sealed = [item for item in self._sealed if not item.segment.has_saved_indexes]
+        self._close_postponed()
+
+    def fail_flush(self) -> None:
+        """The run under way has failed: there is no other, but nothing uses the files any more."""
+        self._is_flush_running = False
+        self._close_postponed()
+
+    def stop_derived_files(self, offset: int) -> None:
+        """A flush under way may neither write derived files nor claim more than `offset`."""
+        if self._ticket is not None:
+            self._ticket.cancel_derived_files()
+            self._ticket.end_offset = min(self._ticket.end_offset, offset)
+            self._recovery_state.forget()
+
+    def forget_recovery_state(self, segment: Segment) -> None:
+        """Before batches of `segment` change. Durable with the next `sync_directories`."""
+        self._recovery_state.forget()
+        self._disk.remove(segment.path(RECOVERY_SUFFIX))
+        self._dirty_directories.add(self.directory)
+
+    def save_recovery_state(self, producers: ProducerStateTable) -> None:
+        """Of the active segment, after a cut. A broker that was killed is often cut when it comes
+        back; killed again before a flush, it would walk over all that it holds.
+
+        Raises OSError.
+        """
+        pending = self._recovery_state.entry_of(self.items[-1], producers)
+        if pending is not None:
+            pending.write(self._disk)
+            self._dirty_directories.add(self.directory)
+
+    def sync_directories(self) -> None:
+        """Make every name made or removed so far durable, now."""
+        for directory in sorted(self._dirty_directories | {self.directory}):
+            self._disk.sync_dir(directory)
+        self._dirty_directories.clear()
+        self._is_unseal_unsynced = False
+
+    # --- shrinking ---------------------------------------------------------------------------
+
+    def drop_last(self) -> None:
+        """Remove the last segment and its files at once."""
+        segment = self.items.pop()
+        self.bases.pop()
+        self._sealed = [item for item in self._sealed if item.segment is not segment]
+        self.forget_recovery_state(segment)
+        self._close_file(segment)
+        for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
+            self._disk.remove(segment.path(suffix))
+
+    def keep_producers(
+        self, count: int, producers: ProducerStateTable | None = None
+    ) -> ProducerStateTable:
+        """Before batches of the first `count` segments go: see that a snapshot at their end knows
+        what they tell of producers. Each flush makes one, unless a kill came before, and a later
+        start made the indexes; or a clean took it, or it was damaged since. One further on will not
+        do: a cut may take that.
+
+        producers: of the whole log, if these segments go as they are. Compacted they go on to be
+        read, and a transaction open at their end must be known, so that its abort is.
+        Returns what it knows.
+        """
+        offset = self.bases[count]
+        path = self._snapshot_path(offset)
+        if self._disk.exists(path):
+            with suppress(CorruptData):
+                return read_snapshot(self._disk, path)
+        if producers is not None:
+            # Not from their batches: to read the headers of a gigabyte takes the loop for long.
+            known = producers.until(offset)
+        else:
+            first = self.items[:count]
+            known = producers_at(self._disk, self.directory, first, end_offset=offset)
+        write_snapshot(self._disk, path, known)
+        self._disk.sync_dir(self.directory)
+        return known
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+    def retire_first(self, count: int, *, delete_at_ms: int) -> list[Segment]:
+        """Take the oldest segments out of the log; their files are renamed to `.deleted`.
+
+        Raises OSError; then the rest of them are still there.
+        """
+        retired = self.items[:count]
+        for segment in retired:
+            # The open file stays open: slices handed out before remain readable.
+            _ = segment.file
+            put_aside(self._disk, self.directory, segment.base_offset)
+            for suffix in (SNAPSHOT_SUFFIX, RECOVERY_SUFFIX):
+                self._disk.remove(segment.path(suffix))
+            del self.items[0], self.bases[0]
+            self._deleted.append((delete_at_ms, segment))
+        self._sealed = [item for item in self._sealed if item.segment not in retired]
+        self._dirty_directories.add(self.directory)
+        return retired
+
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """Close the retired segments whose time has come; the paths that may be removed now."""
+        due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
+        self._deleted = [item for item in self._deleted if item[0] > now_ms]
+        for segment in due:
+            self._close_file(segment)
+        return [
+            segment.path(suffix) + DELETED_SUFFIX
+            for segment in due
+            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)
+        ]
+
+    # --- cleaning ----------------------------------------------------------------------------
+
+    def sealed_prefix(self) -> list[Segment]:
+        """The oldest segments, as far as they are flushed whole with their indexes; never all."""
+        waiting = {id(item.segment) for item in self._sealed}
+        prefix: list[Segment] = []
+        for segment in self.items[:-1]:
+            if not segment.has_saved_indexes or id(segment) in waiting:
+                break
+            prefix.append(segment)
+        return prefix
+
+    def begin_cleaning(self, job: CleaningJob) -> None:
+        invariant(self._cleaning is None, f"{self.directory}: two cleans at once")
+        for segment in job.segments:
+            # Opened here: by its name the thread might make a new file in place of a retired one.
+            _ = segment.file
+        self._cleaning = job
+
+    def apply_swap(self, *, delete_at_ms: int) -> None:
+        """What `CleaningJob.swap` did on disk, in memory as well; nothing if it did nothing."""
+        job = self._cleaning
+        if job is None or job.pending is None:
+            return
+        (old, new), job.pending = job.pending, None
+        if not job.is_swapped:
+            return
+        job.is_swapped = False
+        at = self.items.index(old[0])
+        self.items[at : at + len(old)] = [new]
+        self.bases[at : at + len(old)] = [new.base_offset]
+        self._deleted.extend((delete_at_ms, segment) for segment in old)
+
+    def stop_cleaning(self) -> None:
+        """The segments are about to change: the job under way touches no file from here on."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            self.apply_swap(delete_at_ms=0)
+
+    def end_cleaning(self, job: CleaningJob) -> None:
+        """The job's thread is through with it."""
+        invariant(job is self._cleaning, "ended a clean that is not under way")
+        self.apply_swap(delete_at_ms=0)
+        self._cleaning = None
+        self._close_postponed()
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def close_files(self) -> None:
+        for segment in [*self.items, *(segment for _, segment in self._deleted)]:
+            self._close_file(segment)
+        self.items, self.bases, self._deleted = [], [], []
+
+    def _close_file(self, segment: Segment) -> None:
+        file = segment.take_file()
+        if file is None:
+            return
+        if not self._is_flush_running and self._cleaning is None:
+            file.close()
+        else:
+            # The flush or the clean under way may be about to use it.
+            self._close_later.append(file)
+
+    def _close_postponed(self) -> None:
+        if not self._is_flush_running and self._cleaning is None:
+            for file in self._close_later:
+                file.close()
+            self._close_later.clear()

@@ -1,0 +1,1 @@
+"""What a start finds out about a log's folder, and what it need not."""

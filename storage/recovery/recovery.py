@@ -1,0 +1,318 @@
+"""What a log's folder holds after a start, clean or not: its files, epochs and producers.
+
+After an unclean stop every batch from the recovery point on is checked: `batch_walk.py`. Of those
+before in the same segment `recovery_state.py` tells, if the log keeps that.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.cleaning.segment_swap import finish_swaps
+from kvorum.storage.log.checkpoints import LOG_START_OFFSET
+from kvorum.storage.log.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RECOVERY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    offsets_of,
+)
+from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kvorum.storage.log.model import LogConfig
+from kvorum.storage.log.producer_state import ProducerStateTable
+from kvorum.storage.log.segment import Segment
+from kvorum.storage.recovery.batch_walk import (
+    BatchWalk,
+    OffsetGap,
+    TornTail,
+    close_files,
+    remove_segments,
+)
+from kvorum.storage.recovery.epoch_recovery import (
+    epoch_of_last,
+    load_epochs,
+    read_checkpoint,
+    start_of_epochs,
+)
+from kvorum.storage.recovery.missing_files import check_first_segment, check_sealed, orphans
+from kvorum.storage.recovery.producer_rebuild import (
+    prune_snapshots,
+    rebuild_aborted,
+    rebuild_producers,
+    remove_snapshots_above,
+)
+from kvorum.storage.recovery.segment_state import Resumed, resume_segment
+
+logger = logging.getLogger("kvorum.storage")
+
+
+@dataclass(slots=True, kw_only=True)
+class Loaded:
+    """A log as found. Mutable because `Log` takes it over.
+
+    torn_tail: what was cut off it. last_gap: of those that a walk over all batches came upon.
+    """
+
+    segments: list[Segment]
+    start_offset: int
+    end_offset: int
+    epochs: LeaderEpochCache
+    producers: ProducerStateTable
+    torn_tail: TornTail | None = None
+    last_gap: OffsetGap | None = None
+
+
+def load(
+    disk: Disk,
+    directory: str,
+    *,
+    config: LogConfig,
+    now_ms: int,
+    recovery_point: int,
+    is_clean: bool,
+    log_start_offset: int,
+) -> Loaded:
+    """See `Log.open`. What is returned is fsynced."""
+    names = _tidied_names(disk, directory)
+    bases = offsets_of(names, LOG_SUFFIX)
+    checkpoint = read_checkpoint(disk, directory)
+    if bases:
+        if config.epochs_tell_start:
+            check_first_segment(directory, names, checkpoint, bases[0])
+        segments = _found_segments(disk, directory, names, bases, config, now_ms)
+        try:
+            loaded = _load_segments(
+                disk,
+                directory,
+                segments,
+                checkpoint,
+                recovery_point=recovery_point,
+                is_clean=is_clean,
+                log_start_offset=log_start_offset,
+                keeps_recovery_state=config.keeps_recovery_state,
+            )
+        except (CorruptData, OSError):
+            close_files(segments)
+            raise
+    else:
+        _check_end(directory, log_start_offset, recovery_point)
+        loaded = _begin_anew(disk, directory, [], checkpoint, log_start_offset)
+    if loaded.segments:
+        prune_snapshots(disk, directory, loaded.segments, loaded.end_offset)
+        _drop_leftover_states(disk, directory, names, loaded.segments[-1])
+    # What retention and compaction had put aside goes last: while it is there it tells that the
+    # epochs' checkpoint may be behind (`check_first_segment`).
+    for name in names:
+        if name.endswith(DELETED_SUFFIX):
+            disk.remove(f"{directory}/{name}")
+    return loaded
+
+
+def _load_segments(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    checkpoint: LeaderEpochCache | None,
+    *,
+    recovery_point: int,
+    is_clean: bool,
+    log_start_offset: int,
+    keeps_recovery_state: bool,
+) -> Loaded:
+    """What the files of at least one segment hold. checkpoint: of the epochs, as found."""
+    first, resumed = len(segments), None
+    if not is_clean:
+        bases = [segment.base_offset for segment in segments]
+        first = max(0, bisect_right(bases, recovery_point) - 1)
+        if keeps_recovery_state and checkpoint is not None:
+            resumed = _resumed(disk, segments, first, recovery_point)
+    for segment, following in pairwise(segments[: first + 1]):
+        if segment.has_saved_indexes:
+            check_sealed(disk, segment, following.base_offset)
+            # Most of a log is not read for long: thousands of files would be open from the start.
+            close_files([segment])
+    epochs = load_epochs(checkpoint, segments, first, resumed, log_start_offset)
+    _load_aborted(disk, directory, segments, first)
+    torn_tail: TornTail | None = None
+    last_gap: OffsetGap | None = None
+    if is_clean:
+        segments[-1].load_tail()
+        end_offset = segments[-1].end_offset
+        producers = rebuild_producers(disk, directory, segments, end_offset=end_offset)
+    else:
+        walk = BatchWalk(disk, directory, segments, epochs, recovery_point)
+        torn_tail = walk.run(first, resumed, keeps_recovery_state=keeps_recovery_state)
+        producers, last_gap = walk.producers, walk.last_gap
+        end_offset = segments[-1].end_offset
+        if checkpoint is not None:
+            epochs.restore(checkpoint.entries, walk.batch_ends)
+    _check_end(directory, max(end_offset, log_start_offset), recovery_point)
+    if end_offset < log_start_offset:
+        _check_start(directory, log_start_offset, segments[0], end_offset, is_clean=is_clean)
+        return _begin_anew(disk, directory, segments, checkpoint, log_start_offset)
+    start_offset = max(log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_end(end_offset)
+    start_offset = start_of_epochs(directory, segments, epochs, start_offset, end_offset)
+    epochs.truncate_from_start(start_offset)
+    if start_offset == end_offset and epochs.epoch_below < 0:
+        epochs.epoch_below = epoch_of_last(segments)
+    if epochs.is_dirty or (checkpoint is not None and checkpoint.entries != epochs.entries):
+        # What lies below the end counts as durable from now on, so its epochs must be as well: the
+        # next start may scan less. And of a log that retention has left without a batch the
+        # checkpoint may tell of epochs below its start, which the files put aside explain: those go
+        # now, and the next start would miss records.
+        disk.write_atomic(f"{directory}/{CHECKPOINT_NAME}", epochs.to_bytes())
+        epochs.is_dirty = False
+    return Loaded(
+        segments=segments,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        epochs=epochs,
+        producers=producers,
+        torn_tail=torn_tail,
+        last_gap=last_gap,
+    )
+
+
+def _tidied_names(disk: Disk, directory: str) -> list[str]:
+    """Names in the folder after a compaction that a crash had cut short was finished or undone, and
+    what else it left behind was removed. Raises CorruptData (`lost_files.orphans`)."""
+    if finish_swaps(disk, directory, disk.list_dir(directory)):
+        logger.info("%s: finished or undid a compaction that a crash had cut short", directory)
+    names = disk.list_dir(directory)
+    gone = {*orphans(directory, names), *(name for name in names if name.endswith(".tmp"))}
+    for name in sorted(gone):
+        disk.remove(f"{directory}/{name}")
+    return [name for name in names if name not in gone]
+
+
+def _begin_anew(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    checkpoint: LeaderEpochCache | None,
+    start_offset: int,
+) -> Loaded:
+    """An empty log in place of `segments`, if any."""
+    if checkpoint is not None and checkpoint.epochs:
+        # First: no epoch of what was there may be taken for one of what comes.
+        disk.write_atomic(f"{directory}/{CHECKPOINT_NAME}", LeaderEpochCache().to_bytes())
+    remove_segments(disk, segments)
+    remove_snapshots_above(disk, directory, -1)
+    return empty(start_offset)
+
+
+def _check_end(directory: str, end_offset: int, recovery_point: int) -> None:
+    """Whoever cuts a log lowers its recovery point first: one above the end means that files of
+    records that were flushed, and perhaps acknowledged, have gone."""
+    if end_offset < recovery_point:
+        raise CorruptData(
+            directory,
+            0,
+            f"its .log files end at {end_offset}, and were flushed up to {recovery_point}: "
+            "one or more of them are gone, or the end of the last is",
+        )
+
+
+def _check_start(
+    directory: str, start_offset: int, first: Segment, end_offset: int, *, is_clean: bool
+) -> None:
+    """A log that ends below its start begins anew: what was appended above is gone with the power.
+    Raises CorruptData if it was closed in good order, for then nothing was."""
+    if is_clean:
+        raise CorruptData(
+            directory,
+            0,
+            f"its .log files end at {end_offset}, below its start {start_offset} in "
+            f"{LOG_START_OFFSET}, though it was closed in good order",
+        )
+    if end_offset > first.base_offset:
+        logger.warning(
+            "%s ends at %d, below its start %d: an empty log begins there",
+            directory, end_offset, start_offset,
+        )  # fmt: skip
+
+
+def _found_segments(
+    disk: Disk,
+    directory: str,
+    names: list[str],
+    bases: list[int],
+    config: LogConfig,
+    now_ms: int,
+) -> list[Segment]:
+    present = set(names)
+    segments = [
+        Segment(
+            disk,
+            directory,
+            base,
+            created_ms=now_ms,
+            index_interval_bytes=config.index_interval_bytes,
+            has_saved_indexes=file_name(base, INDEX_SUFFIX) in present
+            and file_name(base, TIME_INDEX_SUFFIX) in present,
+        )
+        for base in bases
+    ]
+    for segment, following in pairwise(segments):
+        segment.end_offset = following.base_offset
+    return segments
+
+
+def _resumed(
+    disk: Disk, segments: list[Segment], first: int, recovery_point: int
+) -> Resumed | None:
+    """See `resume_segment`. A sealed segment's file is a leftover: compaction may have made the
+    segment anew since."""
+    segment = segments[first]
+    is_sealed = segment.has_saved_indexes and first + 1 < len(segments)
+    return None if is_sealed else resume_segment(disk, segment, recovery_point)
+
+
+def empty(start_offset: int) -> Loaded:
+    """A log without records and files."""
+    return Loaded(
+        segments=[],
+        start_offset=start_offset,
+        end_offset=start_offset,
+        epochs=LeaderEpochCache(),
+        producers=ProducerStateTable(),
+    )
+
+
+def _load_aborted(disk: Disk, directory: str, segments: list[Segment], first: int) -> None:
+    """The transaction indexes of the segments before `first`, made anew where they are unfit.
+
+    Sealed segments without index files, which somebody has removed, get new ones, as in Kafka: the
+    cleaner does not pass a segment without. Their .log files are durable, for they lie below the
+    recovery point or were closed in good order.
+    """
+    has_made_files = False
+    for at, segment in enumerate(segments[:first]):
+        try:
+            if segment.has_saved_indexes:
+                _ = segment.aborted
+                continue
+        except CorruptData as error:
+            logger.warning("%s; it is made anew from the batches", error)
+        rebuild_aborted(disk, directory, segments, at)
+        if not segment.has_saved_indexes and at + 1 < len(segments):
+            logger.warning("%s: made anew from the batches", segment.path(INDEX_SUFFIX))
+            segment.save_indexes(segment.index_bytes())
+            has_made_files = True
+    if has_made_files:
+        disk.sync_dir(directory)
+
+
+def _drop_leftover_states(disk: Disk, directory: str, names: list[str], active: Segment) -> None:
+    """A crash may come before that of a sealed segment is removed."""
+    for base in offsets_of(names, RECOVERY_SUFFIX):
+        if base != active.base_offset:
+            disk.remove(f"{directory}/{file_name(base, RECOVERY_SUFFIX)}")

@@ -1,0 +1,1 @@
+"""A log's folder read as it lies: dump and verify."""

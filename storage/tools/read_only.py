@@ -1,0 +1,176 @@
+"""A log's folder read as it lies, for tools: nothing is opened for writing, locked or repaired.
+
+The folder may be a copy, or that of a node at work. The rules of what is a torn tail and what is
+damage are those of a start (`batch_walk.py`); only here the tail stays where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import BatchHeader
+from kvorum.storage.log.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    offsets_of,
+)
+from kvorum.storage.recovery.batch_walk import OffsetGap, check_batch, find_batch
+
+
+class ReadableDisk(Protocol):
+    """What of `runtime.disk.Disk` reading a folder needs, and nothing that could change it."""
+
+    def list_dir(self, path: str) -> list[str]: ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TornEnd:
+    """Where the whole batches end: `left_bytes` of file `path` from `position` on are none.
+
+    segments_behind: later segments that a start would drop with them.
+    """
+
+    path: str
+    position: int
+    left_bytes: int
+    reason: str
+    segments_behind: int
+
+    def __str__(self) -> str:
+        also = f" and {self.segments_behind} segments behind it" if self.segments_behind else ""
+        return (
+            f"{self.path}: torn tail of {self.left_bytes} bytes at byte {self.position}{also} is "
+            f"left alone: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLog:
+    """The sound batches of a folder, from start_offset up to end_offset (exclusive), in order.
+
+    last_gap: of the offsets that no batch holds; who knows of snapshots judges it.
+    """
+
+    start_offset: int
+    end_offset: int
+    batches: bytes
+    torn_end: TornEnd | None = None
+    last_gap: OffsetGap | None = None
+
+
+def read_log(disk: ReadableDisk, directory: str) -> FoundLog | None:
+    """All of the log in `directory`, None if there is no segment. Memory: as much as the log.
+
+    Raises CorruptData for damage that is no torn tail, FileNotFoundError if a segment goes away
+    between listing and reading, as it may in a folder in use, OSError.
+    """
+    names = disk.list_dir(directory)
+    bases = offsets_of(names, LOG_SUFFIX)
+    if not bases:
+        return None
+    present = set(names)
+    walk = _Walk(bases[0])
+    for at, base_offset in enumerate(bases):
+        path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
+        behind = bases[at + 1 :]
+        is_sealed = bool(behind) and all(
+            file_name(base_offset, suffix) in present
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        )
+        walk.read_segment(path, base_offset, disk.read_bytes(path), behind, is_sealed)
+        if walk.torn_end is not None:
+            break
+    return FoundLog(
+        start_offset=bases[0],
+        end_offset=walk.end_offset,
+        batches=b"".join(walk.pieces),
+        torn_end=walk.torn_end,
+        last_gap=walk.last_gap,
+    )
+
+
+class _Walk:
+    """Gathers segment after segment until one ends in something torn."""
+
+    def __init__(self, start_offset: int) -> None:
+        self.pieces: list[bytes] = []
+        self.end_offset = start_offset
+        self.torn_end: TornEnd | None = None
+        self.last_gap: OffsetGap | None = None
+        self._epoch = -1
+
+    def read_segment(
+        self, path: str, base_offset: int, data: bytes, behind: list[int], is_sealed: bool
+    ) -> None:
+        """is_sealed: its indexes prove that it was fsynced whole, so nothing of it may be torn."""
+        self.end_offset = base_offset
+        position = 0
+        reason = ""
+        while position < len(data):
+            header, reason = check_batch(data, position, base_offset, self.end_offset)
+            if header is None:
+                break
+            self._take(path, position, header)
+            position += header.size_bytes
+        if position < len(data):
+            self._refuse_unless_torn(path, base_offset, data, position, reason, is_sealed)
+        elif behind:
+            reason = self._check_end(path, position, behind[0], is_sealed)
+        self.pieces.append(data[:position] if position < len(data) else data)
+        if reason:
+            self.torn_end = TornEnd(
+                path=path,
+                position=position,
+                left_bytes=len(data) - position,
+                reason=reason,
+                segments_behind=len(behind),
+            )
+
+    def _take(self, path: str, position: int, header: BatchHeader) -> None:
+        if header.leader_epoch < self._epoch:
+            reason = f"batch of epoch {header.leader_epoch} after epoch {self._epoch}"
+            raise CorruptData(path, position, reason)
+        self._epoch = header.leader_epoch
+        if header.base_offset > self.end_offset:
+            self._note_gap(path, position, header.base_offset)
+        self.end_offset = header.end_offset
+
+    def _check_end(self, path: str, position: int, following: int, is_sealed: bool) -> str:
+        """Why a whole segment does not reach to the next one; "" if it does or a gap is noted."""
+        if self.end_offset > following:
+            raise CorruptData(path, position, f"batches run past offset {following}")
+        if self.end_offset == following:
+            return ""
+        if is_sealed:
+            self._note_gap(path, position, following)
+            return ""
+        return f"it ends at offset {self.end_offset}, the next segment begins at {following}"
+
+    def _note_gap(self, path: str, position: int, next_offset: int) -> None:
+        self.last_gap = OffsetGap(
+            path=path, position=position, offset=self.end_offset, next_offset=next_offset
+        )
+
+    def _refuse_unless_torn(
+        self,
+        path: str,
+        base_offset: int,
+        data: bytes,
+        position: int,
+        reason: str,
+        is_sealed: bool,
+    ) -> None:
+        if is_sealed:
+            raise CorruptData(path, position, f"{reason}; the segment had been fsynced whole")
+        start = position + 1
+        found = find_batch(data[start:], base_offset, self.end_offset)
+        if found is not None:
+            raise CorruptData(
+                path, position, f"{reason}; a valid batch follows at byte {start + found}"
+            )

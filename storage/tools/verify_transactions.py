@@ -1,0 +1,84 @@
+"""Whether the .txnindex of each segment says of aborted transactions what the batches do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kvorum.runtime.disk import Disk
+from kvorum.runtime.errors import CorruptData
+from kvorum.storage.format.batch import BatchError
+from kvorum.storage.format.batch_stream import StoredBatch
+from kvorum.storage.log.file_names import TRANSACTION_INDEX_SUFFIX, file_name
+from kvorum.storage.log.producer_state import ProducerStateTable
+from kvorum.storage.log.transaction_index import AbortedTransaction, parse_aborted
+
+
+class _Walked(NamedTuple):
+    """An aborted transaction, from what is left of it on, and the marker before of its producer."""
+
+    entry: AbortedTransaction
+    marker_before: int
+
+
+class TransactionCheck:
+    """Follows the transactions that begin in what is walked, segment after segment."""
+
+    def __init__(self) -> None:
+        self._producers = ProducerStateTable()
+        self._last_markers: dict[int, int] = {}
+        self._aborted: list[_Walked] = []
+
+    def begin_segment(self) -> None:
+        self._aborted = []
+
+    def take(self, path: str, batch: StoredBatch) -> None:
+        """The next batch of the log. path: of its file. Raises CorruptData on a marker that is
+        none."""
+        position, header, data = batch
+        if header.producer_id < 0:
+            return
+        try:
+            entry = self._producers.update(header, header.last_offset, data, 0)
+        except BatchError as error:
+            raise CorruptData(path, position, error.reason) from error
+        if entry is not None:
+            before = self._last_markers.get(header.producer_id, -1)
+            self._aborted.append(_Walked(entry, before))
+        if header.is_control:
+            self._last_markers[header.producer_id] = header.last_offset
+
+    def problems(
+        self, disk: Disk, directory: str, base_offset: int, present: set[str]
+    ) -> Iterator[str]:
+        """Of the segment that was walked last. The file may have more: compaction takes records,
+        and with them what a transaction began with."""
+        name = file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
+        path = f"{directory}/{name}"
+        known: dict[tuple[int, int], AbortedTransaction] = {}
+        if name in present:
+            try:
+                entries = parse_aborted(disk.read_bytes(path), path)
+            except CorruptData as damage:
+                yield str(damage)
+                return
+            known = {(entry.producer_id, entry.last_offset): entry for entry in entries}
+        lacking = []
+        for entry, marker_before in self._aborted:
+            said = known.get((entry.producer_id, entry.last_offset))
+            if said is None:
+                lacking.append(entry)
+            elif not marker_before < said.first_offset <= entry.first_offset:
+                yield (
+                    f"{path}: an aborted transaction of producer {entry.producer_id} up to "
+                    f"{entry.last_offset} begins at {said.first_offset}, its first record is at "
+                    f"{entry.first_offset}; read_committed would show or hide too many"
+                )
+        if lacking:
+            first = lacking[0]
+            yield (
+                f"{path}: {'lacks' if name in present else 'is not there, nor are'} {len(lacking)} "
+                f"aborted transactions, the first of producer {first.producer_id} from offset "
+                f"{first.first_offset} to {first.last_offset}; read_committed would show their "
+                "records"
+            )
