@@ -1,4 +1,4 @@
-"""Whose data directory is this: meta.properties (kraft.md section 3).
+"""Whose data directory is this: meta.properties (KIP-631, KIP-858).
 
 A node writes its identity on first start and refuses any directory of another node or cluster.
 """

@@ -1,7 +1,7 @@
 """New nodes on disk: a configuration file each, and prepared directories for controllers.
 
 With dynamic voters each controller's directory gets its identity and, for a new cluster, the
-bootstrap checkpoint that names the first voters with their directory ids (kraft.md section 3). A
+bootstrap checkpoint that names the first voters with their directory ids (KIP-853). A
 controller added later gets its identity only: it joins as an observer until it is made a voter.
 """
 

@@ -131,7 +131,7 @@ class NodeConfig:
     def address_of(self, node_id: int) -> Address | None:
         """Where the configuration says that a controller, or a bootstrap server, is.
 
-        node_id: of a controller, or a stand-in of `raft.bootstrap_ids`.
+        node_id: of a controller, or a stand-in of `RaftConfig.bootstrap_ids`.
         """
         if node_id in self.raft.bootstrap_ids:
             return self.bootstrap_servers[self.raft.bootstrap_ids.index(node_id)]

@@ -1,4 +1,4 @@
-"""Control records of the quorum, in Kafka's own format (kraft.md section 8).
+"""Control records of the quorum, in Kafka's own format (KIP-595, KIP-853).
 
 A control record has the key int16 version, int16 type and as value a flexible struct.
 """

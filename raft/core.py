@@ -260,7 +260,7 @@ class RaftCore:
         return now_ms + self.rng.randrange(self.config.startup_election_timeout_ms + 1)
 
     def _initial_role(self, now_ms: int) -> Role:
-        """The role after a restart (kraft.md section 1). A node never starts as leader."""
+        """The role after a restart (KIP-595). A node never starts as leader."""
         config = self.config
         deadline_ms = self._startup_deadline_ms(now_ms)
         if not self.is_electable:
@@ -371,7 +371,7 @@ class RaftCore:
         role = self.role
         if isinstance(role, Follower) and self.is_electable:
             # The leader itself says it is gone. The best successor stands at once; each one
-            # after it waits twice as long (kraft.md section 4, EndQuorumEpoch).
+            # after it waits twice as long (KIP-595, EndQuorumEpoch).
             role.is_leader_lost = True
             successors = request.preferred_successors
             if self.config.node_id in successors:

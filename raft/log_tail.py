@@ -152,7 +152,7 @@ class LogTail:
         """The newest snapshot, if a log ending there can no longer be continued from this log.
 
         Its next record, or the one to compare its last with, went with the trimmed prefix
-        (kraft.md section 5, step 2).
+        (KIP-595, Fetch).
         """
         base = self.base
         behind = fetch_offset < base.offset or last_fetched_epoch < base.epoch
@@ -162,7 +162,7 @@ class LogTail:
         """None if a log ending at (fetch_offset, last_fetched_epoch) is a prefix of this one.
 
         Otherwise where this log's largest epoch not above it ends: the other log cannot agree
-        beyond that (kraft.md section 5, step 3).
+        beyond that (KIP-595, Fetch).
         """
         end = self.end_of_epoch(last_fetched_epoch)
         if end.epoch != last_fetched_epoch or end.offset < fetch_offset:

@@ -1,4 +1,4 @@
-"""Requests and responses between nodes of the quorum (kraft.md section 4).
+"""Requests and responses between nodes of the quorum (KIP-595, KIP-630, KIP-853).
 
 Every response carries the sender's epoch and the leader it knows, so that any answer can
 correct a node that is behind. A directory id names a disk; zero in a request means that the

@@ -51,7 +51,7 @@ def recover_log(
 ) -> tuple[ReplicaLog, OffsetAndEpoch | None]:
     """Open log and vote behind the snapshots found; all of it is flushed.
 
-    The clean-shutdown shortcut is never taken (kraft.md section 3): what a voter acknowledged
+    The clean-shutdown shortcut is never taken (KIP-595): what a voter acknowledged
     must be proven whole before it votes or fetches again. Raises CorruptData for damage that is
     not a torn tail, also for a trimmed log whose snapshots are all gone or damaged.
     """

@@ -13,7 +13,7 @@ def majority(voter_count: int) -> int:
 def committed_offset(end_offsets: Sequence[int]) -> int:
     """The greatest offset that a majority of voters has reached.
 
-    end_offsets: one per voter, -1 for a voter that has told nothing yet (kraft.md section 5).
+    end_offsets: one per voter, -1 for a voter that has told nothing yet (KIP-595).
     """
     return sorted(end_offsets, reverse=True)[len(end_offsets) // 2]
 

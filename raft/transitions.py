@@ -2,7 +2,7 @@
 
 The state file is written before anything that rests on it leaves the node: PersistVoteState is
 emitted first, and effects are carried out in order. Entering Prospective and Resigned writes
-nothing (kraft.md section 1).
+nothing (KIP-595, KIP-996).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The quorum-state file: epoch, leader and vote, one JSON line (kraft.md section 3).
+"""The quorum-state file: epoch, leader and vote, one JSON line (KIP-595).
 
 Version 0 belongs to static voters; version 1, with the voted directory id, to dynamic ones.
 

@@ -1,4 +1,4 @@
-"""The voter set, and which one is in force where (KIP-853, kraft.md section 7).
+"""The voter set, and which one is in force where (KIP-853).
 
 Static voters come from the configuration and never change. Dynamic ones come from the log: the
 set in force is that of the last VotersRecord a node holds, committed or not, so that two majorities

@@ -1,4 +1,4 @@
-"""Frames and headers of the Kafka protocol (wire.md section 1), parsed in place.
+"""Frames and headers of the Kafka protocol (KIP-482), parsed in place.
 
 A frame is an int32 size and that many bytes. The request header has a client id in the OLD
 int16 form even when the rest is flexible. Responses of flexible versions carry an empty tagged

@@ -1,6 +1,6 @@
 """Kafka's primitive types, read in place and written into a growing buffer.
 
-Both directions speak two dialects (wire.md section 2): the classic one with fixed-width lengths
+Both directions speak two dialects (KIP-482): the classic one with fixed-width lengths
 and the flexible ("compact") one with unsigned varints and tagged fields. Used by the hot codecs;
 everything else goes through `kio_codec`.
 """

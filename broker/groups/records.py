@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets`, Kafka's own formats (wire.md section 10). Pure.
+"""Keys and values of `__consumer_offsets`, Kafka's own formats (OffsetCommitKey and its kin). Pure.
 
 A key starts with the int16 of its record type and is never flexible:
 

@@ -1,6 +1,6 @@
 """The records of the metadata log: what each says, field by field.
 
-Names follow Apache Kafka's metadata schemas (kraft.md section 10); the bytes are our own
+Names follow Apache Kafka's metadata schemas (KIP-631); the bytes are our own
 (`record_codec`). Every class names its type id and the newest version this build can read.
 A record states a fact that has been decided; it never asks for a decision.
 """
@@ -137,7 +137,7 @@ class PartitionChange:
     """What changed of a partition; None means unchanged.
 
     Replay raises partition_epoch by one always, and leader_epoch by one iff leader is given
-    (kraft.md section 10, replaying rules). Other replicas without directories: who stays keeps
+    (KIP-858). Other replicas without directories: who stays keeps
     its own, who is new is unassigned. Version 1 brought five fields, version 2 directories.
     """
 

@@ -68,7 +68,7 @@ def _subject_of(
 
 
 def _epochs_after(fields: dict[str, Any], epochs: Epochs, base: ClusterImage) -> tuple[int, int]:
-    """Leader and partition epoch once the record has acted (kraft.md, replaying rules)."""
+    """Leader and partition epoch once the record has acted (KIP-631)."""
     key = (fields["topic_id"], fields["partition_id"])
     if "leader_epoch" in fields:
         after = (fields["leader_epoch"], fields["partition_epoch"])

@@ -87,7 +87,7 @@ def on_request_failed(
 
 
 def on_vote_request(core: RaftCore, request: VoteRequest, token: int, now_ms: int) -> None:
-    """Answer a candidate, or one who would be (kraft.md section 4, vote handling)."""
+    """Answer a candidate, or one who would be (KIP-595, KIP-996)."""
     error = _invalid(core, request)
     if error is ErrorCode.NONE and request.epoch > core.epoch:
         become_unattached(core, request.epoch, now_ms)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 UPDATE_VOTER_FETCH_TIMEOUTS = 3
-"""Pause between two UpdateVoter requests, in fetch timeouts (kraft.md section 2)."""
+"""Pause between two UpdateVoter requests, in fetch timeouts (KIP-853)."""
 
 
 def on_tick(core: RaftCore, role: Follower, now_ms: int) -> None:

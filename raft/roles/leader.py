@@ -42,7 +42,7 @@ def begin_epoch(core: RaftCore, granting: list[int], now_ms: int) -> Leader:
     """Open the epoch: its first record names the leader, and the voters are told at once.
 
     With dynamic voters the opening batch also holds their set if the log does not have it yet, or
-    if this node's own listener has moved (kraft.md section 5, leader start).
+    if this node's own listener has moved (KIP-853).
     """
     config = core.config
     core.snapshot_fetch = None

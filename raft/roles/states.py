@@ -1,4 +1,4 @@
-"""The roles of a node in one epoch, and which may follow which (kraft.md section 1).
+"""The roles of a node in one epoch, and which may follow which (KIP-595, KIP-996).
 
 Only `raft.transitions` makes these, so that every change of role is checked against
 `TRANSITIONS` and persisted in one place.

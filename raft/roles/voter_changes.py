@@ -1,7 +1,7 @@
 """Changing the voter set at the leader: one voter at a time, each change committed by the new set.
 
 A set is in force from its append on; as consecutive sets differ by one voter, any majority of the
-one meets any majority of the other (KIP-853, kraft.md section 7).
+one meets any majority of the other (KIP-853).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The generated part of docs/compat.md. `python -m tests.clients.compat` writes it anew.
 
-Rows come from `broker.api.SERVED` and from what a broker of Apache Kafka advertised, kept in
-kafka_api_versions.json by vs_kafka.
+Rows come from `broker.api.registry.SERVED` and from what a broker of Apache Kafka advertised, kept
+in kafka_api_versions.json by vs_kafka.
 """
 
 from __future__ import annotations

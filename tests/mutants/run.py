@@ -28,7 +28,7 @@ ALLOWED_S = 60.0
 
 FOLDERS = (
     *("runtime", "storage", "snapshots", "raft", "wire", "metadata", "broker", "launch"),
-    *("chaos", "kvorum", "tests", "docs"),
+    *("chaos", "kvorum", "tests", "docs", "bench", "analytics"),
 )
 SEEDS = 100_000
 _IGNORED = shutil.ignore_patterns("__pycache__", "live", "clients", "*.pyc")

@@ -1,4 +1,4 @@
-"""Control records, byte by byte (kraft.md sections 8 and 18) and there and back."""
+"""Control records, byte by byte (KIP-595) and there and back."""
 
 import pytest
 from hypothesis import given

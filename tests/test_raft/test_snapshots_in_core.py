@@ -437,7 +437,7 @@ def test_a_candidate_whose_log_begins_anew_gives_up_its_round():
 
 
 def test_a_round_given_up_for_a_snapshot_does_not_forget_the_leader_of_the_epoch():
-    # kraft.md section 1: transitions within an epoch never lose the vote or the leader.
+    # KIP-595: transitions within an epoch never lose the vote or the leader.
     node = fetching()
     all_pieces(node)
     node.now_ms = node.core.role.fetch_deadline_ms

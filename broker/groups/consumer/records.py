@@ -1,4 +1,4 @@
-"""Records of groups of the consumer protocol, Kafka's own formats (wire.md section 10). Pure.
+"""Records of groups of the consumer protocol, Kafka's own formats (KIP-848). Pure.
 
 Types of keys in `__consumer_offsets`, each key (group id[, member id or expression]):
 

@@ -1,4 +1,4 @@
-"""Life of a broker: registration, fencing, unfencing, controlled shutdown (kraft.md section 12)."""
+"""Life of a broker: registration, fencing, unfencing, controlled shutdown (KIP-631)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """AlterPartition: a leader's proposal for its ISR, checked against the truth (KIP-497, KIP-903).
 
-The checks stand in Kafka's order (kraft.md section 13), so that a stale proposal meets the same
+The checks stand in Kafka's order (KIP-497), so that a stale proposal meets the same
 error whoever sends it.
 """
 

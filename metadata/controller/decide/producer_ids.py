@@ -1,4 +1,4 @@
-"""Blocks of producer ids, never handed out twice (kraft.md section 15)."""
+"""Blocks of producer ids, never handed out twice (KIP-730)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics come and go (kraft.md section 14)."""
+"""Topics come and go (KIP-631)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,187 @@
+"""Whatever a document, docstring or comment names in this repository is there.
+
+Four kinds of names are looked at: links of Markdown with their sections, paths (`docs/log.md`,
+`broker/api/produce`), modules with what is in them (`raft.core`, `metadata.controller.loop`), and
+bare names of documents (`replication.md`).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.test_tree import DEVELOPERS_FOLDERS, ROOT, rooms
+
+FOLDERS = (*sorted(rooms()), *DEVELOPERS_FOLDERS, "kvorum", "docs", "tests", "deploy", "proto")
+_PATH = re.compile(
+    rf"(?<![\w./<-])((?:{'|'.join(FOLDERS)}|\.ci)/[\w./*{{}},-]*[\w/*}}])(?![\w<(]|/<)"
+)
+_MODULE = re.compile(
+    rf"`(?:kvorum\.)?((?:{'|'.join(sorted(rooms()))})(?:\.(?!py\b)\w+)+)(?:\(\))?`"
+)
+_DOCUMENT = re.compile(r"(?<![\w/.-])([\w-]+\.md)\b")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_PROPERTY = re.compile(r"^(metadata|broker)\.[a-z]+(\.[a-z]+)*$")
+
+
+@cache
+def tracked() -> tuple[str, ...]:
+    """Files of the repository, links left out."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    names = filter(None, listed.stdout.decode().split("\0"))
+    return tuple(n for n in names if (ROOT / n).is_file() and not (ROOT / n).is_symlink())
+
+
+@cache
+def document_names() -> frozenset[str]:
+    return frozenset(Path(name).name for name in tracked() if name.endswith(".md"))
+
+
+def words_of(name: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of a document, or of the docstrings and comments of a Python file."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if name.endswith(".md"):
+        yield from enumerate(text.splitlines(), 1)
+        return
+    docstrings = {
+        (node.value.lineno, node.value.col_offset)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        is_docstring = token.type == tokenize.STRING and token.start in docstrings
+        if token.type == tokenize.COMMENT or is_docstring:
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return frozenset(slug(line.lstrip("#")) for line in lines if line.startswith("#"))
+
+
+def path_exists(path: str) -> bool:
+    """A file or folder; a module without `.py`; the same with a name in it behind a dot.
+
+    A .proto is named as protoc sees it, from proto/."""
+    if path.endswith(".proto"):
+        return (ROOT / path).exists() or (ROOT / "proto" / path).exists() or "*" in path
+    if "{" in path:
+        head, _, rest = path.partition("{")
+        inner, _, tail = rest.partition("}")
+        return all(path_exists(head + part.strip() + tail) for part in inner.split(","))
+    if "*" in path:
+        return any(ROOT.glob(path))
+    if (ROOT / path).exists() or (ROOT / f"{path}.py").exists():
+        return True
+    module, dot, attribute = path.rpartition(".")
+    return bool(dot) and (ROOT / f"{module}.py").exists() and _defines(f"{module}.py", attribute)
+
+
+def _defines(file: str, name: str) -> bool:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return re.search(rf"\b(def|class)\s+{name}\b|^\s*{name}\b.*=", text, re.MULTILINE) is not None
+
+
+def module_exists(dotted: str) -> bool:
+    """A module of ours, or something that can be reached from one by its attributes."""
+    parts = f"kvorum.{dotted}".split(".")
+    for end in range(len(parts), 1, -1):
+        place = ROOT.joinpath(*parts[1:end])
+        if place.with_suffix(".py").exists() or (place / "__init__.py").exists():
+            value = importlib.import_module(".".join(parts[:end]))
+            for attribute in parts[end:]:
+                if not hasattr(value, attribute):
+                    return attribute in getattr(
+                        value, "__annotations__", {}
+                    ) or attribute in getattr(value, "__slots__", ())
+                value = getattr(value, attribute)
+            return True
+    return False
+
+
+def test_links_of_documents_lead_somewhere():
+    wrong = []
+    for name in tracked():
+        if not name.endswith(".md"):
+            continue
+        for number, line in words_of(name):
+            for target in _LINK.findall(line):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                file, _, anchor = target.partition("#")
+                path = (ROOT / name).parent / file if file else ROOT / name
+                if not path.exists():
+                    wrong.append(f"{name}:{number} {target}: no such file")
+                elif anchor and anchor not in anchors(path):
+                    wrong.append(f"{name}:{number} {target}: no such section")
+    assert wrong == []
+
+
+def test_paths_that_words_name_exist():
+    wrong = [
+        f"{name}:{number} {path}"
+        for name in tracked()
+        if name.endswith((".md", ".py")) and name != "CHANGELOG.md"
+        for number, line in words_of(name)
+        for path in _PATH.findall(line)
+        if not path_exists(path.rstrip("."))
+    ]
+    assert wrong == []
+
+
+def test_modules_that_words_name_exist():
+    wrong = [
+        f"{name}:{number} {module}"
+        for name in tracked()
+        if name.endswith((".md", ".py")) and name != "CHANGELOG.md"
+        for number, line in words_of(name)
+        for module in _MODULE.findall(line)
+        if not module_exists(module) and not _PROPERTY.match(module)
+    ]
+    assert wrong == []
+
+
+def test_documents_that_words_name_exist():
+    wrong = [
+        f"{name}:{number} {document}"
+        for name in tracked()
+        if name.endswith((".md", ".py"))
+        for number, line in words_of(name)
+        for document in _DOCUMENT.findall(line)
+        if document not in document_names()
+    ]
+    assert wrong == []
+
+
+def test_what_is_not_there_is_found_missing():
+    assert path_exists("raft/core.py") and path_exists("raft/core") and path_exists("raft/*.py")
+    assert path_exists("broker/{api,network}/__init__.py")
+    assert path_exists("kvorum/rpc/raft.proto")
+    for path in ("raft/nowhere.py", "raft/core.nothing", "raft/*.nothing", "broker/{api,x}/a.py"):
+        assert not path_exists(path)
+    assert module_exists("raft.core.RaftCore")
+    assert not module_exists("raft.nowhere") and not module_exists("raft.core.Nothing")
+    assert slug("Look, a `name` (KIP-1)") == "look-a-name-kip-1"
+    assert _PATH.findall("see raft/core.py, docs/log.md; not x/raft/a.py") == [
+        "raft/core.py",
+        "docs/log.md",
+    ]
