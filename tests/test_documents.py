@@ -21,6 +21,9 @@ import pytest
 
 from tests.test_tree import DEVELOPERS_FOLDERS, ROOT, rooms
 
+WORDS_MAX = 25
+"""Of an entry of the changelog."""
+
 FOLDERS = (*sorted(rooms()), *DEVELOPERS_FOLDERS, "kvorum", "docs", "tests", "deploy", "proto")
 _PATH = re.compile(
     rf"(?<![\w./<-])((?:{'|'.join(FOLDERS)}|\.ci)/[\w./*{{}},-]*[\w/*}}])(?![\w<(]|/<)"
@@ -170,6 +173,16 @@ def test_documents_that_words_name_exist():
         if document not in document_names()
     ]
     assert wrong == []
+
+
+def test_an_entry_of_the_changelog_is_one_line_of_few_words():
+    entries = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    long = [
+        line
+        for line in entries
+        if line.startswith(" ") or (line.startswith("- ") and len(line.split()) > 1 + WORDS_MAX)
+    ]
+    assert long == []
 
 
 def test_what_is_not_there_is_found_missing():
