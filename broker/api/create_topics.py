@@ -1,6 +1,6 @@
 """CreateTopics (19). Served: v2-7. Any broker takes it and forwards it to the controller.
 
-Configs that Kvorum does not serve (compaction, broker-side compression, ...) are refused with 40
+Configs that Kvorum does not serve (tiered storage) are refused with INVALID_CONFIG
 before the controller is asked. The answer waits until this broker's own metadata shows the
 topics, so that a client may produce at once.
 """

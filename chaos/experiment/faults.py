@@ -1,4 +1,4 @@
-"""The one vocabulary of faults, for live runs and for the simulator.
+"""The faults of live experiments. The simulator has a vocabulary of its own (`chaos.sim.faults`).
 
 A fault is plain data: what happens, to whom, for how long. It says nothing about how. With
 `duration_ms` set the back end undoes it by itself (a killed node is restarted, a paused one

@@ -1,7 +1,7 @@
 """What checks look at and what they say.
 
 A check is a pure function from `Evidence` (a history, indexed) to a `CheckResult`. It never knows
-how the history came about, so live and simulated runs share every one.
+how the history came about. The simulator has checks of its own, which see more than clients do.
 """
 
 from __future__ import annotations
