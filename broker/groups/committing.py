@@ -1,4 +1,4 @@
-"""Who may commit offsets in a classic group, and what is written then. Pure."""
+"""The rules of a commit to a classic group, and the record that it writes. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kvorum.runtime.errors import ErrorCode
 def commit_refusal(
     group: ClassicGroup, request: CommitOffsets | CommitTransactionOffsets
 ) -> ErrorCode:
-    """What is wrong with the committer: it must be a member of this generation, or the group must
-    be empty and the committer say that it is none."""
+    """The reason to refuse the committer. It must be a member of this generation; or the group must
+    be empty, and the committer must not claim to be a member."""
     is_transactional = isinstance(request, CommitTransactionOffsets)
     generation_id, member_id = request.generation_id, request.member_id
     if generation_id < 0 and group.is_empty:
@@ -36,13 +36,14 @@ def commit_refusal(
     elif not is_transactional and not group.is_empty:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not is_transactional and group.state == GroupState.COMPLETING_REBALANCE:
-        # It knows this generation from the answer to JoinGroup, and has no assignment yet.
+        # The member knows this generation from the answer to JoinGroup, and has no assignment
+        # yet.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
 def offset_errors(offsets: Sequence[OffsetToCommit], config: GroupConfig) -> tuple[ErrorCode, ...]:
-    """What is wrong with each; NONE for those that can be written."""
+    """The error of each offset; NONE for those that can be written."""
     return tuple(
         ErrorCode.OFFSET_METADATA_TOO_LARGE
         if row.metadata and _is_too_large(row.metadata, config)
@@ -59,7 +60,7 @@ def _is_too_large(metadata: str, config: GroupConfig) -> bool:
 
 
 def offset_value(row: OffsetToCommit, wall_ms: int, retention_time_ms: int) -> OffsetValue:
-    """The offset as it is written now."""
+    """The value of the offset's record."""
     expire_timestamp_ms = NO_TIMESTAMP
     if retention_time_ms != NO_RETENTION_TIME:
         expire_timestamp_ms = wall_ms + retention_time_ms

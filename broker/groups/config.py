@@ -1,4 +1,4 @@
-"""What a broker's properties say about groups, under Kafka's names in snake case."""
+"""The properties of a broker that concern groups, under Kafka's names in snake case."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ class GroupConfig:
 
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""A member that has not got its first JoinGroup answer cannot send heartbeats; without this limit
-a client that gives up and comes again leaves a member behind each time (Kafka's constant)."""
+"""Session of a member that has not got its first JoinGroup answer, and so cannot send heartbeats.
+Without this limit a client that gives up and joins again leaves a member behind each time (Kafka's
+constant)."""
 
 PENDING_MEMBERS_MAX = 10_000
-"""Member ids handed out in one group and not yet used; each costs a timer."""
+"""Limit of unused member ids in one group; each costs a timer."""
 
 PRODUCERS_MAX = 100_000
-"""Transactional producers whose epoch is remembered in one shard; the oldest is forgotten first."""
+"""Transactional producers whose epoch one shard remembers; the oldest is forgotten first."""
 
 STRING_BYTES_MAX = 32_767
 """Strings of keys and of group metadata have an int16 length."""
 
 NAME_BYTES_MAX = STRING_BYTES_MAX - 64
-"""For a name that a member id is made of: the id is longer by a dash and a uuid."""
+"""Limit of a name that a member id is made of: the id adds a dash and a uuid."""

@@ -1,4 +1,4 @@
-"""What administrators are told of a classic group, and the list of all groups. Pure."""
+"""The answers of DescribeGroups and ListGroups for classic groups. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from kvorum.broker.groups.requests import (
 
 
 def describe(group: ClassicGroup) -> GroupDescription:
-    """Metadata and protocol only in Stable: in a rebalance there is no chosen protocol."""
+    """The group for DescribeGroups. Metadata and protocol are filled in state Stable only: during a
+    rebalance no protocol is chosen."""
     is_stable = group.state == GroupState.STABLE
     members = tuple(
         MemberDescription(
@@ -42,7 +43,7 @@ def describe(group: ClassicGroup) -> GroupDescription:
 def listings(
     groups: Iterable[ClassicGroup | ConsumerGroup], request: ListGroups
 ) -> tuple[GroupListing, ...]:
-    """A row for each group that the filters leave in."""
+    """A row for each group that passes the filters."""
     states = {state.lower() for state in request.states}
     types = {name.lower() for name in request.types}
     return tuple(

@@ -21,7 +21,8 @@ from kvorum.broker.groups.records import NO_TIMESTAMP, OffsetValue
 def expired_offsets(
     group: ClassicGroup | ConsumerGroup, book: OffsetBook, wall_ms: int, retention_ms: int
 ) -> list[PartitionKey]:
-    """(topic, partition) of what can go now. What an open transaction touches stays."""
+    """Keys (topic, partition) of the offsets that have expired. Offsets that an open transaction
+    may change stay."""
     if not _may_expire(group):
         return []
     has_members = bool(group.members)

@@ -1,7 +1,7 @@
 """The offsets of all groups of one shard: committed, fetched, deleted, expired. Pure.
 
-Keeps the books by group id. Whether a group allows what is asked is the caller's business; here is
-what is stored and written.
+The store keeps one `OffsetBook` for each group id. The caller decides whether a group allows the
+request; this module stores and writes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class OffsetStore:
         self._order = -1
 
     def book(self, group_id: str) -> OffsetBook:
-        """To be read."""
+        """The book of the group, for reading only."""
         return self.books.get(group_id, EMPTY_BOOK)
 
     # --- the log -----------------------------------------------------------------------------
 
     def replay(self, key: OffsetKey, record: ReplayedRecord) -> None:
-        """One record read back. Raises CorruptData."""
+        """Apply one record that was read back. Raises CorruptData."""
         self._order = record.offset
         if record.value is None:
             self._remove(key.group_id, [(key.topic, key.partition)])
@@ -61,7 +61,7 @@ class OffsetStore:
             book.put(key.topic, key.partition, value, self._order)
 
     def end_transaction(self, end: TransactionEnd) -> None:
-        """A marker, read back or appended now."""
+        """Apply a transaction marker, read back or just appended."""
         self._note_epoch(end.producer_id, end.producer_epoch)
         for group_id in self._groups_of_producer.pop(end.producer_id, {}):
             book = self.books.get(group_id)
@@ -70,7 +70,7 @@ class OffsetStore:
                 self._forget_if_blank(group_id, book)
 
     def _note_epoch(self, producer_id: int, epoch: int) -> None:
-        # Popped, so that those heard of last stand last.
+        # Pop first: the dict then keeps the latest producers last.
         self._epochs[producer_id] = max(epoch, self._epochs.pop(producer_id, -1))
         if len(self._epochs) > PRODUCERS_MAX:
             del self._epochs[next(iter(self._epochs))]
@@ -78,7 +78,8 @@ class OffsetStore:
     # --- committing --------------------------------------------------------------------------
 
     def commit(self, request: CommitOffsets, turn: Turn) -> OffsetsCommitted:
-        """Write what can be written; an offset that cannot does not hold up the others."""
+        """Write the offsets that can be written. An offset with an error does not hold up the
+        others."""
         errors = offset_errors(request.offsets, turn.config)
         group_id, wall_ms = request.group_id, turn.now.wall_ms
         records = []
@@ -97,14 +98,14 @@ class OffsetStore:
         return OffsetsCommitted(errors)
 
     def is_fenced(self, request: CommitTransactionOffsets) -> bool:
-        """Whether a later epoch of that producer has been heard of: no marker would ever end what
-        this one begins."""
+        """True if a later epoch of that producer is known: no marker would ever end this
+        transaction."""
         return request.producer_epoch < self._epochs.get(request.producer_id, -1)
 
     def commit_in_transaction(
         self, request: CommitTransactionOffsets, turn: Turn
     ) -> OffsetsCommitted:
-        """As `commit`; the offsets count once the producer's marker comes."""
+        """As `commit`, for a transaction: the offsets count once the producer's marker comes."""
         errors = offset_errors(request.offsets, turn.config)
         group_id, producer_id = request.group_id, request.producer_id
         records = []
@@ -149,7 +150,7 @@ class OffsetStore:
     # --- removing ----------------------------------------------------------------------------
 
     def delete(self, group_id: str, keys: Iterable[PartitionKey], turn: Turn) -> int:
-        """Tombstones for those of `keys` that are there; returns how many."""
+        """Write tombstones for those of `keys` that have an offset; returns their number."""
         known = self.book(group_id).all_keys()
         there = [key for key in dict.fromkeys(keys) if key in known]
         self._remove(group_id, there)
@@ -161,11 +162,11 @@ class OffsetStore:
         return len(there)
 
     def delete_all(self, group_id: str, turn: Turn) -> None:
-        """All of one group."""
+        """Write tombstones for all offsets of the group."""
         self.delete(group_id, self.book(group_id).all_keys(), turn)
 
     def of_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, list[PartitionKey]]]:
-        """(group id, what it has of these topics), for groups that have any."""
+        """Each group id that has offsets of these topics, with their keys."""
         if not topics:
             return  # every new topic comes through here
         for group_id, book in self.books.items():

@@ -1,8 +1,9 @@
-"""What one group has committed, and what open transactions want it to. Pure.
+"""The offsets of one group: committed ones, and those of open transactions. Pure.
 
-A transaction's offsets are kept apart until its marker. Of an offset committed by a transaction and
-one committed without, the one written later wins, not the one whose marker came later: after
-compaction only the records tell, and every coordinator must find the same.
+The offsets of a transaction are kept apart until its marker. An offset may be committed both by a
+transaction and without one. Then the record written later wins, not the one whose marker came
+later: after compaction only the records are left, and every coordinator must come to the same
+result.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PartitionKey = tuple[str, int]
 
 
 class Stored(NamedTuple):
-    """order: rises with the place in the log."""
+    """A committed offset. order: rises with the record's place in the log."""
 
     value: OffsetValue
     order: int
@@ -46,11 +47,12 @@ class OffsetBook:
     def put_pending(
         self, producer_id: int, topic: str, partition: int, value: OffsetValue, order: int
     ) -> None:
-        """Committed as part of that producer's transaction."""
+        """Note an offset that was committed within that producer's transaction."""
         self.pending.setdefault(producer_id, {})[topic, partition] = Stored(value, order)
 
     def remove(self, topic: str, partition: int) -> None:
-        """A tombstone: the committed offset goes, and what a transaction wanted to put there."""
+        """Apply a tombstone: it removes the committed offset and the pending ones of open
+        transactions."""
         partitions = self.committed.get(topic)
         if partitions is not None:
             partitions.pop(partition, None)
@@ -62,7 +64,7 @@ class OffsetBook:
                 del self.pending[producer_id]
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The producer's marker: its offsets count now, or never."""
+        """Apply the producer's marker: its pending offsets become committed, or are dropped."""
         rows = self.pending.pop(producer_id, None)
         if rows is None or not is_commit:
             return
@@ -72,17 +74,17 @@ class OffsetBook:
                 self.committed.setdefault(topic, {})[partition] = stored
 
     def is_pending(self, topic: str, partition: int) -> bool:
-        """Whether an open transaction may still change this offset."""
+        """True if an open transaction may still change this offset."""
         return any((topic, partition) in rows for rows in self.pending.values())
 
     def keys(self) -> Iterator[PartitionKey]:
-        """All that has been committed."""
+        """The keys of all committed offsets."""
         for topic, partitions in self.committed.items():
             for partition in partitions:
                 yield topic, partition
 
     def all_keys(self) -> dict[PartitionKey, None]:
-        """As `keys`, and what open transactions have put."""
+        """As `keys`, with those of open transactions."""
         found: dict[PartitionKey, None] = dict.fromkeys(self.keys())
         for rows in self.pending.values():
             found.update(dict.fromkeys(rows))
@@ -91,4 +93,4 @@ class OffsetBook:
 
 _NO_PARTITIONS: dict[int, Stored] = {}
 EMPTY_BOOK = OffsetBook()
-"""For groups that have committed nothing; never written to."""
+"""The book of a group that has committed nothing; never written to."""

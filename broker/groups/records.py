@@ -83,10 +83,10 @@ class MemberValue(NamedTuple):
 
 
 class GroupValue(NamedTuple):
-    """A generation as it was agreed. protocol_type: "" for a group that never had a member.
+    """A generation of a group. protocol_type: "" for a group that never had a member.
 
-    protocol, leader: None without members. current_state_timestamp_ms: when it became so, -1 if
-    an old version did not say.
+    protocol, leader: None without members. current_state_timestamp_ms: when the group entered its
+    state; -1 in old versions.
     """
 
     protocol_type: str
@@ -111,7 +111,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey | UnknownKey:
-    """What a record is about. Raises CorruptData."""
+    """The meaning of a record's key. Raises CorruptData."""
     reader = Reader(key, 0, len(key))
     try:
         record_type = reader.int16()
@@ -128,7 +128,8 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey | UnknownKey:
 
 
 def encode_offset(value: OffsetValue) -> bytes:
-    """The newest version that holds all of it; Kafka's v1 has an expiry and no leader epoch."""
+    """The newest version of the record that has all fields; an offset with an expiry needs v1,
+    which has no leader epoch."""
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return (
             _VERSION_AND_OFFSET.pack(_OFFSET_VALUE_VERSION_WITH_EXPIRY, value.offset)
@@ -147,7 +148,7 @@ def encode_offset(value: OffsetValue) -> bytes:
 
 
 def decode_offset(data: bytes) -> OffsetValue:
-    """Any version of a committed offset. Raises CorruptData."""
+    """Decode any version of a committed offset. Raises CorruptData."""
     reader = Reader(data, 0, len(data))
     try:
         version = reader.int16()
@@ -197,7 +198,7 @@ def encode_group(value: GroupValue) -> bytes:
 
 
 def decode_group(data: bytes) -> GroupValue:
-    """Any version of a group's metadata. Raises CorruptData."""
+    """Decode any version of a group's metadata. Raises CorruptData."""
     reader = Reader(data, 0, len(data))
     try:
         version = reader.int16()
@@ -222,7 +223,7 @@ def _read_member(reader: Reader, version: int, is_flexible: bool) -> MemberValue
     group_instance_id = reader.nullable_string(is_flexible) if version >= 3 else None
     client_id = reader.string(is_flexible)
     client_host = reader.string(is_flexible)
-    # Before v1 a member had one time-out for both.
+    # Before v1 a member had one time-out for session and rebalance.
     rebalance_timeout_ms = reader.int32() if version >= 1 else -1
     session_timeout_ms = reader.int32()
     if version < 1:

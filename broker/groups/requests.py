@@ -1,8 +1,8 @@
-"""What is asked of a group's shard, and what it answers. Pure data.
+"""The requests to a shard about classic groups, and their answers. Pure data.
 
-A request's answer is the type named in its docstring, or an ErrorCode where the request failed as a
-whole. `needs_replicas` False: it never writes (see `coordinator.model.Request`). Rows are
-NamedTuples: an OffsetCommit may carry thousands of them.
+Each request names the type of its answer in its docstring. A request that fails as a whole is
+answered with an ErrorCode. `needs_replicas` False: the request never writes (see
+`coordinator.model.Request`). Rows are NamedTuples: an OffsetCommit may have thousands of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_RETENTION_TIME = -1
 
 
 class ProtocolMetadata(NamedTuple):
-    """One assignor that a member offers, best first, and what it says to that assignor."""
+    """An assignor that a member offers (best first), with the member's metadata for that assignor."""
 
     name: str
     metadata: bytes
@@ -55,7 +55,8 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """members: for the leader only, which assigns. skip_assignment: the leader need not."""
+    """The answer to JoinGroup. members: for the leader only, who assigns. skip_assignment: the
+    leader need not assign."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = NO_MEMBER
@@ -74,7 +75,8 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroup:
-    """-> Synced. assignments: given by the leader. protocol_type, protocol_name: None before v5."""
+    """-> Synced. assignments: sent by the leader only. protocol_type, protocol_name: None before
+    v5."""
 
     group_id: str
     generation_id: int
@@ -105,7 +107,8 @@ class Heartbeat:
 
 
 class LeavingMember(NamedTuple):
-    """member_id "": whoever holds the group_instance_id (administrators remove so)."""
+    """member_id "": the member that has this group_instance_id (administrators remove static
+    members so)."""
 
     member_id: str
     group_instance_id: str | None
@@ -144,9 +147,10 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """-> OffsetsCommitted. generation_id -1: from no member (a tool, a consumer that assigns).
+    """-> OffsetsCommitted. generation_id -1: the committer is no member (a tool, or a consumer that
+    assigns partitions itself).
 
-    retention_time_ms: -1 for the broker's own. knows_missing_group: the client understands
+    retention_time_ms: -1 for the broker's retention. knows_missing_group: the client understands
     GROUP_ID_NOT_FOUND (v9+).
     """
 
@@ -161,7 +165,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitTransactionOffsets:
-    """-> OffsetsCommitted. They count once the producer's transaction commits."""
+    """-> OffsetsCommitted. The offsets count once the producer's transaction commits."""
 
     group_id: str
     generation_id: int
@@ -174,7 +178,7 @@ class CommitTransactionOffsets:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsCommitted:
-    """errors: one for each offset of the request, in its order."""
+    """errors: one for each offset of the request, in the request's order."""
 
     errors: tuple[ErrorCode, ...]
 
@@ -186,10 +190,11 @@ class TopicPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOffsets:
-    """-> OffsetsFetched. One group; topics None: all that it has.
+    """-> OffsetsFetched. One group; topics None: all its offsets.
 
-    require_stable: no answer for what an open transaction may still change. member_id,
-    member_epoch: of a member of the consumer protocol (v9+); None and -1 for anybody else.
+    require_stable: an offset that an open transaction may change is answered
+    UNSTABLE_OFFSET_COMMIT. member_id, member_epoch: of a member of the consumer protocol (v9+);
+    None and -1 for others.
     """
 
     needs_replicas: ClassVar[bool] = False
@@ -201,7 +206,7 @@ class FetchOffsets:
 
 
 class FetchedOffset(NamedTuple):
-    """offset -1: none committed, or `error`."""
+    """offset -1: nothing committed, or `error`."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -229,7 +234,7 @@ class DeleteOffsets:
 
 
 class DeletedTopicOffsets(NamedTuple):
-    """error: of all its partitions."""
+    """error: the one of all partitions of the topic."""
 
     topic: str
     partitions: tuple[int, ...]

@@ -1,13 +1,17 @@
 """The groups of one partition of `__consumer_offsets`. Pure; see `coordinator.model.Shard`.
 
-    Request -> the group's rules (classic/, consumer/, migration/), its offsets (offset_store)
-            -> records, answers, timers
+  Request -> the group's rules (classic/, consumer/, migration/), its offsets (offset_store)
+          -> records, answers, timers
 
-Nobody is told before it is replicated what a fail-over could take back: an assignment, a commit,
-what a reader reads. Of the classic protocol, heartbeats, refusals and joins leave at once, as they
-rest on no record: after a fail-over the last written generation holds again, and whoever was told
-of a later one hears 22 and joins again. A heartbeat of the consumer protocol rests on records, and
-so does what classic members of such a group join and fetch.
+An answer that a fail-over could take back waits until its records are replicated: an assignment, a
+commit, an offset that is read.
+
+Heartbeats, refusals and joins of the classic protocol leave at once, as they rest on no record.
+After a fail-over the last written generation holds again; a member of a later generation hears
+ILLEGAL_GENERATION and joins again.
+
+Heartbeats of the consumer protocol rest on records. So do joins and syncs of classic members in a
+group of the consumer protocol.
 """
 
 from __future__ import annotations
@@ -86,13 +90,14 @@ from kvorum.runtime.errors import ErrorCode, InvariantViolated
 
 
 class GroupShard:
-    """groups: by id. consumer: rules of those of the consumer protocol; mixed: of their classic
-    members. offsets: of all groups.
+    """groups: by id. consumer: the rules of groups of the consumer protocol; mixed: of the classic
+    members of such groups. offsets: of all groups.
 
-    unknown_records: skipped while loading, by type."""
+    unknown_records: number of records skipped while loading, by record type.
+    """
 
     def __init__(self, config: GroupConfig, rng: Random) -> None:
-        """rng: member ids come from it."""
+        """rng: member ids are drawn from it."""
         self.config = config
         self.groups: Groups = {}
         self.consumer = ConsumerGroups(self.groups, config)
@@ -115,8 +120,8 @@ class GroupShard:
             case UnknownKey() if (found := consumer_records.decode_key(record.key)) is not None:
                 self.consumer.replay(found, record.value)
             case UnknownKey():
-                # Of a kind of group that this build does not know; it stays in the log for one
-                # that does.
+                # A kind of group that this build does not know. Its records stay in the log for a
+                # build that does.
                 count = self.unknown_records.get(key.record_type, 0)
                 self.unknown_records[key.record_type] = count + 1
             case _:
@@ -124,7 +129,7 @@ class GroupShard:
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
-            # It speaks of a classic group only: each kind has keys of its own.
+            # The tombstone concerns classic groups only: each kind of group has keys of its own.
             if self._classic(group_id) is not None:
                 del self.groups[group_id]
         else:
@@ -135,8 +140,8 @@ class GroupShard:
 
     def on_loaded(self, now: Instant) -> list[Effect]:
         turn = Turn(self.config, self._rng, now, self.consumer.group_configs)
-        # Offsets whose group's own record is gone, and groups whose record came first: either way
-        # a group with offsets is there.
+        # A group that has offsets exists, also when its own record is gone or its offsets were
+        # read first.
         for group_id in self.offsets.books:
             self.groups.setdefault(group_id, ClassicGroup(group_id))
         for group in self.groups.values():
@@ -213,7 +218,7 @@ class GroupShard:
                 return
             emptied, group = group, None
         if error == ErrorCode.NONE and group is None and body.member_id:
-            # Whoever has an id has it from a group that is no more.
+            # An unknown member id is one of a group that is gone.
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error != ErrorCode.NONE:
             turn.answer(event.token, Joined(error=error, member_id=body.member_id))
@@ -231,7 +236,7 @@ class GroupShard:
 
     @staticmethod
     def _empty_record(group_id: str, turn: Turn) -> CoordinatorRecord:
-        """What the log knows of a group before its first generation."""
+        """The group record of a group before its first generation."""
         return ClassicGroup(group_id, turn.now.wall_ms).record()
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
@@ -317,7 +322,8 @@ class GroupShard:
         turn.answer_durably(event.token, fetched)
 
     def _simple_group(self, group_id: str, turn: Turn) -> ClassicGroup:
-        """A group that only keeps offsets. It has no record of its own: its offsets tell of it."""
+        """A group that only keeps offsets. It has no record of its own; its offsets show that it
+        exists."""
         group = self.groups[group_id] = ClassicGroup(group_id, turn.now.wall_ms)
         return group
 
@@ -328,7 +334,7 @@ class GroupShard:
             return
         is_known = isinstance(group, ConsumerGroup) or group.is_consumer_group
         if not group.is_empty and not is_known:
-            # Nobody here can tell what its members use.
+            # The coordinator cannot tell which topics such members use.
             turn.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
             return
         rows = []

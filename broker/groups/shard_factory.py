@@ -1,4 +1,4 @@
-"""Makes the shards of this broker's group coordinators out of its configuration."""
+"""The factory of group shards for this broker's configuration."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kvorum.broker.groups.shard import GroupShard
 
 
 def group_shard_maker(config: BrokerConfig, rng: random.Random) -> Callable[[int, int], Shard]:
-    """What makes the shards of this broker. rng: seeds each shard's own; must differ between
-    brokers and between two starts of one, as member ids must."""
+    """Returns a factory of shards. rng: seeds each shard's own generator. It must differ between
+    brokers, and between two starts of one broker, because member ids must."""
     group_config = part_of(
         config,
         GroupConfig,

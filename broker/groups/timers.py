@@ -1,4 +1,4 @@
-"""Names of a group shard's timers: what a `TimerFired` is about. Pure data."""
+"""The names of a group shard's timers, which `TimerFired` carries. Pure data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class SessionTimer(NamedTuple):
-    """The member has not been heard of for its session time-out."""
+    """A classic member sent nothing for its session time-out."""
 
     group_id: str
     member_id: str
@@ -14,7 +14,7 @@ class SessionTimer(NamedTuple):
 
 
 class PendingMemberTimer(NamedTuple):
-    """The member id that was handed out has not been used."""
+    """A new member id was not used in time."""
 
     group_id: str
     member_id: str
@@ -36,13 +36,13 @@ class SyncTimer(NamedTuple):
 
 
 class ExpiryTimer(NamedTuple):
-    """Time to look for offsets that nobody needs any more."""
+    """Time to look for expired offsets."""
 
     kind: str = "expiry"
 
 
 class ConsumerSessionTimer(NamedTuple):
-    """A member of a group of the consumer protocol has not been heard of for its session."""
+    """A member of the consumer protocol sent nothing for its session time-out."""
 
     group_id: str
     member_id: str
@@ -50,7 +50,7 @@ class ConsumerSessionTimer(NamedTuple):
 
 
 class ConsumerRebalanceTimer(NamedTuple):
-    """The time to give up partitions is over for a member of such a group."""
+    """A member of the consumer protocol did not give up partitions within its rebalance time-out."""
 
     group_id: str
     member_id: str
@@ -58,7 +58,7 @@ class ConsumerRebalanceTimer(NamedTuple):
 
 
 class ClassicRejoinTimer(NamedTuple):
-    """A classic member of such a group was told to join again, and has not."""
+    """A classic member of a mixed group was told to join again and did not."""
 
     group_id: str
     member_id: str
@@ -66,7 +66,7 @@ class ClassicRejoinTimer(NamedTuple):
 
 
 class ClassicSyncTimer(NamedTuple):
-    """A classic member of such a group has joined, and has not fetched its assignment."""
+    """A classic member of a mixed group has joined and did not fetch its assignment."""
 
     group_id: str
     member_id: str

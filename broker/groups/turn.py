@@ -1,4 +1,4 @@
-"""The effects of one step, in the order in which they must happen. Pure."""
+"""The effects of one step, collected in the order in which they must happen. Pure."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kvorum.metadata.configs.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEO
 from kvorum.metadata.image.image import RESOURCE_GROUP
 
 BATCH_BYTES_MAX = 512 * 1024
-"""Keys and values in one batch of records that need not stay together: well below the usual
-max.message.bytes, whatever a client puts into one request."""
+"""Limit of keys and values in one batch, for records that need not stay together. It is well below
+the usual max.message.bytes, whatever one request has."""
 
 NO_CONFIGS: Mapping[tuple[int, str], Mapping[str, str]] = {}
 
 _RECORD_OVERHEAD_BYTES = 32
 _BATCH_OVERHEAD_BYTES = 61
-"""Of the log's format, at most: around key and value of a record, and of a batch."""
+"""Upper bound of the log format's bytes around each record, and around a batch."""
 
 
 class Turn:
-    """One event's. config, rng: the shard's own; now: the time of the event; group_configs: what
-    is set for single groups, by (resource type, group id)."""
+    """The effects of one event. config, rng: the shard's; now: the time of the event;
+    group_configs: dynamic configs of groups, by (resource type, group id)."""
 
     __slots__ = ("_group_configs", "_has_appended", "config", "effects", "now", "rng")
 
@@ -51,12 +51,12 @@ class Turn:
         self._has_appended = False
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Of the consumer protocol's members of this group."""
+        """Session time-out of members of the consumer protocol in this group."""
         found = self._group_number(group_id, SESSION_TIMEOUT)
         return self.config.group_consumer_session_timeout_ms if found is None else found
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Of the consumer protocol's members of this group."""
+        """Heartbeat interval of members of the consumer protocol in this group."""
         found = self._group_number(group_id, HEARTBEAT_INTERVAL)
         return self.config.group_consumer_heartbeat_interval_ms if found is None else found
 
@@ -70,23 +70,23 @@ class Turn:
         self.effects.append(Append(records=(record,)))
 
     def fits(self, record: CoordinatorRecord) -> bool:
-        """Whether the log takes a record of this size."""
+        """True if the log takes a record of this size."""
         return len(record.key) + len(record.value or b"") <= self.config.message_max_bytes
 
     def fit_together(self, records: Sequence[CoordinatorRecord]) -> bool:
-        """Whether the log takes them as one batch."""
+        """True if the log takes these records as one batch."""
         size = _BATCH_OVERHEAD_BYTES + _RECORD_OVERHEAD_BYTES * len(records)
         size += sum(len(record.key) + len(record.value or b"") for record in records)
         return size <= self.config.message_max_bytes
 
     def append_together(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Write records of which all or none are read back; they must `fit_together`."""
+        """Write records in one batch: a reader finds all of them or none. They must `fit_together`."""
         self._append_batch(list(records), None)
 
     def append_all(
         self, records: Iterable[CoordinatorRecord], producer: tuple[int, int] | None = None
     ) -> None:
-        """Write records that need not be read back all or none, in as few batches as fit."""
+        """Write records in as few batches as fit; they need not stay together."""
         batch: list[CoordinatorRecord] = []
         batch_bytes = 0
         for record in records:
@@ -106,11 +106,11 @@ class Turn:
         self.effects.append(Append(records=tuple(batch), producer=producer))
 
     def answer(self, token: int, response: Any) -> None:
-        """Answer: after what this step has written, or at once if it wrote nothing."""
+        """Answer after this step's records are replicated; at once if the step wrote nothing."""
         self.effects.append(Answer(token=token, response=response, is_durable=self._has_appended))
 
     def answer_durably(self, token: int, response: Any) -> None:
-        """Answer what rests on records of this step or of earlier ones."""
+        """Answer after the records of this step and of earlier steps are replicated."""
         self.effects.append(Answer(token=token, response=response, is_durable=True))
 
     def set_timer(self, name: Hashable, after_ms: int) -> None:

@@ -1,6 +1,6 @@
-"""A classic group: its members, state and generation, and what of it is written. Pure.
+"""A classic group: its members, state, generation, and record. Pure.
 
-Here is what a group is; what happens to it is in `rebalance`, `joining`, `syncing` and
+This module holds the group's data. The rules are in `rebalance`, `joining`, `syncing` and
 `membership`. Only `transition_to` changes the state.
 """
 
@@ -84,7 +84,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """No members, and nobody waited for."""
+        """True if the group has no members and no pending member ids."""
         return self.state == GroupState.EMPTY
 
     @property
@@ -93,12 +93,12 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for; 0 without members."""
+        """The longest rebalance time-out of its members; 0 without members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     @property
     def has_all_joined(self) -> bool:
-        """Every member waits for the next generation, and no id that was handed out is unused."""
+        """True if every member waits for the next generation and no pending member id is left."""
         return not self.pending_members and all(m.is_awaiting_join for m in self.members.values())
 
     # --- members -----------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class ClassicGroup:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Without word to the member, whose requests must have been answered."""
+        """Remove the member. Its parked requests must have been answered before."""
         member = self.members.pop(member_id)
         invariant(not member.is_waiting, f"member {member_id!r} is removed while it waits")
         instance_id = member.group_instance_id
@@ -125,7 +125,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """The same member under a new id, in the same place of the order."""
+        """Give the static member a new id; it keeps its place in the order."""
         member = self.members[old_id]
         invariant(not member.is_waiting, f"member {old_id!r} is replaced while it waits")
         member.member_id = new_id
@@ -142,7 +142,7 @@ class ClassicGroup:
         return member
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether it is a member now: NONE, 25, or 82 for one whose place another has taken."""
+        """NONE for a member; UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has its place."""
         if group_instance_id is None:
             is_member = member_id in self.members
             return ErrorCode.NONE if is_member else ErrorCode.UNKNOWN_MEMBER_ID
@@ -154,7 +154,7 @@ class ClassicGroup:
     # --- protocols ---------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: tuple[ProtocolMetadata, ...]) -> bool:
-        """Whether a member with these may be in the group."""
+        """True if a member with these protocols may be in the group."""
         if self.is_empty or not self.members:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -163,12 +163,13 @@ class ClassicGroup:
         return any(protocol.name in common for protocol in protocols)
 
     def common_protocols(self) -> set[str]:
-        """What every member offers."""
+        """The protocols that every member offers."""
         offered = Counter(n for m in self.members.values() for n in m.protocol_names())
         return {name for name, count in offered.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """Each member votes for its first protocol that all offer; a tie goes to the older vote."""
+        """The winner of a vote: each member votes for its first protocol that all members offer. A
+        tie goes to the older vote."""
         common = self.common_protocols()
         votes = Counter(
             next(name for name in member.protocol_names() if name in common)
@@ -179,7 +180,8 @@ class ClassicGroup:
     # --- generations -------------------------------------------------------------------------
 
     def begin_generation(self, wall_ms: int) -> None:
-        """All that have joined make up the next generation; nobody: the group is empty."""
+        """Begin the next generation with the members that have joined; without any, the group is
+        empty."""
         self.generation_id += 1
         self.pending_sync.clear()
         if self.members:
@@ -191,7 +193,8 @@ class ClassicGroup:
         self.note_subscriptions()
 
     def elect_joined_leader(self) -> bool:
-        """Whether the leader, or another in its place, has joined the next generation."""
+        """True if the leader has joined the next generation, or another member could be made
+        leader."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].is_awaiting_join:
@@ -203,7 +206,7 @@ class ClassicGroup:
         return False
 
     def note_subscriptions(self) -> None:
-        """Work out what topics the members subscribe to; call when members or protocol changed."""
+        """Update the subscribed topics; call it when members or the protocol have changed."""
         self._subscribed_topics = None
         if not self.is_consumer_group:
             return
@@ -217,17 +220,18 @@ class ClassicGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str] | None:
-        """None: not known (no consumers, or a subscription that does not parse)."""
+        """The topics that members subscribe to. None if unknown: no consumers, or a subscription
+        that does not parse."""
         return self._subscribed_topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True also where it is not known, to be on the safe side."""
+        """True also if the subscriptions are unknown: offsets are then kept."""
         return self._subscribed_topics is None or topic in self._subscribed_topics
 
     # --- the log -----------------------------------------------------------------------------
 
     def record(self) -> CoordinatorRecord:
-        """The group as it is now, to be written."""
+        """The record of the group as it is now."""
         members = tuple(
             MemberValue(
                 member.member_id,
@@ -253,7 +257,7 @@ class ClassicGroup:
 
     @classmethod
     def from_value(cls, group_id: str, value: GroupValue) -> ClassicGroup:
-        """The group as it was written: empty or stable."""
+        """The group of a record: empty or stable."""
         group = cls(group_id, value.current_state_timestamp_ms)
         group.generation_id = value.generation
         for row in value.members:
@@ -283,7 +287,7 @@ class ClassicGroup:
     def from_members(
         cls, group_id: str, generation_id: int, members: list[Member], wall_ms: int
     ) -> ClassicGroup:
-        """A stable group of consumers that has not come by a rebalance of its own. They must have
+        """A stable group of consumers that no rebalance of its own has made. Its members must have
         an assignor in common."""
         group = cls(group_id, wall_ms)
         group.generation_id = generation_id
@@ -295,7 +299,7 @@ class ClassicGroup:
         return group
 
     def record_without_leader(self) -> CoordinatorRecord:
-        """As `record`, of a generation that the next coordinator is to end by a rebalance."""
+        """As `record`, without a leader: the next coordinator ends this generation by a rebalance."""
         leader_id, self.leader_id = self.leader_id, None
         record = self.record()
         self.leader_id = leader_id

@@ -38,7 +38,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 def refusal_of(request: JoinGroup, client_id: str, turn: Turn) -> ErrorCode:
-    """What is wrong with the request whatever the group is like."""
+    """The reason to refuse the request, whatever state the group is in."""
     config = turn.config
     if not (
         config.group_min_session_timeout_ms
@@ -71,7 +71,7 @@ def join(group: ClassicGroup, event: Request, turn: Turn) -> None:
         _join_new(group, event, turn)
     elif member_id in group.pending_members:
         if request.group_instance_id is not None:
-            # A static member never gets an id to come back with.
+            # A static member is never sent an id to come back with.
             _refuse(event, turn, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         forget_pending(group, member_id, turn)
@@ -81,13 +81,13 @@ def join(group: ClassicGroup, event: Request, turn: Turn) -> None:
 
 
 def _is_welcome(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
-    """Whether group.max.size leaves room for it."""
+    """True if group.max.size leaves room for the member."""
     size_max = turn.config.group_max_size
     if group.is_empty:
         return True
     if group.state == GroupState.PREPARING_REBALANCE:
-        # Those that wait count, not the members: a limit that was lowered puts out the last that
-        # join again.
+        # The limit counts parked joins, not members. After the limit was lowered, the last
+        # members to join again are refused.
         member = group.members.get(member_id)
         if member is not None and member.is_awaiting_join:
             return True
@@ -119,7 +119,7 @@ def _join_new(group: ClassicGroup, event: Request, turn: Turn) -> None:
 
 
 def new_member_id(prefix: str, turn: Turn) -> str:
-    """As Kafka makes them: of the client id, or the instance id."""
+    """A member id in Kafka's form: client id or instance id, a dash, a uuid."""
     return f"{prefix}-{uuid.UUID(int=turn.rng.getrandbits(128), version=4)}"
 
 
@@ -157,25 +157,27 @@ def _join_again(group: ClassicGroup, event: Request, turn: Turn) -> None:
     is_same = member.protocols == request.protocols
     is_leader = group.leader_id == member.member_id
     if group.state == GroupState.COMPLETING_REBALANCE and is_same:
-        # The answer to its first request may have been lost on the way.
+        # The answer to the member's first request may have been lost on the way.
         turn.answer(event.token, joined(group, member))
     elif group.state == GroupState.STABLE and is_same and not is_leader:
         turn.answer_durably(event.token, joined(group, member))
     else:
-        # A leader that joins a stable group wants to assign anew, say for a topic that has grown.
+        # A leader that joins a stable group again wants to assign again, for example because a
+        # topic has more partitions.
         _await_join(member, event, turn)
         rebalance(group, turn)
 
 
 def _await_join(member: Member, event: Request, turn: Turn) -> None:
-    # A parked request of the same member: its client has given it up.
+    # The client has given up the parked request of the same member.
     end_requests(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
     member.update(event.body)
     member.join_token = event.token
 
 
 def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn: Turn) -> None:
-    """A static member is back, without knowing the id it had; whoever still uses that is fenced."""
+    """A static member is back and does not know its id: it gets a new one, and a client that still
+    uses the old id is fenced."""
     request: JoinGroup = event.body
     member = group.members[old_id]
     old_leader = group.leader_id
@@ -188,7 +190,7 @@ def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn
     member.client_id, member.client_host = event.client_id, event.client_host
     extend_session(group, member, turn)
     if group.state != GroupState.STABLE:
-        # In CompletingRebalance the leader may know the old id already: its assignment would miss
+        # In CompletingRebalance the leader may already have the old id: its assignment would miss
         # the new one.
         member.join_token = event.token
         rebalance(group, turn)
@@ -205,8 +207,8 @@ def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn
     turn.append(record)
     answer = joined(group, member, skip_assignment=group.leader_id == new_id)
     if not request.can_skip_assignment:
-        # An old client that hears that it leads would assign, and nobody would ask for that: it is
-        # told of the leader that was.
+        # An old client that hears that it is the leader would assign, and nobody waits for that
+        # assignment. It is told that the previous leader leads.
         answer = Joined(
             member_id=new_id,
             generation_id=group.generation_id,
@@ -218,7 +220,8 @@ def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn
 
 
 def _topics_of(group: ClassicGroup, member: Member) -> frozenset[str] | None:
-    """What it subscribes to. The rest of its metadata (partitions owned) changes with a restart."""
+    """The topics that the member subscribes to. The rest of its metadata (owned partitions) changes
+    with each restart."""
     if not group.is_consumer_group:
         return None
     return subscribed_topics(member.metadata_for(group.protocol_name))

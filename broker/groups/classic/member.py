@@ -69,22 +69,22 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """A request of it is parked here, so it is alive as far as anybody can tell."""
+        """True if a request of the member is parked; the member then counts as alive."""
         return self.join_token is not None or self.sync_token is not None
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
-        """What it says to that assignor; empty if it does not offer it."""
+        """The member's metadata for that assignor; empty if the member does not offer it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         return b""
 
     def protocol_names(self) -> list[str]:
-        """Best first, each once."""
+        """Names of the offered protocols, best first, each once."""
         return list(dict.fromkeys(protocol.name for protocol in self.protocols))
 
     def update(self, request: JoinGroup) -> None:
-        """It joins again and may say new things."""
+        """Take over the values of a repeated JoinGroup."""
         self.protocols = request.protocols
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms

@@ -1,4 +1,4 @@
-"""Heartbeats, leaving, and what becomes of members that are not heard of. Pure."""
+"""Heartbeats, leaving, and the end of members that stay silent. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from kvorum.runtime.errors import ErrorCode
 
 
 def heartbeat(group: ClassicGroup, request: Heartbeat, turn: Turn) -> ErrorCode:
-    """27 tells the member to join again; it counts as heard of all the same."""
+    """REBALANCE_IN_PROGRESS tells the member to join again; the heartbeat extends its session all
+    the same."""
     error = group.check_member(request.member_id, request.group_instance_id)
     if error != ErrorCode.NONE:
         return error
@@ -37,7 +38,7 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, turn: Turn) -> ErrorCode:
 
 
 def leave(group: ClassicGroup, request: LeaveGroup, turn: Turn) -> tuple[LeftMember, ...]:
-    """One outcome a member asked for; one rebalance for all that really left."""
+    """Remove the members named; one outcome each, and one rebalance for all that were removed."""
     rows: list[LeftMember] = []
     members_before = len(group.members)
     for leaving in request.members:
@@ -46,7 +47,7 @@ def leave(group: ClassicGroup, request: LeaveGroup, turn: Turn) -> tuple[LeftMem
     if len(group.members) < members_before:
         rebalance(group, turn)
     else:
-        # An id that was handed out and is given back may have been all that was waited for.
+        # The rebalance may have waited for this pending member id only.
         complete_if_all_joined(group, turn)
     return tuple(rows)
 
@@ -69,7 +70,7 @@ def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> Error
 
 
 def on_session_timer(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Remove the member unless it has been heard of, or waits for an answer, meanwhile."""
+    """Remove the member, unless it was heard of meanwhile or has a parked request."""
     member = group.members.get(member_id)
     if member is None:
         return
@@ -79,20 +80,20 @@ def on_session_timer(group: ClassicGroup, member_id: str, turn: Turn) -> None:
         extend_session(group, member, turn, left_ms)
         return
     if member.is_waiting and not member.is_new:
-        # Its session begins anew with the answer.
+        # The answer to the parked request begins the session again.
         return
     drop(group, member, turn)
     rebalance(group, turn)
 
 
 def on_pending_member_timer(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """The client that was given this id has not come back."""
+    """Drop a pending member id that no client used."""
     if group.pending_members.pop(member_id, False) is None:
         complete_if_all_joined(group, turn)
 
 
 def on_loaded(group: ClassicGroup, turn: Turn) -> None:
-    """The group as the log has it comes under this coordinator's clock."""
+    """Start the timers of a group that was loaded from the log."""
     is_due, group.needs_rebalance = group.needs_rebalance, False
     for member in group.members.values():
         extend_session(group, member, turn)

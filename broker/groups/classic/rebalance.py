@@ -21,7 +21,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 def rebalance(group: ClassicGroup, turn: Turn) -> None:
-    """Something has changed: begin a rebalance, or see whether the one under way can end."""
+    """Begin a rebalance after a change, or end the current one if it can end."""
     if group.state == GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(group, turn)
     else:
@@ -29,22 +29,22 @@ def rebalance(group: ClassicGroup, turn: Turn) -> None:
 
 
 def prepare(group: ClassicGroup, turn: Turn) -> None:
-    """From Empty, CompletingRebalance or Stable: everybody has to join again."""
+    """Begin a rebalance from Empty, CompletingRebalance or Stable: every member has to join again."""
     if group.state == GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
             answer_sync(member, turn, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
-            # Those that waited count as alive; from here on they must show it.
+            # Members with parked requests counted as alive; now their session timers run.
             extend_session(group, member, turn)
     was_empty = group.is_empty
     if not was_empty:
-        # Also if nobody is left in pending_sync: the last of them may just have been dropped, and
-        # the timer would put members of the next generation out before their time.
+        # Cancel it even if pending_sync is empty: the last entry may just have been dropped, and
+        # the timer would remove members of the next generation early.
         turn.cancel_timer(SyncTimer(group.group_id))
         group.pending_sync.clear()
     group.transition_to(GroupState.PREPARING_REBALANCE, turn.now.wall_ms)
     if not was_empty:
-        # Set once: members that join again and again must not put the end off for ever.
+        # Set the timer once: members that join again and again must not put off the end for ever.
         turn.set_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
         complete_if_all_joined(group, turn)
         return
@@ -56,7 +56,8 @@ def prepare(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
-    """In PreparingRebalance; elsewhere nothing. The initial delay is never cut short."""
+    """End PreparingRebalance if all members have joined; in other states do nothing. The initial
+    delay always runs to its end."""
     is_preparing = group.state == GroupState.PREPARING_REBALANCE
     if is_preparing and group.initial_delay_ms is None and group.has_all_joined:
         complete_join(group, turn)
@@ -78,12 +79,12 @@ def on_join_timer(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_join(group: ClassicGroup, turn: Turn) -> None:
-    """Whoever has joined is the next generation."""
+    """Make a generation of the members that have joined."""
     absent = [m for m in group.members.values() if not m.is_awaiting_join and not m.is_static]
     for member in absent:
         drop(group, member, turn)
     if group.members and not group.elect_joined_leader():
-        # Only static members that have not come back: wait until their sessions end.
+        # Only static members are missing: wait until their sessions end.
         group.initial_delay_ms = None
         turn.set_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
         return
@@ -103,7 +104,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
 
 
 def on_sync_timer(group: ClassicGroup, turn: Turn) -> None:
-    """Members that joined this generation and never asked for their assignment are out."""
+    """Remove members of this generation that never fetched their assignment."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
@@ -114,7 +115,7 @@ def on_sync_timer(group: ClassicGroup, turn: Turn) -> None:
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> Joined:
-    """The current generation as that member is told it."""
+    """The JoinGroup answer of that member for the current generation."""
     is_leader = group.leader_id == member.member_id
     return Joined(
         member_id=member.member_id,
@@ -142,27 +143,28 @@ def _members_for_leader(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 
 
 def answer_join(member: Member, turn: Turn, response: Joined) -> None:
-    """End its parked JoinGroup, if there is one."""
+    """Answer the member's parked JoinGroup, if there is one."""
     token, member.join_token = member.join_token, None
     if token is not None:
         turn.answer(token, response)
 
 
 def answer_sync(member: Member, turn: Turn, response: Synced) -> None:
-    """End its parked SyncGroup, if there is one."""
+    """Answer the member's parked SyncGroup, if there is one."""
     token, member.sync_token = member.sync_token, None
     if token is not None:
         turn.answer(token, response)
 
 
 def end_requests(member: Member, turn: Turn, error: ErrorCode) -> None:
-    """It is no member any more, or its request is out of date."""
+    """Answer the member's parked requests with an error: it is no member any more, or the requests
+    are out of date."""
     answer_join(member, turn, Joined(error=error, member_id=member.member_id))
     answer_sync(member, turn, Synced(error=error))
 
 
 def drop(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    """It is out. What follows from that is up to the caller."""
+    """Remove the member. The caller decides about a rebalance."""
     end_requests(member, turn, ErrorCode.UNKNOWN_MEMBER_ID)
     cancel_session(group, member, turn)
     group.remove(member.member_id)
@@ -171,7 +173,7 @@ def drop(group: ClassicGroup, member: Member, turn: Turn) -> None:
 def extend_session(
     group: ClassicGroup, member: Member, turn: Turn, timeout_ms: int | None = None
 ) -> None:
-    """It was heard of now. timeout_ms: None for its own session time-out."""
+    """Start the member's session timer again. timeout_ms: None for the member's session time-out."""
     now_ms = turn.now.monotonic_ms
     deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
     member.session_deadline_ms = deadline_ms
@@ -187,6 +189,6 @@ def cancel_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
 
 
 def forget_pending(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """The id that was handed out is used, or will not be."""
+    """Drop the pending member id: it was used, or never will be."""
     del group.pending_members[member_id]
     turn.cancel_timer(PendingMemberTimer(group.group_id, member_id))

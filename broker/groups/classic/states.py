@@ -1,4 +1,4 @@
-"""The states of a classic group and every way from one to another. Pure."""
+"""The states of a classic group and the allowed transitions. Pure."""
 
 from __future__ import annotations
 

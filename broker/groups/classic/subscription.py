@@ -1,8 +1,8 @@
-"""What a consumer's protocol metadata says: what it subscribes to, what it was assigned. Pure.
+"""The metadata of a consumer's protocol: subscription and assignment. Pure.
 
-The coordinator does not need to know for assigning; it does for expiring and deleting offsets, and
-people who look at a group do. The blobs are the clients' own, so anything may be in them: what does
-not parse is None.
+The coordinator does not need them to assign. It needs them to expire and delete offsets and to
+describe groups. The bytes are the clients' own and may be anything; bytes that do not parse give
+None.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def sync(group: ClassicGroup, event: Request, turn: Turn) -> None:
         group.state == GroupState.COMPLETING_REBALANCE,
         f"group {group.group_id!r} syncs in {group.state.value}",
     )
-    # A parked request of the same member: its client has given it up.
+    # The client has given up the parked request of the same member.
     answer_sync(member, turn, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_token = event.token
     if group.leader_id == member.member_id:
@@ -65,7 +65,7 @@ def _become_stable(group: ClassicGroup, request: SyncGroup, turn: Turn) -> None:
     group.transition_to(GroupState.STABLE, turn.now.wall_ms)
     record = group.record()
     if not turn.fits(record):
-        # Too many members that say too much (Kafka's answer too): they hear of it, and the next
+        # The group's record is too large. As in Kafka all members are told, and the next
         # assignment may be smaller.
         for member in group.members.values():
             member.assignment = b""
@@ -76,7 +76,7 @@ def _become_stable(group: ClassicGroup, request: SyncGroup, turn: Turn) -> None:
     turn.append(record)
     for member in group.members.values():
         answer_sync(member, turn, _synced(group, member))
-        # Members that waited counted as alive; from here on they must show it.
+        # Members with parked requests counted as alive; now their session timers run.
         extend_session(group, member, turn)
 
 
