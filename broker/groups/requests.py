@@ -22,7 +22,8 @@ NO_RETENTION_TIME = -1
 
 
 class ProtocolMetadata(NamedTuple):
-    """An assignor that a member offers (best first), with the member's metadata for that assignor."""
+    """An assignor that a member offers (best first), with the member's metadata for that
+    assignor."""
 
     name: str
     metadata: bytes

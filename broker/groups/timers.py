@@ -50,7 +50,8 @@ class ConsumerSessionTimer(NamedTuple):
 
 
 class ConsumerRebalanceTimer(NamedTuple):
-    """A member of the consumer protocol did not give up partitions within its rebalance time-out."""
+    """A member of the consumer protocol did not give up partitions within its rebalance
+    time-out."""
 
     group_id: str
     member_id: str

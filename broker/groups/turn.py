@@ -80,7 +80,8 @@ class Turn:
         return size <= self.config.message_max_bytes
 
     def append_together(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Write records in one batch: a reader finds all of them or none. They must `fit_together`."""
+        """Write records in one batch: a reader finds all of them or none. They must
+        `fit_together`."""
         self._append_batch(list(records), None)
 
     def append_all(

@@ -142,7 +142,8 @@ class ClassicGroup:
         return member
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE for a member; UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has its place."""
+        """NONE for a member; UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has its
+        place."""
         if group_instance_id is None:
             is_member = member_id in self.members
             return ErrorCode.NONE if is_member else ErrorCode.UNKNOWN_MEMBER_ID
@@ -299,7 +300,8 @@ class ClassicGroup:
         return group
 
     def record_without_leader(self) -> CoordinatorRecord:
-        """As `record`, without a leader: the next coordinator ends this generation by a rebalance."""
+        """As `record`, without a leader: the next coordinator ends this generation by a
+        rebalance."""
         leader_id, self.leader_id = self.leader_id, None
         record = self.record()
         self.leader_id = leader_id

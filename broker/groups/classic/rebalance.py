@@ -29,7 +29,8 @@ def rebalance(group: ClassicGroup, turn: Turn) -> None:
 
 
 def prepare(group: ClassicGroup, turn: Turn) -> None:
-    """Begin a rebalance from Empty, CompletingRebalance or Stable: every member has to join again."""
+    """Begin a rebalance from Empty, CompletingRebalance or Stable: every member has to join
+    again."""
     if group.state == GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
@@ -173,7 +174,8 @@ def drop(group: ClassicGroup, member: Member, turn: Turn) -> None:
 def extend_session(
     group: ClassicGroup, member: Member, turn: Turn, timeout_ms: int | None = None
 ) -> None:
-    """Start the member's session timer again. timeout_ms: None for the member's session time-out."""
+    """Start the member's session timer again. timeout_ms: None for the member's session
+    time-out."""
     now_ms = turn.now.monotonic_ms
     deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
     member.session_deadline_ms = deadline_ms
