@@ -1,5 +1,6 @@
 """Coordinators: state machines whose memory is a partition of an internal topic.
 
-Whoever leads the partition hosts its *shard*: loads it from the log, steps it, appends what it
-decides and answers once that is replicated. `groups` and `transactions` are the shards.
+The leader of the partition hosts its *shard*: it loads the shard from the log, steps it, appends
+the shard's records, and answers once they are replicated. `groups` and `transactions` are the
+shards.
 """

@@ -45,7 +45,8 @@ class CoordinatorHost:
     ) -> None:
         """make_shard: None if this cluster has no such coordinators: then `is_served` is False.
 
-        ask: carries out a shard's `Ask`, which some kinds of coordinators have."""
+        ask: carries out a shard's `Ask`, which some kinds of coordinators have.
+        """
         self.topic = topic
         self._replicas = replicas
         self._make_shard = make_shard
@@ -70,7 +71,7 @@ class CoordinatorHost:
     async def request(
         self, *, key: str, body: Any, client_id: str = "", client_host: str = ""
     ) -> Any:
-        """What the coordinator of `key` answers to `body`, or the ErrorCode that there is instead.
+        """The answer of the coordinator of `key` to `body`, or an ErrorCode.
 
         NOT_COORDINATOR when another broker has the key, COORDINATOR_LOAD_IN_PROGRESS while the log
         is read, COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
@@ -83,7 +84,7 @@ class CoordinatorHost:
     def call(
         self, *, key: str, body: Any, client_id: str, client_host: str, respond: Respond
     ) -> None:
-        """As `request`, without a task: `respond` is told the answer, now or later."""
+        """As `request`, without a task: `respond` is called with the answer, now or later."""
         term = self._term_of(key)
         if term is None:
             respond(ErrorCode.NOT_COORDINATOR)
@@ -95,9 +96,10 @@ class CoordinatorHost:
         return None if partition_id is None else self._terms.get(partition_id)
 
     async def request_all(self, body: Any) -> list[Any]:
-        """As `request`, of every shard here (ListGroups): answers in order of the partitions.
+        """As `request`, of every shard on this broker (ListGroups): answers in the order of the
+        partitions.
 
-        A shard that is loading answers COORDINATOR_LOAD_IN_PROGRESS in its place.
+        A shard that is loading answers COORDINATOR_LOAD_IN_PROGRESS.
         """
         return [
             await term.request(body, "", "")
@@ -106,13 +108,13 @@ class CoordinatorHost:
         ]
 
     def transaction_ended(self, partition_id: int, end: TransactionEnd) -> None:
-        """A marker has been appended to that partition."""
+        """Tell the shard that a marker was appended to its partition."""
         term = self._terms.get(partition_id)
         if term is not None:
             term.give(TransactionEnded(end=end))
 
     def tell(self, partition_id: int, leader_epoch: int, fact: Any) -> None:
-        """A fact for the shard; dropped when its term is over."""
+        """Give the shard a fact; it is dropped when the shard's term is over."""
         term = self._terms.get(partition_id)
         if term is not None and term.leader_epoch == leader_epoch:
             term.give(Told(fact=fact))
@@ -120,7 +122,7 @@ class CoordinatorHost:
     # --- metadata ----------------------------------------------------------------------------
 
     def on_replica(self, replica: Replica) -> None:
-        """Role or leader epoch of a replica of the topic may have changed."""
+        """Begin or end a term: role or leader epoch of a replica of the topic may have changed."""
         core = replica.core
         partition_id = core.partition_id
         term = self._terms.get(partition_id)
@@ -133,19 +135,19 @@ class CoordinatorHost:
         if term is not None:
             if is_leading and term.replica is replica and term.leader_epoch == core.leader_epoch:
                 return
-            # Also when this broker leads on in a new epoch: another may have led between, and
-            # images that follow each other closely are published as one.
+            # Also when this broker leads on in a new epoch: another broker may have led between,
+            # and two images in quick succession are published as one.
             self._drop(partition_id, term)
         if is_leading and self._make_shard is not None:
             self._begin(replica, self._make_shard(partition_id, core.leader_epoch))
 
     def on_image(self, delta: Delta | None, image: ClusterImage) -> None:
-        """The metadata moved on, and every role of this broker with it."""
+        """Take over the new image; the roles of this broker's replicas follow it already."""
         before, self._image = self._image, image
         if not self._terms:
             return
         changed, deleted = _changed_topics(delta, before, image)
-        # Groups have configs of their own; without an event a shard would keep the image before.
+        # Groups have configs of their own. Without an event the shard would keep the old image.
         if changed or before.configs is not image.configs:
             event = TopicsChanged(image=image, changed=changed, deleted=deleted)
             # Bad sequence: 1. a topic is deleted and made anew, 2. offsets of the new one are
@@ -162,7 +164,7 @@ class CoordinatorHost:
             term.on_high_watermark()
 
     async def stop(self) -> None:
-        """End all terms; who waits hears NOT_COORDINATOR."""
+        """End all terms; waiting requests are answered NOT_COORDINATOR."""
         for partition_id, term in sorted(self._terms.items()):
             self._drop(partition_id, term)
         await self._tasks.stop()
@@ -182,11 +184,11 @@ class CoordinatorHost:
 
     async def _load(self, term: Term) -> None:
         await term.load()
-        # The image of the term's beginning; what has changed since is in the events behind it.
+        # The image of the term's beginning; later changes are in the events behind it.
         term.give(TopicsChanged(image=self._image, changed=frozenset(), deleted=frozenset()))
 
     def _on_broken(self, term: Term) -> None:
-        """Begin anew from the log, if this broker still leads and can write."""
+        """Load the shard again from the log, if this broker still leads and can write."""
         if self._terms.get(term.replica.core.partition_id) is term:
             self._drop(term.replica.core.partition_id, term)
             self.on_replica(term.replica)
@@ -200,9 +202,10 @@ class CoordinatorHost:
 def _changed_topics(
     delta: Delta | None, before: ClusterImage, image: ClusterImage
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the topics that are new, grown or gone since `before`, and of those that are gone.
+    """Names of the topics that are new, grown or deleted since `before`, and of the deleted ones
+    alone.
 
-    A topic deleted and made again under its name is both.
+    A topic that was deleted and made again under its name is in both.
     """
     if delta is None:
         touched = {i for i in image.topics if image.topics[i] is not before.topics.get(i)}

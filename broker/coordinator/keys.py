@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps a group or a transactional id."""
+"""The partition of an internal topic that keeps a group or a transactional id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 def partition_of(key: str, partition_count: int) -> int:
     """Java's `String.hashCode`, its absolute value (0 for -2^31) modulo the topic's partitions.
 
-    Clients and tools of Kafka compute it too, to find whose partition they look at.
+    Kafka's clients and tools compute it too, to find the coordinator's partition.
     """
     value = 0
     encoded = key.encode("utf-16-be", "surrogatepass")

@@ -11,17 +11,17 @@ from kvorum.storage.log.log import Log
 from kvorum.storage.recovery.batch_walk import first_damage
 
 CHUNK_BYTES = 64 * 1024
-"""Bytes that are replayed before others have the loop again; a larger batch comes whole."""
+"""Bytes that are replayed before other tasks have the loop again; a larger batch comes whole."""
 
 Replayed = ReplayedRecord | TransactionEnd
 
 
 def read_back(log: Log) -> Iterator[list[Replayed]]:
-    """What the log holds now, in order, a piece at a time. Raises OSError; CorruptData for batches
-    that fail their checks; BatchError for sound ones that hold no records.
+    """The records and markers of the log, in order, a piece at a time. Raises OSError; CorruptData
+    for batches that fail their checks; BatchError for sound batches that hold no records.
 
-    The log may be compacted and appended to between two pieces: what is behind its present end was
-    appended by who knows it already, and is not read.
+    The log may be compacted and appended to between two pieces. Records behind its present end are
+    not read: this broker's own shard appends them.
     """
     end_offset = log.end_offset
     offset = log.start_offset
@@ -34,7 +34,8 @@ def read_back(log: Log) -> Iterator[list[Replayed]]:
         data = found.read()
         damage = first_damage(found, data)
         if damage is not None:
-            # Kafka takes such bytes: an offset that nobody committed, a transaction forgotten.
+            # Kafka passes over such bytes: a committed offset, or an open transaction, is then
+            # forgotten.
             raise damage
         piece: list[Replayed] = []
         for position, header in iter_headers(data):
@@ -52,7 +53,7 @@ def _of_batch(data: bytes, position: int, header: BatchHeader) -> Iterator[Repla
             yield TransactionEnd(producer_id, producer_epoch, marker.is_commit)
         return
     for record in iter_records(data, position, header):
-        if record.key is not None:  # a topic that is compacted has none without
+        if record.key is not None:  # a compacted topic has no records without keys
             yield ReplayedRecord(
                 record.offset,
                 record.timestamp_ms,

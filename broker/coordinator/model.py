@@ -22,7 +22,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 class Instant(NamedTuple):
-    """Now, by two clocks. monotonic_ms: for timers. wall_ms: for what is written in records."""
+    """The time by two clocks. monotonic_ms: for timers. wall_ms: for timestamps in records."""
 
     monotonic_ms: int
     wall_ms: int
@@ -39,7 +39,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class ReplayedRecord(NamedTuple):
-    """One record read back. producer_id, producer_epoch: of its batch, -1 without; a record of a
+    """One record read back. producer_id, producer_epoch: of its batch, -1 without. A record of a
     transaction (is_transactional) counts only once that producer's marker commits it."""
 
     offset: int
@@ -64,11 +64,12 @@ class TransactionEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A client asks. token: names this request in `Answer`; body: the shard's own request types.
+    """A client's request. token: names this request in `Answer`; body: the shard's own request
+    types.
 
-    A body type that never leads to an `Append` says `needs_replicas = False`; others are refused
-    with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
-    client_host: as Kafka writes it in a member's metadata, `/127.0.0.1`.
+    A body type that never leads to an `Append` has `needs_replicas = False`; others are refused
+    with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync. client_host: as Kafka writes
+    it in a member's metadata, `/127.0.0.1`.
     """
 
     token: int
@@ -79,14 +80,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired:
-    """The deadline that was set under `name` has passed; it is set no more."""
+    """The deadline of the timer `name` has passed; the timer is no longer set."""
 
     name: Hashable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durable:
-    """All that was appended before `Barrier(tag)` is replicated to the in-sync replicas."""
+    """Everything appended before `Barrier(tag)` is replicated to the in-sync replicas."""
 
     tag: Hashable
 
@@ -100,10 +101,10 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsChanged:
-    """The metadata moved on. image: the new cluster image; deleted: names of topics that are gone.
+    """The metadata changed. image: the new cluster image; deleted: names of deleted topics.
 
-    changed: names of topics that are new, grown or deleted. Names none right after the load: an
-    image may lag what the log speaks of, so only `deleted` says that a topic is gone.
+    changed: names of topics that are new, grown or deleted; empty right after the load. An image
+    may lag the log, so a topic counts as gone only if `deleted` names it.
     """
 
     image: Any
@@ -113,7 +114,7 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Something that the coordinator's own driver found out (an answer of another broker)."""
+    """A fact that the coordinator's driver found out (an answer of another broker)."""
 
     fact: Any
 
@@ -126,9 +127,10 @@ Event = Request | TimerFired | Durable | TransactionEnded | TopicsChanged | Told
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """Write the records as one batch: all of them or none are ever read back.
+    """Write the records as one batch: a reader finds all of them or none.
 
-    producer: (producer id, epoch) makes it part of that producer's transaction (TxnOffsetCommit).
+    producer: (producer id, epoch) makes the batch part of that producer's transaction
+    (TxnOffsetCommit).
     """
 
     records: tuple[CoordinatorRecord, ...]
@@ -139,8 +141,8 @@ class Append:
 class Answer:
     """The response to a request, or the error that its API file turns into one.
 
-    is_durable: leaves only once all that was appended so far is replicated, so that nobody is told
-    what a fail-over can take back. Without it the answer leaves at once.
+    is_durable: the answer leaves once everything appended so far is replicated, so that a fail-over
+    cannot take it back. Otherwise it leaves at once.
     """
 
     token: int
@@ -150,14 +152,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier:
-    """Give me `Durable(tag)` once all that was appended so far is replicated."""
+    """Asks for `Durable(tag)` once everything appended so far is replicated."""
 
     tag: Hashable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTimer:
-    """Give me `TimerFired(name)` at deadline_ms (monotonic); takes the place of one so named."""
+    """Asks for `TimerFired(name)` at deadline_ms (monotonic); replaces a timer of the same name."""
 
     name: Hashable
     deadline_ms: int
@@ -165,14 +167,15 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelTimer:
-    """Forget the timer, if there is one."""
+    """Cancels the timer, if it is set."""
 
     name: Hashable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """For the coordinator's own driver, which answers by `Told`: a producer id, sent markers."""
+    """A request to the coordinator's driver, which answers by `Told`: a producer id, sent
+    markers."""
 
     question: Any
 
@@ -181,20 +184,21 @@ Effect = Append | Answer | Barrier | SetTimer | CancelTimer | Ask
 
 
 class Shard(Protocol):
-    """See the top of the file. One a partition; made anew for each term as its leader."""
+    """See the top of the file. One shard for each partition, made anew for each term as its
+    leader."""
 
     def replay(self, record: ReplayedRecord) -> None:
-        """One record of the log, in order, before `on_loaded`. Raises CorruptData."""
+        """Apply one record of the log; called in order, before `on_loaded`. Raises CorruptData."""
         ...
 
     def replay_end(self, end: TransactionEnd) -> None:
-        """A marker in the log, in order with the records."""
+        """Apply a marker of the log, in order with the records."""
         ...
 
     def on_loaded(self, now: Instant) -> list[Effect]:
-        """The whole log has been replayed: time goes on (timers), broken-off work is resumed."""
+        """The whole log has been replayed: set timers, resume work that was broken off."""
         ...
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Decide; never raises for what a client can send."""
+        """Decide about an event; never raises for anything that a client can send."""
         ...

@@ -47,8 +47,8 @@ from kvorum.storage.format.batch import BatchError, build_batch
 _log = logging.getLogger(__name__)
 
 REPLICATION_TIMEOUT_MS = 5_000
-"""How long a request waits for its records to be replicated (Kafka's offsets.commit.timeout.ms).
-After it the client hears COORDINATOR_NOT_AVAILABLE and tries again; the records stay."""
+"""Time that a request waits for its records to be replicated (Kafka's offsets.commit.timeout.ms).
+Then the client hears COORDINATOR_NOT_AVAILABLE and tries again; the records stay."""
 
 
 class State(enum.Enum):
@@ -59,7 +59,7 @@ class State(enum.Enum):
 
 
 class _Timer:
-    """A shard's timer, as `Deadlines` wants it."""
+    """A shard's timer in the form that `Deadlines` takes."""
 
     __slots__ = ("_on_fired", "deadline_bucket", "name")
 
@@ -73,14 +73,14 @@ class _Timer:
 
 
 NO_TOKEN = 0
-"""Of no request."""
+"""The token of no request."""
 
 Respond = Callable[[Any], None]
-"""Told the shard's answer, or the ErrorCode that there is instead."""
+"""Called with the shard's answer, or with an ErrorCode."""
 
 
 class _Waiter:
-    """A request under way: who asked, and until when its answer waits for replication."""
+    """A request under way: its asker, and the deadline for its answer's replication."""
 
     __slots__ = ("_on_late", "deadline_bucket", "respond", "token")
 
@@ -116,8 +116,8 @@ class Term:
         on_broken: Callable[[Term], None],
     ) -> None:
         """first_image_end: end offset of the image that the term begins with. ask: carries out
-        `Ask` and answers by `give(Told(...))`. on_broken: the term has ended by itself, as it could
-        not write."""
+        `Ask` and answers by `give(Told(...))`. on_broken: called when the term has ended by itself
+        because it could not write."""
         self.replica = replica
         self.leader_epoch = replica.core.leader_epoch
         self.shard = shard
@@ -134,7 +134,7 @@ class Term:
         self._parked: deque[_Parked] = deque()
         self._next_token = 0
         self._end_offset = 0
-        """All that the shard knows of lies below it in the log."""
+        """End (exclusive) of the log that the shard knows."""
 
     @property
     def name(self) -> str:
@@ -143,7 +143,7 @@ class Term:
     # --- life --------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Replay the log; others have the loop between two pieces of it."""
+        """Replay the log; other tasks have the loop between two pieces."""
         shard, records = self.shard, 0
         try:
             for piece in read_back(self.replica.log):
@@ -164,7 +164,7 @@ class Term:
             _log.error("cannot load the coordinator of %s: %s", self.name, failure)
             is_damage = isinstance(failure, CorruptData)
             if not isinstance(failure, BatchError) and (is_damage or is_disk_fault(failure)):
-                # Another replica leads, then, which may be sound.
+                # The replica's failure makes another replica lead, whose log may be sound.
                 self.replica.fail(failure, "load of its coordinator")
             return
         if self.state is not State.LOADING:
@@ -179,7 +179,7 @@ class Term:
         self._run()
 
     def end(self) -> None:
-        """The leadership is over: nothing more is appended, answered or timed for this shard."""
+        """End the term: nothing more is appended, answered or timed for this shard."""
         self.state = State.ENDED
         for timer in self._timers.values():
             self._deadlines.remove(timer)
@@ -192,23 +192,23 @@ class Term:
     # --- events ------------------------------------------------------------------------------
 
     async def request(self, body: Any, client_id: str, client_host: str) -> Any:
-        """As `call`; returns what `respond` would be told."""
+        """As `call`; returns the answer that `respond` would be called with."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         token = self.call(body, client_id, client_host, partial(_settle, future))
         try:
             return await future
         finally:
-            # Cancelled: the shard may still answer the token, and nobody listens.
+            # Cancelled: the shard may still answer the token; the answer is dropped.
             waiter = self._waiters.pop(token, None)
             if waiter is not None:
                 self._deadlines.remove(waiter)
 
     def call(self, body: Any, client_id: str, client_host: str, respond: Respond) -> int:
-        """Ask the shard. `respond` is called once: now, if nothing has to be waited for, or later.
+        """Ask the shard. `respond` is called once: now, if the answer need not wait, or later.
 
-        Body types that write nothing say so by `needs_replicas = False`; the others are refused
-        with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync to keep what they write.
-        Returns the token of the request, NO_TOKEN if it was refused.
+        Body types that write nothing have `needs_replicas = False`. The others are refused with
+        COORDINATOR_NOT_AVAILABLE while too few replicas are in sync to keep their records. Returns
+        the token of the request, NO_TOKEN if it was refused.
         """
         refusal = self._refusal(body)
         if refusal is not None:
@@ -232,23 +232,25 @@ class Term:
         return None
 
     def give(self, event: Event) -> None:
-        """An event for the shard; ignored when there is none that could take it."""
+        """Give the shard an event; it is ignored when the term is over or failed."""
         if isinstance(event, TransactionEnded):
             self._give_end(event)
         elif self.state is State.ACTIVE:
             self._events.append(event)
             self._run()
         elif self.state is State.LOADING and isinstance(event, TopicsChanged) and event.deleted:
-            # The log that is being read speaks of those topics, and not of others of their names.
+            # The records that are being read concern those topics, and not new ones of the same
+            # names.
             self._events.append(event)
 
     def _give_end(self, event: TransactionEnded) -> None:
-        """A marker stands in the log, which another than the shard has appended."""
+        """Give the shard a marker that was appended by others than the shard."""
         if self.state is State.LOADING:
-            # It may lie behind the end that is being read. Heard twice, it ends nothing more.
+            # The marker may lie behind the end that is being read. A marker given twice changes
+            # nothing.
             self._events.append(event)
         elif self.state is State.ACTIVE:
-            # What is answered from now on rests on the marker too.
+            # Answers from now on rest on the marker too.
             self._end_offset = self.replica.log.end_offset
             self._events.append(event)
             self._run()
@@ -259,7 +261,8 @@ class Term:
             self._run()
 
     def _run(self) -> None:
-        """Step the shard with all that is due. Re-entered calls leave it to the outer one."""
+        """Step the shard with all events that are due. A nested call leaves them to the outer
+        call."""
         if self._is_stepping:
             return
         self._is_stepping = True
@@ -315,8 +318,8 @@ class Term:
             is_transactional=effect.producer is not None,
         )
         if self.replica.append_own(batch, terms) != ErrorCode.NONE:
-            # Not the leader any more, the disk refused, or the batch is larger than a segment: what
-            # the shard has just decided is nowhere.
+            # This broker leads no more, the disk refused, or the batch is larger than a segment:
+            # the shard's last decision is in no log.
             _log.warning("the coordinator of %s cannot write and stops", self.name)
             self.end()
             self._on_broken(self)
@@ -359,6 +362,6 @@ class Term:
 
 
 def _settle(future: asyncio.Future[Any], response: Any) -> None:
-    # Whoever asked may have gone.
+    # The asker may be gone.
     if not future.done():
         future.set_result(response)

@@ -1,4 +1,4 @@
-"""The internal topics: what they are made with, and their making at first need."""
+"""The internal topics: their configs, and their creation when they are first needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CREATE_TIMEOUT_MS = 10_000
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
-    """How the broker makes the internal topic `name`; None for a topic of users."""
+    """The request that makes the internal topic `name`; None for other topics."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name=name,
@@ -48,13 +48,13 @@ def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
 
 
 class InternalTopicMaker:
-    """Makes internal topics in the background: who needs one asks again until it is there."""
+    """Makes internal topics in the background. Clients ask again until the topic is there."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._under_way: set[str] = set()
         self.refusals: dict[str, str] = {}
-        """Why the latest attempt at a topic failed, in words for the client."""
+        """The reason why the latest attempt to make each topic failed, in words for the client."""
 
     def make(self, name: str) -> None:
         """Begin to make the topic, unless that is under way."""

@@ -37,7 +37,7 @@ class _Held(NamedTuple):
 
 
 class ProduceGate:
-    """Of one request with a transactional id. held: what `start` will ask for."""
+    """The gate of one request with a transactional id. held: the batches that `start` asks for."""
 
     __slots__ = ("_services", "_terms", "_transactional_id", "held")
 
@@ -50,7 +50,7 @@ class ProduceGate:
     def holds(
         self, replica: Replica, batch: memoryview, topic_index: int, partition_index: int
     ) -> bool:
-        """Whether the batch has to wait; if not, append it now (which may refuse it)."""
+        """True if the batch has to wait. Otherwise append it now; the append may refuse it."""
         try:
             header = read_header(batch, 0)
         except BatchError:
@@ -62,7 +62,7 @@ class ProduceGate:
         )
         if not is_whole or not header.is_transactional or header.producer_id < 0:
             return False
-        # Behind others that wait, whatever it is: it must not overtake them.
+        # A batch behind waiting ones waits too, whatever it is: it must not overtake them.
         is_pending = replica.verifications.is_pending(header.producer_id, header.producer_epoch)
         if not is_pending and not _needs_verification(replica, header):
             return False
@@ -71,8 +71,8 @@ class ProduceGate:
         return True
 
     def start(self, pending: PendingProduce) -> None:
-        """Ask; `pending`, which waits for each that is held, answers the client once all its
-        partitions are settled."""
+        """Ask the coordinator. `pending` waits for each held batch, and answers the client once all
+        its partitions are settled."""
         to_ask: dict[tuple[int, int], list[Replica]] = {}
         for held in self.held:
             header = held.header
@@ -119,7 +119,8 @@ class ProduceGate:
                 knows_abortable=self._terms.version >= FIRST_ABORTABLE_VERSION,
             )
             if told in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS):
-                # It comes again. What is behind it must not be told of a gap meanwhile.
+                # The client sends the batch again. Batches behind it must not be told of a gap
+                # meanwhile.
                 held.replica.refused.note(held.header)
             sentence = (
                 f"transactional id {self._transactional_id}: {core.topic}-{core.partition_id} is"
@@ -144,7 +145,7 @@ class ProduceGate:
 
 
 def _needs_verification(replica: Replica, header: BatchHeader) -> bool:
-    """Who does not lead refuses the batch anyway."""
+    """False where this broker does not lead: the append refuses the batch anyway."""
     if not replica.core.is_leader or replica.is_offline:
         return False
     return needs_verification(replica.log.producers, header)

@@ -94,7 +94,7 @@ def decode_key(key: bytes) -> str | None:
 
 
 def decode_value(transactional_id: str, value: bytes) -> Transaction:
-    """What a value says. Raises CorruptData."""
+    """Decode a value of any version. Raises CorruptData."""
     try:
         return _decode(transactional_id, value)
     except (WireError, ValueError, struct.error) as error:

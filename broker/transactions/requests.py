@@ -1,7 +1,7 @@
-"""What is asked of a coordinator's shard, and its replies: plain data, no schema classes.
+"""The requests to a shard of transactional ids, and their replies: plain data, no schema classes.
 
-A refusal is an ErrorCode in the place of the reply. PRODUCER_FENCED is always told as that; API
-files turn it into INVALID_PRODUCER_EPOCH for versions that do not know it.
+A refusal is an ErrorCode in the place of the reply. PRODUCER_FENCED is always that code; API files
+turn it into INVALID_PRODUCER_EPOCH for versions that do not know it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ EPOCH_BUMP_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """Become the producer of a transactional id; whoever was it before is fenced.
+    """Become the producer of a transactional id; the producer before is fenced.
 
-    producer_id, producer_epoch: what the client has, to go on with after an error (KIP-360).
-    Reply: ProducerIdentity.
+    producer_id, producer_epoch: the identity that the client has, to go on with after an error
+    (KIP-360). Reply: ProducerIdentity.
     """
 
     transactional_id: str
@@ -37,10 +37,11 @@ class InitProducerId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Make the partitions part of the producer's transaction, which begins if none is open.
+    """Add the partitions to the producer's transaction, which begins if none is open.
 
-    is_verify_only: change nothing, tell which of them are (KIP-890 part 1). client_version: 2 when
-    the client works by KIP-890 part 2. Reply: Mapping of partition to ErrorCode.
+    is_verify_only: change nothing; answer which partitions are in the transaction (KIP-890 part 1).
+    client_version: 2 when the client works by KIP-890 part 2. Reply: Mapping of partition to
+    ErrorCode.
     """
 
     transactional_id: str
@@ -52,7 +53,7 @@ class AddPartitions:
 
     @property
     def needs_replicas(self) -> bool:
-        """Asking writes nothing (see Term.request)."""
+        """A verification writes nothing (see `Term.request`)."""
         return not self.is_verify_only
 
 
@@ -79,8 +80,8 @@ class DescribeTransaction:
 class ListTransactions:
     """Reply: tuple of TransactionListing, of one shard (KIP-664, KIP-994).
 
-    states, producer_ids: empty for all. running_ms_min: those that have been open for longer;
-    negative for all.
+    states, producer_ids: empty for all. running_ms_min: only transactions that have been open for
+    longer; negative for all.
     """
 
     needs_replicas: ClassVar[bool] = False
@@ -105,7 +106,8 @@ PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """partitions: of a prepared transaction, all that it had (Kafka: those without marker)."""
+    """partitions: for a prepared transaction, all partitions that it had (in Kafka: those without
+    marker)."""
 
     transactional_id: str
     state: State
@@ -128,14 +130,14 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeProducerId:
-    """Question: a producer id never given before. Answered by ProducerIdTaken."""
+    """Asks for a producer id that was never given out. Answered by ProducerIdTaken."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdTaken:
-    """producer_id: None when there is none to be had now."""
+    """producer_id: None when no id can be had now."""
 
     transactional_id: str
     producer_id: int | None
@@ -163,7 +165,7 @@ class SendMarkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
-    """Every partition of that question has its marker, replicated; or is no more."""
+    """Every partition of that request has its marker, replicated; or the partition is gone."""
 
     ask_id: int
     transactional_id: str

@@ -57,7 +57,7 @@ from kvorum.runtime.errors import ErrorCode, invariant
 
 
 class _Patience(NamedTuple):
-    """The timer of those parked for one transactional id."""
+    """The timer of the requests that are parked for one transactional id."""
 
     transactional_id: str
 
@@ -66,13 +66,13 @@ ABORT_TIMER = "abort-timed-out"
 EXPIRE_TIMER = "expire"
 
 _RETRIABLE = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
-"""Leave at once: the client asks again anyway, and then hears what holds."""
+"""Errors that leave at once: the client asks again, and hears the current state then."""
 
 
 class TransactionShard:
-    """One a term as the partition's leader.
+    """One shard for each term as the partition's leader.
 
-    coordinator_epoch: that term's leader epoch. transaction_version: the feature's level now.
+    coordinator_epoch: the leader epoch of that term. transaction_version: the feature's level now.
     """
 
     __slots__ = (
@@ -101,14 +101,14 @@ class TransactionShard:
         self._waiting: dict[str, Request] = {}
         #: Requests that wait for the markers of the last transaction, by transactional id.
         self._parked: dict[str, list[Request]] = {}
-        #: The question whose markers are on their way, by transactional id.
+        #: The request for markers that is under way, by transactional id.
         self._asked: dict[str, int] = {}
         self._next_ask_id = 0
 
     # --- the log ------------------------------------------------------------------------------
 
     def replay(self, record: ReplayedRecord) -> None:
-        """Raises CorruptData. Keys of kinds that came later are passed over."""
+        """Raises CorruptData. Keys of unknown kinds are passed over: a later version wrote them."""
         transactional_id = decode_key(record.key)
         if transactional_id is None:
             return
@@ -118,10 +118,11 @@ class TransactionShard:
             self._transactions[transactional_id] = decode_value(transactional_id, record.value)
 
     def replay_end(self, end: TransactionEnd) -> None:
-        """Nobody writes transactions into this topic."""
+        """Ignored: no producer writes transactions into this topic."""
 
     def on_loaded(self, now: Instant) -> list[Effect]:
-        """Go on with every end that the last coordinator had decided and not completed."""
+        """Resume every end of a transaction that the last coordinator had decided and not
+        completed."""
         effects: list[Effect] = [
             SetTimer(name=ABORT_TIMER, deadline_ms=now.monotonic_ms + self._abort_interval_ms),
             SetTimer(name=EXPIRE_TIMER, deadline_ms=now.monotonic_ms + self._expire_interval_ms),
@@ -150,7 +151,7 @@ class TransactionShard:
             case Told(fact=fact):
                 return self._on_told(fact, now)
             case TransactionEnded() | TopicsChanged():
-                # Partitions of a topic that is gone are passed over by the sender of markers.
+                # The sender of markers passes over partitions of a deleted topic.
                 return []
             case _:
                 assert_never(event)
@@ -209,14 +210,14 @@ class TransactionShard:
                 return self._park(request, now)
             return [_answer(request.token, outcome.reply)]
         if len(outcome.write.partitions) > PARTITIONS_PER_TRANSACTION_MAX:
-            # As Kafka answers a record of the coordinator's that is too large for its topic.
+            # Kafka's answer when a record of the coordinator is too large for its topic.
             return [_answer(request.token, ErrorCode.UNKNOWN_SERVER_ERROR)]
-        # Durable whatever the code: what is told here was decided by this very append.
+        # Durable whatever the code is: this very append decided the answer.
         answer = Answer(token=request.token, response=outcome.reply)
         return self._write(outcome.write, answer)
 
     def _park(self, request: Request, now: Instant) -> list[Effect]:
-        """Decide again once the markers are written, if that is soon."""
+        """Park the request; decide again once the markers are written, if that is soon."""
         transactional_id = request.body.transactional_id
         parked = self._parked.setdefault(transactional_id, [])
         if len(parked) >= PARKED_MAX:
@@ -234,14 +235,14 @@ class TransactionShard:
         effects: list[Effect] = [CancelTimer(name=_Patience(transactional_id))]
         for request in parked:
             if transactional_id in self._waiting:
-                # One before it needs a new producer id first.
+                # The request before it needs a new producer id first.
                 effects.append(_answer(request.token, ErrorCode.CONCURRENT_TRANSACTIONS))
             else:
                 effects += self._decide(request, now, None)
         return effects
 
     def _write(self, transaction: Transaction, *answers: Answer) -> list[Effect]:
-        """Make it the state of its id. Markers follow once a decision is replicated."""
+        """Write the transaction's state. Markers follow once a decision is replicated."""
         self._transactions[transaction.transactional_id] = transaction
         # Also below level 1 if the client works by KIP-890 already, or still, when the level is
         # changed under it: a fail-over must not forget the producer id that it was promised.
@@ -303,7 +304,8 @@ class TransactionShard:
                 if request is None:
                     return []
                 if fact.producer_id is None:
-                    # As Kafka: the client knows 14 as "try again soon".
+                    # As in Kafka: the client takes COORDINATOR_LOAD_IN_PROGRESS for "try again
+                    # soon".
                     return [_answer(request.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
                 return self._decide(request, now, fact.producer_id)
             case _:
@@ -380,7 +382,8 @@ class TransactionShard:
 
 
 def _may_park(body: Any) -> bool:
-    """Of requests that hear CONCURRENT_TRANSACTIONS: those that go on once the last one is over."""
+    """True for requests that may wait, instead of CONCURRENT_TRANSACTIONS: those that go on once
+    the last transaction is over."""
     return isinstance(body, InitProducerId) or (
         isinstance(body, AddPartitions) and not body.is_verify_only
     )

@@ -21,10 +21,11 @@ from kvorum.storage.log.producer_state import ProducerStateTable
 T = TypeVar("T")
 
 SEQUENCES_KEPT_MAX = 10_000
-"""Producers whose first sequence is remembered; above it the one noted first is forgotten."""
+"""Producers whose first sequence is remembered; above that the oldest is forgotten."""
 
 FIRST_ADDING_VERSION = 12
-"""Produce from which on the leader adds the partition to the transaction (KIP-890 part 2)."""
+"""First version of Produce for which the leader adds the partition to the transaction (KIP-890 part
+2)."""
 
 Key = tuple[int, int]
 """Producer id and epoch."""
@@ -40,13 +41,14 @@ class _Pending(Generic[T]):
 
 
 class Verifications(Generic[T]):
-    """Of one partition. T: what waits; it comes back in the order it came."""
+    """The verifications of one partition. T: the waiting items, which come back in their order."""
 
     __slots__ = ("_first_sequences", "_leadership", "_pending")
 
     def __init__(self) -> None:
         self._leadership = 0
-        """How often this broker has begun to lead: a new epoch of the same leader is none."""
+        """Number of times that this broker has begun to lead; a new epoch of the same leader does
+        not count."""
         self._pending: dict[Key, _Pending[T]] = {}
         self._first_sequences: dict[Key, int] = {}
 
@@ -54,12 +56,14 @@ class Verifications(Generic[T]):
         return (producer_id, producer_epoch) in self._pending
 
     def on_leadership(self) -> None:
-        """Another led before: what waited there may have been let in, or sent elsewhere, since."""
+        """Another broker led before: batches that waited there may have been appended, or sent
+        elsewhere."""
         self._first_sequences.clear()
         self._leadership += 1
 
     def wait(self, producer_id: int, producer_epoch: int, sequence: int, item: T) -> bool:
-        """Queue up `item`, whose batch begins with `sequence`. True: ask the coordinator now."""
+        """Queue `item`, whose batch begins with `sequence`. Returns True if the coordinator must be
+        asked now."""
         key = (producer_id, producer_epoch)
         self._note_sequence(key, sequence)
         pending = self._pending.get(key)
@@ -72,35 +76,38 @@ class Verifications(Generic[T]):
     def settle(
         self, producer_id: int, producer_epoch: int, verdict: ErrorCode
     ) -> tuple[list[T], ErrorCode]:
-        """The coordinator's verdict is there: who waited for it, and what holds for all of them."""
+        """Apply the coordinator's verdict: returns the waiting items, and the error for all of
+        them."""
         pending = self._pending.pop((producer_id, producer_epoch))
         if verdict == ErrorCode.NONE:
             if pending.leadership != self._leadership:
-                # Another may have led between, and appended the marker.
+                # Another broker may have led between, and appended the marker.
                 verdict = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif pending.is_void:
                 verdict = ErrorCode.INVALID_TXN_STATE
         return pending.waiting, verdict
 
     def is_first(self, producer_id: int, producer_epoch: int, sequence: int) -> bool:
-        """Whether no batch with a lower sequence was seen waiting.
+        """True if no batch with a lower sequence was seen waiting.
 
-        Of a producer unknown to the log any first sequence is taken; without this, if the first
-        batch failed to be verified and the second did not, the second would open the sequence.
+        A log that does not know the producer takes any first sequence. Bad sequence: 1. the first
+        batch fails its verification, 2. the second passes and opens the sequence, 3. the first
+        comes again and is refused.
         """
         noted = self._first_sequences.get((producer_id, producer_epoch))
         return noted is None or sequence <= noted
 
     def on_append(self, producer_id: int, producer_epoch: int) -> None:
-        """A batch is in: from now on the log knows the sequence itself."""
+        """Forget the first sequence: a batch was appended, so the log knows the sequence itself."""
         self._first_sequences.pop((producer_id, producer_epoch), None)
 
     def on_marker(self, producer_id: int, producer_epoch: int, *, is_epoch_raised: bool) -> None:
-        """A marker was appended. is_epoch_raised: as in ProducerStateTable.check_marker.
+        """Apply an appended marker. is_epoch_raised: as in ProducerStateTable.check_marker.
 
-        With it, what waits in the marker's own epoch belongs to the next transaction.
+        If the epoch is raised, batches that wait in the marker's own epoch belong to the next
+        transaction.
         """
-        # What was noted is of a transaction that is over: the next may begin with any sequence.
+        # The noted sequence is of a transaction that is over: the next may begin with any sequence.
         self._first_sequences.pop((producer_id, producer_epoch - is_epoch_raised), None)
         for (waiting_id, epoch), pending in self._pending.items():
             is_ended = epoch < producer_epoch or (epoch == producer_epoch and not is_epoch_raised)
@@ -115,9 +122,10 @@ class Verifications(Generic[T]):
 
 
 def needs_verification(producers: ProducerStateTable, header: BatchHeader) -> bool:
-    """Whether the coordinator must say first that the batch's transaction has this partition.
+    """True if the coordinator must first confirm that the batch's transaction has this partition.
 
-    Not if it is open here already, nor for a batch that will be refused or is here already.
+    Not if the transaction is open here already, nor for a batch that will be refused or is a
+    repeat.
     """
     if not header.is_transactional or producers.is_open(header.producer_id, header.producer_epoch):
         return False
@@ -134,13 +142,13 @@ def admit(
     version: int,
     is_verified: bool,
 ) -> None:
-    """Let a new batch of a transaction into the log; raises BatchError if it may not come in.
+    """Let a new transactional batch into the log; raises BatchError if it may not come in.
 
     producers: of that log. The batch has passed `ProducerStateTable.check`. version: of Produce.
     """
     producer_id, epoch = header.producer_id, header.producer_epoch
     if not is_verified and not producers.is_open(producer_id, epoch):
-        # Refused, not ignored: nobody would ever write a marker for it.
+        # Refused, not ignored: no marker would ever end the transaction.
         raise BatchError(
             ErrorCode.INVALID_TXN_STATE,
             f"producer {producer_id} epoch {epoch} has no transaction with this partition",
