@@ -58,7 +58,8 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def unsupported_answer() -> dict[str, Any]:
-    """What a request of a too new version gets, as a v0 body: our range of this API only."""
+    """The v0 body for a request of a version that is too new: the versions of ApiVersions alone
+    (KIP-511)."""
     own = {"api_key": API.key, "min_version": API.min_version, "max_version": API.max_version}
     return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [own]}
 

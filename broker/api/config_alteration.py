@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: to the controller and back."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: to the controller and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an API handler works with: the broker's services and the request's header."""
+"""The arguments of an API handler: the broker's services and the request's header."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Services:
         )
         self.topic_metadata = TopicMetadata()
         self.caches: dict[str, Any] = {}
-        """What API files keep between requests, by API name."""
+        """Caches that API files keep between requests, by API name."""
         self.pack_threads = PackThreads()
         self._background = TaskGroup(report_failure)
 
@@ -175,8 +175,8 @@ class RequestContext:
         try:
             self._answer(api, values)
         except (struct.error, ArithmeticError, MemoryError, TypeError, ValueError) as error:
-            # What was done is done, and the same for all: an answer that cannot be written (longer
-            # than a frame, say) costs the connection that asked for it, and no other.
+            # The request itself was carried out. An answer that cannot be written (longer than a
+            # frame, say) costs the connection that asked for it, and no other.
             self.slot.connection.fail_answer(api.name, error)
 
     def _answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:

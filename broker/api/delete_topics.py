@@ -80,7 +80,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 async def _delete(
     context: RequestContext, topics: tuple[TopicReference, ...], timeout_ms: int
 ) -> tuple[DeletedTopic, ...]:
-    """What became of each, in their order."""
+    """The outcome of each topic, in their order."""
     reply = await context.services.controller.delete_topics(DeleteTopics(topics=topics), timeout_ms)
     if isinstance(reply, Rejected):
         return tuple(_refused(item, reply) for item in topics)
@@ -101,7 +101,7 @@ def _refused(item: TopicReference, reason: Rejected) -> DeletedTopic:
 
 
 def _unclear(request: Any) -> str:
-    """What is wrong with how topics are named, "" if nothing is (v6: by name or by id)."""
+    """The fault in the naming of topics, "" for none (v6: by name or by id)."""
     for item in getattr(request, "topics", None) or ():
         has_id = uuid_bytes(item.topic_id) != UUID_ZERO
         if item.name is not None and has_id:

@@ -11,10 +11,10 @@ from kvorum.runtime.errors import ErrorCode
 
 
 async def ask(context: RequestContext, group_id: str, body: Any) -> Any:
-    """What the group's coordinator answers, or the ErrorCode that there is instead.
+    """The answer of the group's coordinator, or an ErrorCode.
 
-    A group id that cannot be a key of `__consumer_offsets` is refused here. Whether an empty one
-    is allowed is the caller's business: it differs by API.
+    A group id that cannot be a key of `__consumer_offsets` is refused here. The caller decides
+    about an empty id: the APIs differ there.
     """
     if _is_too_long(group_id):
         return ErrorCode.INVALID_GROUP_ID
@@ -52,6 +52,6 @@ def _is_too_long(group_id: str) -> bool:
 
 
 def has_partition(context: RequestContext, topic: str, partition: int) -> bool:
-    """Whether this broker's metadata knows the partition."""
+    """True if this broker's metadata has the partition."""
     found = context.services.image().topic(topic)
     return found is not None and partition in found.partitions

@@ -131,7 +131,8 @@ def _look_up(
             return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE
         return (-1, end_offset, core.leader_epoch), ErrorCode.NONE
     if timestamp_ms == MAX_TIMESTAMP:
-        # What is not known to be committed may be, and have the largest.
+        # Records above the known end may be committed, and one of them may have the largest
+        # timestamp.
         found = log.offset_of_max_timestamp(end_offset if is_end_known else core.end_offset)
     else:
         found = log.find_offset_by_timestamp(timestamp_ms, end_offset=end_offset)

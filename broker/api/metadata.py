@@ -1,13 +1,16 @@
 """Metadata (3). Served: v0-13.
 
-Fenced brokers are hidden, soon after they were fenced
-(`broker.metadata_answers.fenced_broker_visibility`); a partition without leader answers error 5.
-What a broker leads that may just have died is answered once that is known
-(`broker.metadata_answers.suspects`). The answer to "all topics" is encoded once per image, version
-and listener, each topic's partitions once as long as they stay what they are
-(`broker.metadata_answers.topic_metadata`). Unknown topics answer 3 (by id 100), also when their
-auto-creation has just begun: the client asks again and finds them. Authorized operations, where
-asked for, are all there are; a topic asked by an unknown id has none.
+Brokers that were fenced a moment ago are still listed, others are hidden
+(`broker.metadata_answers.fenced_broker_visibility`). A partition without leader has
+LEADER_NOT_AVAILABLE. While a broker is suspected dead, answers about the partitions that it leads
+wait until that is decided (`broker.metadata_answers.suspects`).
+
+The answer to "all topics" is encoded once for each image, version and listener; a topic's
+partitions once for as long as they stay the same (`broker.metadata_answers.topic_metadata`).
+
+An unknown topic has UNKNOWN_TOPIC_OR_PARTITION (by id UNKNOWN_TOPIC_ID), also when its
+auto-creation has just begun: the client asks again. Authorized operations, where requested, are all
+there are; a topic with an unknown id has none.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ async def _once_decided(context: RequestContext, request: Any) -> Any:
 
 
 def _are_led_by(context: RequestContext, request: Any, brokers: Collection[int]) -> bool:
-    """Whether any of them leads a partition of a topic that is asked for."""
+    """True if one of the brokers leads a partition of a requested topic."""
     if not brokers:
         return False
     image = context.services.image()

@@ -1,4 +1,4 @@
-"""What a request that makes or deletes partitions takes of its client's `mutation_quota`."""
+"""The charge against `mutation_quota` for a request that makes or deletes partitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 class MutationCharge:
-    """What one request is charged. Use: take for each item, give_back what came to nothing, close.
+    """The charge of one request. Use: `take` for each item, `give_back` for items that failed,
+    `close`.
 
     strict_version: the first of the API whose clients know THROTTLING_QUOTA_EXCEEDED.
     """

@@ -78,7 +78,7 @@ def _offset(version: int, topic: str, row: Any) -> OffsetToCommit:
 async def _commit(
     context: RequestContext, request: Any, offsets: tuple[OffsetToCommit, ...]
 ) -> Any:
-    """What the group says: OffsetsCommitted, or an ErrorCode for all."""
+    """The answer of the group: OffsetsCommitted, or an ErrorCode for all offsets."""
     services, version = context.services, context.api_version
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST

@@ -58,7 +58,7 @@ def broker_entries(services: Services, *, with_documentation: bool) -> list[Entr
 
 
 def cluster_default_entries(services: Services, *, with_documentation: bool) -> list[Entry]:
-    """What is set for all brokers; as in Kafka nothing else is shown of this resource."""
+    """The values that are set for all brokers; as in Kafka this resource shows nothing else."""
     shared = broker_configs(services.image(), CLUSTER_DEFAULT)
     return [
         _entry(

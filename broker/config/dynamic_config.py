@@ -16,7 +16,8 @@ from kvorum.metadata.image.image import ClusterImage
 
 
 def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> BrokerConfig:
-    """What holds on this broker now. static: as its start found it."""
+    """The settings of this broker with dynamic configs on top. static: the settings from its
+    file."""
     changes: dict[str, int | float | bool | str] = {}
     for resource_name, allowed in (
         (CLUSTER_DEFAULT, (Update.DYNAMIC, Update.CLUSTER)),

@@ -73,7 +73,7 @@ class NoQuorum(Rejected):
 
 
 class Partitions(Protocol):
-    """What concerns partitions of topics that there are."""
+    """Requests about the partitions of existing topics."""
 
     async def create_partitions(
         self, request: CreatePartitions, timeout_ms: int

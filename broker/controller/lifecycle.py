@@ -37,7 +37,7 @@ HEARTBEAT_TIMEOUT_MS = 1_000
 
 RETRY_BACKOFF_MS = 20
 
-#: What a write or read on a stream raises once the stream, or the peer, is gone.
+#: The exceptions of a write or read on a stream that is gone, or whose peer is.
 _STREAM_FAILURES = (
     grpc.aio.AioRpcError,
     grpc.aio.UsageError,

@@ -60,18 +60,18 @@ class Watched:
         self.sent_log_start_offset = -1
 
     def forget_sent(self) -> None:
-        """What the follower knows is unknown, unless it is empty: then it knows of nothing else.
-        Left unknown, each of many new partitions would stay dirty until some other one has records
-        to bring, and be looked at again in every fetch until then."""
+        """Forget what the follower was sent, unless its log is empty: then it holds nothing.
+        Without that exception each of many new partitions would stay dirty until another partition
+        has records to bring, and would be looked at again in every fetch until then."""
         known = 0 if self.asked.fetch_offset == 0 else -1
         self.sent_high_watermark = self.sent_log_start_offset = known
         self.sent_last_stable_offset = -1
 
 
 class FetchState:
-    """What one client watches.
+    """The partitions that one client watches.
 
-    session_id: SESSIONLESS for a single request. epoch: of the next request expected.
+    session_id: SESSIONLESS for a single request. epoch: the one expected of the next request.
     replica_id, replica_epoch: the follower's broker and its registration, -1 for a consumer.
     rack_id: as in the last request.
     """
@@ -150,7 +150,8 @@ class FetchState:
 
 
 def _goes_on(before: FetchPartition, asked: FetchPartition) -> bool:
-    """Whether a follower lists a partition again as it has taken what it was sent."""
+    """True if a follower lists a partition again just because it appended the records that it was
+    sent."""
     return asked.current_leader_epoch == before.current_leader_epoch and (
         asked.fetch_offset > before.fetch_offset or asked.log_start_offset > before.log_start_offset
     )
@@ -188,9 +189,9 @@ class SessionCache:
         if state.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if state.replica_epoch != request.replica_epoch:
-            # The follower was given up, and has registered anew over the connections it has. What
-            # it holds has to be told anew, for that epoch: partitions that do not change would
-            # count as fetched by a broker that is no more.
+            # The follower was fenced, and has registered again over the same connections. Its
+            # positions must be told again, under the new broker epoch: idle partitions would
+            # otherwise count as fetched by a broker epoch that is over.
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         state.epoch = 1 if state.epoch == EPOCH_MAX else state.epoch + 1
         state.last_used_ms = now_ms

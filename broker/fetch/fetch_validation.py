@@ -118,7 +118,8 @@ def _diverging(
 
 
 def _is_current(core: Partition, state: FetchState) -> bool:
-    """Whether the follower holds a replica, and is the process that the metadata knows."""
+    """True if the follower is a replica of the partition, under the broker epoch of the
+    metadata."""
     return state.replica_id in core.remotes and core.facts.is_broker(
         state.replica_id, state.replica_epoch
     )

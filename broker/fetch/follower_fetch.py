@@ -42,9 +42,9 @@ CONNECT_TIMEOUT_MS = 2_000
 ADDRESS_RETRY_MS = 50
 IN_FLIGHT_MAX = 2
 NEWCOMERS_INTERVAL_MS = 30
-"""Between two requests that only new, empty partitions are the reason of: each costs the leader and
-the follower an exchange more. Whoever writes to one of them with acks=all meanwhile waits so long
-at most."""
+"""Least time between two requests that are sent only because of new, empty partitions: each costs
+the leader and the follower an exchange. A first write with acks=all to such a partition waits no
+longer than this."""
 WATCH_INTERVAL_MS = 500
 """How often a connection on which nothing is asked is looked at."""
 ANSWER_BYTES_MAX = (1 << 31) - 1

@@ -229,9 +229,10 @@ class ReplicaSession:
             if followed is None or followed.asked_epoch != followed.replica.core.leader_epoch:
                 continue
             if followed.asked_in > self._answered:
-                # To an earlier request: of an epoch before, or for a replica that was here before
-                # this one, if the partition was moved away and back. Its records would leave a
-                # hole. What is told with them is told again: `FetchState.update`.
+                # The answer is to an earlier request: of an older leader epoch, or for a replica
+                # that was here before this one, if the partition was moved away and back. Its
+                # records would leave a hole. The leader tells the other fields again:
+                # `FetchState.update`.
                 continue
             if followed.replica.is_offline:
                 # A flush failed meanwhile: to go on fetching would vouch for what no disk may have.
@@ -379,7 +380,8 @@ class ReplicaSession:
 
 
 def _is_throttled(replica: Replica) -> bool:
-    """Whether this follower is one that is held to the rate. A member of the ISR never is."""
+    """True if the rate of moves applies to this follower. A member of the ISR is never
+    throttled."""
     core, throttled = replica.core, replica.config.follower_throttled
     if not throttled or core.broker_id in core.isr_state.isr:
         return False

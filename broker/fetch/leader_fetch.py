@@ -182,9 +182,10 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
 
 
 def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
-    """Whether no wait makes these answers any larger, as far as Kafka looks: what a partition has
-    counts up to its limit, whole batches or not, and what lies before the end of a segment goes at
-    once. Else who asks for as much as a partition may send waits its time out at every fetch."""
+    """True if waiting would not make these answers larger, by Kafka's measure. A partition's bytes
+    count up to its limit, whole batches or not, and bytes before the end of a segment go at once.
+    Otherwise a client that asks for as much as a partition may send would wait its time out at
+    every fetch."""
     size = 0
     for watched, answer in answers:
         replica = watched.replica
@@ -195,7 +196,7 @@ def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
                 watched.asked.fetch_offset, end_offset=_readable_end(replica, watched.state)
             )
         except (OSError, CorruptData) as failure:
-            # What lies behind the answer, up to the watermark: the next fetch hears of it.
+            # The failure lies behind the answer, below the watermark: the next fetch meets it.
             replica.fail(failure, "read")
             return True
         if has_more:
@@ -280,7 +281,7 @@ def _room(manager: ReplicaManager, watched: Watched) -> int:
 def _answer(
     manager: ReplicaManager, watched: Watched, bytes_left: int, *, is_first: bool
 ) -> FetchedPartition | None:
-    """What this partition has to tell; None for nothing new."""
+    """The answer of this partition; None if it has nothing new."""
     replica = watched.replica or manager.watch(watched)
     if replica is None:
         error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
@@ -343,14 +344,14 @@ def _answer(
 
 
 def _must_be_told(watched: Watched, answer: FetchedPartition) -> bool:
-    """Whether an answer without records goes out at once."""
+    """True if an answer without records goes out at once."""
     return bool(answer.error) or answer.diverging is not None or _is_news(watched, answer)
 
 
 def _is_news(watched: Watched, answer: FetchedPartition) -> bool:
-    """What is told at once, without records: to a consumer where to read, to a follower that the
-    log starts elsewhere (DeleteRecords waits for it to follow) and, if consumers read from
-    followers, a new high watermark."""
+    """True for news that go out at once, without records: to a consumer the replica to read from;
+    to a follower a new log start (DeleteRecords waits for it), and a new high watermark if
+    consumers read from followers."""
     if not watched.state.is_replica:
         return answer.preferred_replica != NO_REPLICA
     if watched.sent_log_start_offset < 0 or watched.replica is None:

@@ -1,9 +1,9 @@
-"""Log starts that followers take over from their leaders are on disk before these hear of it.
+"""A follower tells its leader a new log start only once that is on disk.
 
-DeleteRecords is answered when every live replica has told the new start. Bad sequence without
-this: 1. it is answered, 2. all brokers are killed before the periodic checkpoint, 3. a follower
-starts with the old start and leads: the records are back. What waits is written together, in a
-thread; records are fetched on meanwhile.
+DeleteRecords is answered when every live replica has told the new start. Bad sequence without this:
+1. the request is answered, 2. all brokers are killed before the periodic checkpoint, 3. a follower
+starts with the old log start and leads: the records are back. Waiting log starts are written
+together, in a thread; fetching goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StartCheckpoints:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                # What is told in this turn goes along.
+                # Log starts that come in this turn are written along.
                 await asyncio.sleep(0)
                 waiting, self._waiting = self._waiting, {}
                 listeners, self._listeners = self._listeners, {}

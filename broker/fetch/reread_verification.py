@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 CHECK_AGAIN_MS = 60_000
 """An offset that was found sound is not looked at again for the same follower before that."""
 WAITING_MAX = 64
-"""Who finds no room is asked for again, if it was not by chance."""
+"""Limit of waiting checks. Overflow is dropped; the next fetch of the same records reports it
+again."""
 
 
 class _Suspect(NamedTuple):

@@ -40,10 +40,10 @@ class DirectoriesLost(KvorumError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What the start found at the path of one directory.
+    """The result of the start at the path of one directory.
 
-    directory_id: None if it could not be read; failure says why then. is_clean: the last process
-    closed all logs in it.
+    directory_id: None if it could not be read; failure gives the reason then. is_clean: the last
+    process closed all logs in it.
     """
 
     directory_id: bytes | None
@@ -302,7 +302,7 @@ class LogDirectories:
 
 
 def is_disk_fault(failure: BaseException) -> bool:
-    """Whether an error takes the whole directory down."""
+    """True if an error takes the whole directory offline."""
     if not isinstance(failure, OSError) or failure.errno is None:
         return False
     return failure.errno not in OWN_ERRORS

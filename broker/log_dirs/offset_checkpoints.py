@@ -38,7 +38,8 @@ _WITHOUT = {
     LOG_START_OFFSET: "put it back from a copy, or remove it: then deleted records come back whose "
     "files are still there",
 }
-"""What to do where a damaged checkpoint stops the directory: nothing else says what it said."""
+"""The way out for each checkpoint that stops the directory when it is damaged: no other file has
+its content."""
 
 
 class OffsetCheckpoints:
@@ -146,7 +147,7 @@ class OffsetCheckpoints:
             with self._lock:
                 self._write(RECOVERY_POINT, self.recovery_points)
         if self._cleaner_offsets.get(key, 0) > offset:
-            # What comes in the place of the records cut off has not been compacted.
+            # Records that replace the ones cut off have not been compacted.
             self.set_cleaner_offset(topic, partition_id, offset)
             self.write_cleaner_offsets()
 
@@ -257,7 +258,7 @@ class OffsetCheckpoints:
     # --- files -------------------------------------------------------------------------------
 
     def _kept(self, known: Offsets, replicas: Iterable[Replica]) -> Offsets:
-        """What is known of logs that lie here and are not open, or went offline: it stays.
+        """The entries of logs that lie here and are not open, or went offline: they stay.
 
         Bad sequence: 1. a log that lost its end below the recovery point is refused, 2. the point
         goes with the next checkpoint, 3. the next start takes the loss for a torn tail, and serves

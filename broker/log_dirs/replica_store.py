@@ -127,8 +127,8 @@ class ReplicaStore:
         self._contested.add(name)
 
     def refuse_lost(self, name: str) -> str | None:
-        """Why the replica of that name cannot be opened here: its folder is gone. None if it is not
-        so, or it held nothing. What the checkpoints say of it stays until it is opened."""
+        """The reason why the replica of that name cannot be opened here: its folder is gone. None
+        if it is there, or held nothing. The checkpoints keep its entries until it is opened."""
         if name not in self._lost:
             return None
         self._refused.add(name)
@@ -407,7 +407,8 @@ def _stem_of(name: str) -> str:
 
 
 def _stem(aside: str) -> str:
-    """What a folder put aside still has of its name: all of it, but of a very long one."""
+    """The part of its old name that a folder put aside still has: all of it, but for a very long
+    name."""
     return aside.rpartition(".")[0]
 
 

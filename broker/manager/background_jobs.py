@@ -1,6 +1,7 @@
-"""What happens to replicas on a timer: ISR checks, checkpoints, flushes, retention. A driver.
+"""The periodic jobs for replicas: ISR checks, checkpoints, flushes, retention. A driver.
 
-Decisions are in `partition` and `storage`; here are only intervals, and threads for what blocks.
+The decisions are in `partition` and `storage`; this module has the intervals, and threads for
+blocking work.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class Maintenance:
         ]
         for interval_ms, job in jobs:
             self._tasks.spawn(_every(interval_ms, job), job.__name__)
-        # What the start had to check batch by batch it has fsynced too. Not told, the next start
-        # would check it again, and a broker that is killed every minute ever more.
+        # The start has fsynced every batch that it checked. Without this checkpoint the next start
+        # would check them again, and a broker that is killed every minute would check ever more.
         self._tasks.spawn(self._checkpoint_log_offsets(), "checkpoint after the start")
 
     async def stop(self) -> None:
@@ -70,8 +71,8 @@ class Maintenance:
             replica.drop_expired_acks()
             core = replica.core
             if core.high_watermark < core.end_offset and core.raise_high_watermark(now_ms):
-                # Who was about to join held it back, and is not heard of any more: time alone says
-                # so, and without a fetch of another one nobody would look.
+                # A replica that was about to join held the watermark back, and is silent now. Only
+                # time tells: without a fetch of another replica no other code would look.
                 replica.on_high_watermark()
 
     async def _checkpoint_high_watermarks(self) -> None:
@@ -116,7 +117,7 @@ class Maintenance:
                 yield home, [r for r in self._manager.with_files() if r.home is home]
 
     async def _write(self, home: LogDirectory, work: Callable[[], None]) -> None:
-        """What belongs to one directory; its failure is no other's."""
+        """Write the files of one directory; its failure does not concern the others."""
         try:
             await in_thread(work)
         except OSError as failure:

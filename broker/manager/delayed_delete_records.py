@@ -1,8 +1,8 @@
-"""Waiting for all live replicas to have deleted what DeleteRecords asked for. Kafka calls it
+"""Waits until all live replicas have deleted the records that DeleteRecords names. Kafka calls this
 DelayedDeleteRecords.
 
-The low watermark of a partition is the least log start among its live replicas. What moves it wakes
-who waits: a follower's fetch, a broker that died, this log's own start.
+The low watermark of a partition is the least log start among its live replicas. A follower's fetch,
+the death of a broker, and this log's own start can move it; each wakes the waiting requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 class Deleted(NamedTuple):
-    """What one partition has to answer."""
+    """The answer of one partition."""
 
     low_watermark: int
     error: ErrorCode
@@ -85,7 +85,7 @@ class PendingDeletion:
 
 
 def _result(replica: Replica, offset: int) -> Deleted | None:
-    """What to answer for a deletion up to `offset`; None while replicas are behind."""
+    """The answer to a deletion up to `offset`; None while replicas are behind."""
     if replica.is_offline:
         return Deleted(UNKNOWN_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
     if replica.is_closed or not replica.core.is_leader:

@@ -1,8 +1,8 @@
-"""What happens when a disk call fails, or stored bytes are damaged. Part of the replicas' driver.
+"""The consequences of a failed disk call, or of damaged bytes. Part of the replicas' driver.
 
-An error of the disk takes the whole directory down: every replica in it answers
-KAFKA_STORAGE_ERROR, its fetching stops, and the next heartbeat, sent at once, says so. Damage costs
-the one replica; it is told as lost, so that another one can lead.
+A disk error takes the whole directory offline: every replica in it answers KAFKA_STORAGE_ERROR, its
+fetching stops, and a heartbeat tells the controller at once. Damage costs one replica; the broker
+reports it as lost, so that another replica can lead.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class Isolation:
             )  # fmt: skip
 
     def hides(self, topic_ids: Iterable[bytes | None]) -> bool:
-        """Whether `shown` takes the leader from a partition of one of these topics."""
+        """True if `shown` takes the leader from a partition of one of these topics."""
         if not self._abandoned:
             return False
         hidden = {r.core.topic_id for r in self._abandoned if r.core.is_abandoned}

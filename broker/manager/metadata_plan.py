@@ -1,7 +1,7 @@
-"""What a broker must do about its replicas when the metadata changes. Pure.
+"""A broker's actions on its replicas when the metadata changes. Pure.
 
-The difference of two images, seen by one broker. Topics are told apart by id, never by name: a
-topic deleted and made again under its name is another topic, its old replica goes and a new,
+The actions are the difference of two images, seen by one broker. Topics are told apart by id, never
+by name: a topic that was deleted and made again is another topic; its old replica goes and a new,
 empty one comes.
 """
 

@@ -81,7 +81,7 @@ class ReplicaManager:
         self.clock = clock
         self.rng = rng
         self.config = config
-        """What holds now: the broker's file with what is set in the metadata on top."""
+        """The present settings: the broker's file with dynamic configs on top."""
         self._static_config = config
         self.controller = controller
         self.image: ClusterImage = EMPTY_IMAGE
@@ -303,9 +303,9 @@ class ReplicaManager:
         self.fetchers.unfollow(key)
         if replica.become_leader(image, self.now_ms()) and _log.isEnabledFor(logging.DEBUG):
             _log.debug("lead %s", replica.core.summary())
-        # The image may settle a proposal before its answer comes. Whoever caught up while it was
-        # in flight is not named in incremental fetches any more: nothing else would propose it
-        # before the periodic check.
+        # The image may settle a proposal before its answer comes. A follower that caught up while
+        # the proposal was in flight is in no incremental fetch any more: without this, only the
+        # periodic check would propose it.
         self.isr.reconsider(replica)
         self._tell(replica)
 
@@ -425,7 +425,7 @@ class ReplicaManager:
         return self._topic_configs.of(self.config, self.image.topic_configs(topic))
 
     def _take_over_config(self, delta: Delta | None) -> bool:
-        """Whether this broker's own settings have changed."""
+        """Take over dynamic configs; True if this broker's settings have changed."""
         if delta is not None and all(kind != RESOURCE_BROKER for kind, _ in delta.changed_configs):
             return False
         before = self.config

@@ -1,1 +1,1 @@
-"""What Metadata answers say of topics and brokers, and when they wait."""
+"""The parts of Metadata answers: topics, brokers, and the wait while a broker is suspected dead."""

@@ -43,7 +43,7 @@ class Suspects:
         self._wake()
 
     def present(self) -> frozenset[int]:
-        """Who is suspected now."""
+        """The brokers that are suspected now."""
         if not self._until_ms:
             return frozenset()
         now_ms = self._now_ms()

@@ -1,7 +1,6 @@
-"""What Metadata answers say of topics, packed once for all who ask.
+"""The topics of Metadata answers, packed once for all clients.
 
-A topic's bytes stay good as long as its image and the set of unfenced brokers do, whatever else
-happens in the cluster.
+A topic's bytes stay valid while its image and the set of unfenced brokers do not change.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a broker tells Prometheus, and the metrics that clients push."""
+"""The metrics of a broker for Prometheus, and the metrics that clients push."""

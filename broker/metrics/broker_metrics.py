@@ -1,6 +1,6 @@
-"""What a broker tells Prometheus. Read at each scrape, from what is there anyway.
+"""The metrics of a broker for Prometheus, read at each scrape from the broker's own state.
 
-Kvorum's own names: `kvorum_broker_...`; Kafka's gauge of the same meaning stands in the help text.
+The names are Kvorum's: `kvorum_broker_...`; the help text names Kafka's gauge of the same meaning.
 """
 
 from __future__ import annotations

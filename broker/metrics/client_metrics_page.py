@@ -120,5 +120,5 @@ def _labels(attributes: Any) -> Labels:
 
 
 def _sound(name: str) -> str:
-    """What Prometheus takes: letters, digits and underscores."""
+    """A name of letters, digits and underscores, as Prometheus requires."""
     return _NOT_IN_NAMES.sub("_", name[:TEXT_LENGTH_MAX])

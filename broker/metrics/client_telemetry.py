@@ -85,7 +85,7 @@ class ClientTelemetry:
         self._subscriptions: list[_Subscription] = []
 
     def is_wanted(self, configs: Configs) -> bool:
-        """Whether there is any subscription."""
+        """True if there is any subscription."""
         return bool(self._current(configs))
 
     def ask(
@@ -118,7 +118,7 @@ class ClientTelemetry:
         return instance if instance.last_error == ErrorCode.NONE else instance.last_error
 
     def is_known(self, instance_id: bytes, now_ms: int) -> bool:
-        """Whether the instance was heard of within its last three intervals."""
+        """True if the instance was heard of within its last three intervals."""
         instance = self._instances.get(instance_id)
         if instance is None:
             return False

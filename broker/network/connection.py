@@ -34,12 +34,13 @@ Part = bytes | bytearray | memoryview | FileSlice
 SENDFILE_CHUNK_BYTES = 1 << 20
 """One sendfile call at most; more would keep the loop from the other connections."""
 TURN_MAX_S = 0.005
-"""What one client's pipelined requests may take of the loop at a time, and one request more."""
+"""Limit of the loop's time for one client's pipelined requests in a turn; the last request may
+exceed it."""
 LONG_TURN_S = 0.05
 """Beyond it, of a single request: then no other connection has a turn before the loop has gone
 round."""
 MUTE_MAX_MS = (1 << 31) - 1
-"""What an answer can tell of a pause."""
+"""The longest pause that an answer can tell."""
 COLD_REQUESTS_MAX = 100
 """Of one connection; more of them wait unread, so that no client takes all that the server has."""
 JOIN_BYTES_MAX = 64 * 1024
@@ -56,7 +57,7 @@ class Slot:
         self.parts: Sequence[Part] = ()
         self.is_ready = False
         self.parked: Any = None
-        """What to cancel when the connection goes: has cancel()."""
+        """The work to cancel when the connection closes: an object with cancel()."""
 
     def fill(self, parts: Sequence[Part]) -> None:
         """The answer is there; () answers nothing (acks=0)."""
@@ -141,7 +142,7 @@ class Connection:
         """The peer broke the protocol: `close`, and the log says so."""
         if not self.is_closed:
             self.server.on_protocol_error(self, failure)
-            # What is answered goes out: of an append, say, which is as good as any.
+            # Answers that are ready still go out: of an append, say, which is as good as any.
             self.flush()
             self.close(f"protocol error: {failure}")
 
@@ -218,7 +219,7 @@ class Connection:
             turn.run()
 
     def _receive(self) -> bool:
-        """Whether anything has come. Raises WireError."""
+        """Receive; True if any bytes came. Raises WireError."""
         try:
             count = self._buffer.receive(self._sock)
         except BlockingIOError:
@@ -301,7 +302,7 @@ class Connection:
         poll.register(self._fd, select.POLLRDHUP)
         if not poll.poll(0):
             return False
-        # What was sent before with acks=0 is still to be read, when a pause is over.
+        # Requests that were sent before with acks=0 are still to be read when a pause is over.
         is_paused = self._is_yielding or self._unmute_timer is not None
         return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))
 

@@ -32,7 +32,7 @@ class ConnectionLimits:
         self._windows: dict[str, RateWindow] = {}
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """The metadata's client quotas are now these. What was used goes on to count."""
+        """Take over the metadata's client quotas. Past use goes on to count."""
         self._rates = quotas
 
     def refusal(self, address: str, per_address_max: int, now_ms: int) -> str | None:

@@ -114,7 +114,7 @@ class Deadlines:
 
 
 class TurnEnd:
-    """What is left to do at the end of the loop turn: first wake the parked, then send."""
+    """The work for the end of the loop's turn: first wake parked requests, then send."""
 
     def __init__(self) -> None:
         self._woken: list[Wakeable] = []
@@ -181,7 +181,7 @@ class TurnEnd:
 
 
 class AwaitsAcks(Protocol):
-    """Who asked for appends to be replicated; indexes are its own names of them."""
+    """The asker of appends that wait for replication; indexes are its own names of them."""
 
     @property
     def is_done(self) -> bool: ...
@@ -227,7 +227,7 @@ class PendingProduce:
         self._waiting[(topic_index, partition_index)] = None
 
     def put(self, topic_index: int, partition_index: int, answer: ProducedPartition) -> None:
-        """What the answer says of one partition that is open, unless `complete` brings an error."""
+        """Set the answer of one open partition; `complete` may still turn it into an error."""
         if (topic_index, partition_index) in self._waiting:
             self.topics[topic_index].partitions[partition_index] = answer  # type: ignore[index]
 

@@ -1,4 +1,4 @@
-"""What a leader checks of a client's batch before it touches the log."""
+"""The checks of a leader on a client's batch before it touches the log."""
 
 from __future__ import annotations
 

@@ -10,11 +10,12 @@ LONG_AGO_MS = -(1 << 62)
 
 
 class RemoteReplica:
-    """What the leader knows of one follower; all unknown at the start of a leader epoch.
+    """The state of one follower as its leader sees it; all unknown at the start of a leader epoch.
 
-    sent_offset: from which it last asked and was sent records. checked: the offset that was last
-    looked at because it asked for it twice, and when (monotonic); see `served_checks`. dropped_ms,
-    dropped_as: when the metadata had taken it out of the ISR, and the registration at that time.
+    sent_offset: the offset of its last fetch that was answered with records. checked: the offset
+    that was last verified because the follower asked for it twice, and when (monotonic); see
+    `broker.fetch.reread_verification`. dropped_ms, dropped_as: the time when the metadata took it
+    out of the ISR, and its registration at that time.
     """
 
     __slots__ = (

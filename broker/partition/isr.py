@@ -68,7 +68,7 @@ IsrState = Committed | PendingExpand | PendingShrink
 
 
 class Reaction(enum.Enum):
-    """What to do with an answer to AlterPartition."""
+    """The reaction to an answer to AlterPartition."""
 
     APPLIED = "the ISR is as answered"
     ROLLED_BACK = "the proposal is void; a later check may propose anew"
@@ -121,10 +121,10 @@ def confirm(state: IsrState) -> PendingShrink | None:
 
 
 def react(answer: AlteredPartition, *, leader_epoch: int, partition_epoch: int) -> Reaction:
-    """What the controller's answer means for a proposal made at these epochs.
+    """The meaning of the controller's answer to a proposal made at these epochs.
 
-    An answer is applied only when it is newer than what we know: the metadata log may have been
-    faster.
+    An answer is applied only when it is newer than this broker's metadata: the metadata log may
+    have been faster.
     """
     if answer.error == ErrorCode.NONE:
         if answer.leader_epoch != leader_epoch or answer.partition_epoch < partition_epoch:

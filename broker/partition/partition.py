@@ -141,8 +141,8 @@ class Partition:
     # --- checks ------------------------------------------------------------------------------
 
     def may_lead_cleanly(self, replica_id: int, end_offset: int) -> bool:
-        """Whether the controller may elect a follower that ends there, and nothing is lost: it is
-        in the ISR, or eligible by KIP-966 and has all that is committed."""
+        """True if the controller may elect a follower whose log ends there without losing committed
+        records: it is in the ISR, or eligible (KIP-966) with all committed records."""
         if replica_id in self.isr_state.isr:
             return True
         return replica_id in self.eligible and end_offset >= self.high_watermark
@@ -183,7 +183,7 @@ class Partition:
         return self.check_leader(current_leader_epoch)
 
     def check_produce(self, acks: int) -> ErrorCode:
-        """Whether a client may append now. acks=-1 needs the COMMITTED ISR to be large enough."""
+        """NONE if a client may append now. acks=-1 needs the COMMITTED ISR to be large enough."""
         if self.role is not Role.LEADER:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == -1 and self.is_abandoned:
@@ -193,7 +193,8 @@ class Partition:
         return ErrorCode.NONE
 
     def has_followers_left(self, listed_by: Collection[int], since_ms: int) -> bool:
-        """Whether an in-sync follower still fetches from this leader, or there is none to do so.
+        """True if an in-sync follower still fetches from this leader, or the leader has no other
+        member in its ISR.
 
         listed_by: the followers whose fetch session lists the partition; a follower of another
         leader takes the partition off its session. since_ms: a follower whose last fetch, of any
@@ -427,7 +428,7 @@ class Partition:
         )
 
     def _is_live(self, replica_id: int) -> bool:
-        """Whether its broker is active and the directory that it lies in there is online. One whose
+        """True if the replica's broker is active and its directory there is online. A replica whose
         disk has failed fetches no more: waiting for it would hold back the watermark."""
         if not self.facts.is_active(replica_id):
             return False

@@ -1,4 +1,4 @@
-"""What the metadata and the fetches say of the other brokers, for all partitions of one."""
+"""The facts about the other brokers that all partitions of one broker share."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class BrokerFacts:
         self.has_rack_readers = False
 
     def is_broker(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a request in that broker's name proves it.
+        """True if a request in that broker's name proves it.
 
-        A broker's epoch is known to the brokers and the controllers alone. Any client may name a
-        broker's id; believed, it would move high watermarks and ISRs, and read what is uncommitted.
+        Only brokers and controllers know a broker's epoch, while any client may name a broker's id.
+        Such a client would move high watermarks and ISRs, and read uncommitted records.
         """
         return broker_epoch != UNKNOWN_EPOCH and broker_epoch == self.epoch_of(broker_id)
 

@@ -30,7 +30,8 @@ class RefusedSequences:
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[_Batch, bool]] = {}
-        """Whether each was held back for an earlier one, and none has come since."""
+        """Refused batches by producer. True: the batch was held back for an earlier one, and none
+        has come since."""
 
     def note(self, header: BatchHeader, *, is_held_back: bool = False) -> None:
         """The batch was refused: its producer will send it again."""
@@ -49,7 +50,7 @@ class RefusedSequences:
             del self._by_producer[next(iter(self._by_producer))]
 
     def explains(self, header: BatchHeader, expected_sequence: int) -> bool:
-        """Whether what is missing before this batch was refused, and not lost."""
+        """True if the batch missing before this one was refused, and not lost."""
         refused = self._by_producer.get(header.producer_id, ())
         return (header.producer_epoch, expected_sequence) in refused
 

@@ -141,7 +141,8 @@ def _best_move(
 
 
 def _kept(members: Subscribers, every: set[TopicPartition]) -> dict[str, Partitions]:
-    """What each has of what there is and it still subscribes to; nothing twice."""
+    """The partitions that each member keeps: they exist, it subscribes to them, and no two members
+    keep the same."""
     taken: set[TopicPartition] = set()
     kept: dict[str, Partitions] = {}
     for name, member in sorted(members.items()):

@@ -1,4 +1,4 @@
-"""Who may commit and fetch offsets in a group of the consumer protocol. Pure."""
+"""The rules of committing and fetching offsets in a group of the consumer protocol. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def commit_refusal(
 
 
 def fetch_refusal(group: ConsumerGroup, request: FetchOffsets) -> ErrorCode:
-    """Who says that it is a member must be one in that epoch; others may always read."""
+    """The reason to refuse the reader. A reader that claims to be a member must be one, in that
+    epoch; others may always read."""
     if request.member_id is None and request.member_epoch < 0:
         return ErrorCode.NONE
     return group.check_committer(request.member_id or NO_MEMBER, request.member_epoch)

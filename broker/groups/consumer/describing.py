@@ -1,4 +1,4 @@
-"""What administrators are told of a group of the consumer protocol. Pure."""
+"""The answer of ConsumerGroupDescribe. Pure."""
 
 from __future__ import annotations
 

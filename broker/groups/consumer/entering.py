@@ -16,8 +16,8 @@ from kvorum.broker.groups.turn import Turn
 
 
 def back(before: ConsumerMember) -> ConsumerMember:
-    """A static member whose client has begun anew: at epoch 0, with what it had. What it was giving
-    up it has given up, as the client that was is no more."""
+    """A static member whose client has started again: at epoch 0, with its assignment. It has given
+    up what it was told to give up, because the old client is gone."""
     return replace(
         before,
         member_epoch=JOIN_EPOCH,
@@ -58,12 +58,12 @@ def enter(
 
 
 def says_more(group: ConsumerGroup, before: ConsumerMember, told: ConsumerMember) -> bool:
-    """Whether the record of its metadata is to be written."""
+    """True if the record of the member's metadata must be written."""
     return told.member_id not in group.members or _said(before) != _said(told)
 
 
 def _said(member: ConsumerMember) -> tuple[object, ...]:
-    """What the record of a member's metadata holds."""
+    """The fields of the record of a member's metadata."""
     return (
         member.instance_id,
         member.rack_id,

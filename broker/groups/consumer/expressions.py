@@ -14,7 +14,7 @@ LENGTH_MAX = 1_024
 """Characters of an expression."""
 
 PROGRAM_BYTES_MAX = 1 << 20
-"""What one compiled expression may take, its cache of states among it: `((\\w{99}){99}){9}` is
+"""Limit of the memory of one compiled expression, with its cache of states: `((\\w{99}){99}){9}` is
 short."""
 
 

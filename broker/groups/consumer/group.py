@@ -96,7 +96,8 @@ class ConsumerGroup:
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def assignor_name(self, default: str) -> str:
-        """What most members ask for; a tie goes to the first name, no wish to `default`."""
+        """The assignor that most members ask for; a tie goes to the first name. `default` if no
+        member names one."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             if member.server_assignor is not None:
@@ -155,8 +156,8 @@ class ConsumerGroup:
             del self.static_members[instance_id]
 
     def check_committer(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """Whether it is a member in this epoch: NONE, 25, 113; 22 for one that calls the epoch its
-        generation."""
+        """NONE for a member in this epoch; UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH;
+        ILLEGAL_GENERATION for a member that calls the epoch its generation."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat: joining, staying, changing one's mind, and what the member is told. Pure.
+"""ConsumerGroupHeartbeat: joining, staying, new subscriptions, and the member's answer. Pure.
 
-    refused? -> the member as it now says it is -> new group epoch? -> new target? -> reconcile
+  refused? -> the member's new values -> new group epoch? -> new target? -> reconcile
 
-A refusal changes nothing. What is accepted changes the group and puts its records behind
+A refusal changes nothing. An accepted heartbeat changes the group and puts its records behind
 `Setting.out`; the caller writes them before it answers.
 """
 
@@ -37,7 +37,7 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def request_refusal(request: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Rejected | None:
-    """What is wrong with the request whatever the group is like (Kafka's own sentences)."""
+    """The reason to refuse the request, whatever state the group is in (Kafka's own sentences)."""
     reason = None
     if not request.member_id:
         reason = "MemberId can't be empty."

@@ -21,8 +21,8 @@ NO_TIMEOUT = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMember:
-    """What is known of a member that speaks the classic protocol. protocols: what it offers, best
-    first; never none."""
+    """The part of a member that speaks the classic protocol. protocols: the offered ones, best
+    first; never empty."""
 
     session_timeout_ms: int
     protocols: tuple[ProtocolMetadata, ...]
@@ -56,9 +56,9 @@ class ConsumerMember:
 
     @property
     def held(self) -> Partitions:
-        """What nobody else may be given."""
+        """The partitions that no other member may be given."""
         return self.assigned | self.pending_revocation
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether it has all that the target of that epoch gives it, and nothing else."""
+        """True if the member has exactly its target of that epoch."""
         return self.state == MemberState.STABLE and self.member_epoch == assignment_epoch

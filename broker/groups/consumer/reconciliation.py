@@ -65,7 +65,7 @@ def _next(
             pending_revocation=revoked,
         )
     wanted = target - kept
-    # What it has just given up itself, in its last state, counts as free.
+    # Partitions that the member has just given up, in its last state, count as free.
     mine = member.held
     free = frozenset(row for row in wanted if row in mine or row not in taken)
     is_complete = len(free) == len(wanted)
@@ -83,5 +83,5 @@ def _next(
 
 
 def _may_own(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether it may still use some of them: it does not say, or says so."""
+    """True if the member may still use some of the partitions: it does not say, or says so."""
     return owned is None or not owned.isdisjoint(partitions)

@@ -92,9 +92,10 @@ def encode_key(key: ConsumerKey) -> bytes:
 
 
 def decode_key(key: bytes) -> ConsumerKey | None:
-    """What a record is about; None if about no group of the consumer protocol.
+    """The meaning of a record's key; None if it is of no group of the consumer protocol.
 
-    Raises CorruptData."""
+    Raises CorruptData.
+    """
     reader = Reader(key, 0, len(key))
     try:
         record_type = reader.int16()

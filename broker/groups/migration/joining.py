@@ -38,7 +38,8 @@ class Joiner:
 
 
 def admitted(group: ConsumerGroup, event: Request, setting: Setting, turn: Turn) -> Joiner | Joined:
-    """Who joins; or the answer, if it is refused or gets an id to come back with."""
+    """The joiner; or the answer, if the request is refused or gets a member id to come back
+    with."""
     request: JoinGroup = event.body
     if not turn.config.group_consumer_migration_policy.allows_mixed_groups:
         return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -58,7 +59,7 @@ def admitted(group: ConsumerGroup, event: Request, setting: Setting, turn: Turn)
         return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
     told = _as_told(before, event, subscription)
     if not is_new and request.member_id == NO_MEMBER:
-        # Whoever still uses the old id is fenced.
+        # A client that still uses the old id is fenced.
         instance_id = request.group_instance_id or ""
         told = replace(back(told), member_id=new_member_id(instance_id, turn))
     is_too_long = len(told.member_id.encode()) > STRING_BYTES_MAX

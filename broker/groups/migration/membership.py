@@ -38,7 +38,8 @@ from kvorum.runtime.errors import ErrorCode
 
 
 def sync(group: ConsumerGroup, request: SyncGroup, image: ClusterImage, turn: Turn) -> Synced:
-    """What the member has. Assignments that it brings are not looked at: it leads nobody."""
+    """The member's assignment. Assignments in the request are ignored: this member leads no
+    generation."""
     member = _member(group, request.member_id, request.group_instance_id)
     if isinstance(member, ErrorCode):
         return Synced(error=member)

@@ -31,9 +31,9 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
 CLIENTS_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
-"""Assignors that clients bring along. What the sticky ones of librdkafka and others put beside the
-partitions only tells the next leader who had what, and this group will have no leader. Of other
-assignors nobody here can tell what their members do with it."""
+"""Assignors that clients bring along. The sticky ones of librdkafka and others add data that only
+tell the next leader the last assignment, and this group will have no leader. The coordinator cannot
+tell how members use the data of other assignors."""
 
 
 def upgraded(
@@ -109,7 +109,7 @@ def _latest_metadata(classic: ClassicGroup, member: Member) -> bytes:
 def _held(
     classic: ClassicGroup, member: Member, subscription: Subscription, image: ClusterImage
 ) -> Partitions | str:
-    """What the member may be reading now."""
+    """The partitions that the member may be reading now."""
     assignment = read_assignment(member.assignment)
     if assignment is None:
         return f"what its member {member.member_id} was assigned does not parse"
