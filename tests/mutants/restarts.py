@@ -60,8 +60,7 @@ _LOOK_UPS: tuple[Rule, ...] = (
 _TERMS: tuple[Rule, ...] = (
     ("deletion-missed-while-loading", "offsets of a topic that goes during the load go too",
      "broker/coordinator/shard_context.py",
-     "            # The log that is being read speaks of those topics, and not of others of their "
-     "names.\n            self._events.append(event)\n", "            pass\n"),
+     "            # names.\n            self._events.append(event)\n", "            pass\n"),
     ("new-topic-taken-for-the-old", "what was made anew before the term is not gone",
      "broker/coordinator/host.py",
      "                term.give(at_first if is_first else event)\n",

@@ -163,7 +163,7 @@ _RULES = (
     ("new-clients-offsets-only-verified", "v5 adds the group's partition", TXN_OFFSET_COMMIT,
      "        is_add=version >= FIRST_ADDING_VERSION,\n", "        is_add=False,\n", BY_OFFSETS),
     ("marker-missed-while-loading", "a marker is heard while the log is read", TERM,
-     "            # It may lie behind the end that is being read. Heard twice, it ends nothing more.\n"
+     "            # nothing.\n"
      "            self._events.append(event)\n",
      "            pass\n", BY_SHARDS),
     ("told-before-the-marker-is-safe", "answers after a marker rest on it", TERM,
