@@ -47,7 +47,7 @@ class Member:
     synced_at: float
     """When its SyncGroup was."""
     is_settled: bool
-    """Whether that was before others came to join."""
+    """True if that was before others came to join."""
 
 
 def join_seconds(bootstrap: str) -> tuple[float, float]:

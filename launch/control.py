@@ -117,7 +117,7 @@ def _find_dead(data_dir: str, name: str) -> NodeEntry:
 
 
 def _lives(pid: int | None, launcher_pid: int | None) -> bool:
-    """Whether that is a process of the launcher, and none that has ended and is yet to be reaped.
+    """True if that is a process of the launcher, and none that has ended and is yet to be reaped.
 
     A stranger may have the number by now. Without /proc (macOS) any process of the number counts.
     """

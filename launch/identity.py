@@ -47,7 +47,7 @@ class DirectoryLock:
 
 
 def is_locked(directory: str) -> bool:
-    """Whether another process holds the lock on a directory. Raises OSError."""
+    """True if another process holds the lock on a directory. Raises OSError."""
     try:
         fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

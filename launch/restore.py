@@ -110,7 +110,7 @@ def _check_topic(disk: Disk, folder: str, topic_id: bytes) -> None:
 
 
 def _is_own(disk: Disk, path: str, config: NodeConfig) -> bool:
-    """Whether the directory can be read and is this broker's; ConfigError for another's."""
+    """True if the directory can be read and is this broker's; ConfigError for another's."""
     try:
         if not disk.exists(path):
             return False

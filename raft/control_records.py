@@ -93,7 +93,7 @@ def parsed_set(voters: Sequence[Voter]) -> VoterSet:
 
 
 def parse_leader_change(key: bytes, value: bytes) -> ParsedLeaderChange | None:
-    """What a LeaderChange record says, None for any other. Raises WireError."""
+    """The fields of a LeaderChange record, None for other records. Raises WireError."""
     if len(key) != _KEY.size or _KEY.unpack(key)[1] != LEADER_CHANGE:
         return None
     try:

@@ -19,7 +19,8 @@ from kvorum.runtime.ids import uuid_text
 
 
 def control_text(key: bytes, value: bytes) -> str | None:
-    """What kafka-dump-log prints behind such a record, None for one that is not the quorum's."""
+    """The text that kafka-dump-log prints behind such a record, None for one that is not the
+    quorum's."""
     kind = int.from_bytes(key[2:4], "big", signed=True)
     try:
         change = parse_leader_change(key, value)

@@ -79,7 +79,7 @@ class RaftCore:
         self.config = config
         self.log = log
         self.rng = rng
-        # What a snapshot holds was committed when it was made.
+        # Records below a snapshot were committed when it was made.
         self.high_watermark = log.snapshots[-1].offset if log.snapshots else -1
         if log.last_epoch > vote_state.epoch:
             vote_state = VoteState(epoch=log.last_epoch)
@@ -95,11 +95,11 @@ class RaftCore:
         self._leadership = LeaderChanged(self.epoch, NO_NODE)
         self.role: Role = self._initial_role(now_ms)
 
-    # What drivers ask.
+    # Properties that drivers read.
 
     @property
     def leader_id(self) -> int:
-        """Whom this node takes for the leader, NO_NODE if nobody."""
+        """The node that this node takes for the leader, NO_NODE if none."""
         return self._leadership.leader_id
 
     @property
@@ -113,12 +113,12 @@ class RaftCore:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this node, with this disk, is in the voter set it knows."""
+        """True if this node, with this disk, is in the voter set it knows."""
         return self.voter_set.has(self.config.node_id, self.config.directory_id)
 
     @property
     def is_electable(self) -> bool:
-        """Whether this node stands for election when it loses the leader.
+        """True if this node stands for election when it loses the leader.
 
         A node that is out of its own latest set must still stand until that is committed (Ongaro's
         thesis, 4.2.2). Bad sequence: 1. leader 1 of {1, 2} removes itself and is cut off before 2
@@ -150,11 +150,11 @@ class RaftCore:
         return self.voter_set.get(self.config.node_id) != self.own_voter
 
     def is_own(self, voter: Voter) -> bool:
-        """Whether a voter entry means this node and this disk."""
+        """True if a voter entry means this node and this disk."""
         return voter.is_key(self.config.node_id, self.config.directory_id)
 
     def is_meant(self, voter_id: int, voter_directory_id: bytes) -> bool:
-        """Whether a request for this voter is meant for this node and this disk."""
+        """True if a request for this voter is meant for this node and this disk."""
         own = self.config
         return voter_id == own.node_id and voter_directory_id in (UUID_ZERO, own.directory_id)
 
@@ -209,7 +209,7 @@ class RaftCore:
         effects, self._effects = self._effects, []
         return effects
 
-    # What the role handlers use.
+    # The functions that role handlers call.
 
     def emit(self, effect: Effect) -> None:
         self._effects.append(effect)

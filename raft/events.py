@@ -1,4 +1,4 @@
-"""What can happen to a node of the quorum."""
+"""The events of a node of the quorum."""
 
 from __future__ import annotations
 

@@ -346,7 +346,7 @@ class _Replay:
 
 
 class _BadLine(Exception):
-    """What is wrong with the line under work."""
+    """The fault of the line that is being read."""
 
 
 def _error_text(error: BaseException) -> str:

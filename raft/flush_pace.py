@@ -17,7 +17,7 @@ QUICK_IN_A_ROW = 10
 
 
 class FlushPace:
-    """What the last fsyncs took; times in microseconds."""
+    """The times of the last fsyncs, in microseconds."""
 
     def __init__(self) -> None:
         self._quick_in_a_row = 0

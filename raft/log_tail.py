@@ -118,7 +118,7 @@ class LogTail:
         self.generation += 1
 
     def is_prefix(self, snapshot: OffsetAndEpoch) -> bool:
-        """Whether the log holds the record before snapshot.offset, with that epoch."""
+        """True if the log holds the record before snapshot.offset, with that epoch."""
         if not self.start_offset < snapshot.offset <= self.end_offset:
             return False
         index = bisect_right(self._starts, snapshot.offset - 1)

@@ -180,7 +180,7 @@ def _was_dynamic(found: FoundSnapshots, replica_log: ReplicaLog) -> bool | None:
 
 
 def _is_prefix(log: Log, snapshot: OffsetAndEpoch) -> bool:
-    """Whether the log agrees with the snapshot on the last record of its prefix."""
+    """True if the log agrees with the snapshot on the last record of its prefix."""
     if snapshot.offset > log.end_offset:
         return False
     if snapshot.offset == log.start_offset:

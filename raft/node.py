@@ -161,7 +161,7 @@ class RaftNode:
         self._voters = NO_VOTERS
         self.recorder = FlightRecorder(self.core)
 
-    # What the state machine uses.
+    # The methods for the state machine.
 
     def start(self) -> None:
         """Begin to take part. The servicer must be reachable from now on."""

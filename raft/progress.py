@@ -1,4 +1,4 @@
-"""What a leader knows of one replica, the fetches it has parked, and a snapshot on its way."""
+"""A leader's knowledge of one replica: progress, parked fetches, and a snapshot on its way."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class RaftServicer(pb_grpc.RaftServicer):
         fetches = _Fetches(self, context)
         try:
             await context.listen(fetches.on_message)
-            # What is still under way has its answer before the stream ends.
+            # Requests under way are answered before the stream ends.
             await fetches.is_answered.wait()
         except _Stopping:
             await _abort(context)
@@ -105,7 +105,7 @@ class RaftServicer(pb_grpc.RaftServicer):
         finally:
             self.forget(token)
 
-    # What conversations use.
+    # The functions for conversations.
 
     def ask(self, request: m.Request, caller: asyncio.Future[m.Response] | _Fetches) -> int:
         """Hand a request to the node; the token of its answer. Raises _Stopping."""

@@ -142,7 +142,7 @@ def _enter(core: RaftCore, role: Role) -> None:
 
 
 def _acknowledged_leader(role: Role) -> int:
-    """Who may be asked for anything that needs a leader: nobody once it has resigned."""
+    """The leader for requests that need one; NO_NODE once it has resigned."""
     return role.leader_id if isinstance(role, Follower) else NO_NODE
 
 

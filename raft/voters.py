@@ -33,7 +33,7 @@ class Voter:
     port: int = 0
 
     def is_key(self, node_id: int, directory_id: bytes) -> bool:
-        """Whether that replica is this voter; an entry without directory id goes by the id."""
+        """True if that replica is this voter; an entry without directory id goes by the id."""
         return node_id == self.node_id and self.directory_id in (UUID_ZERO, directory_id)
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class VoterSet:
         return next((voter for voter in self.voters if voter.node_id == node_id), None)
 
     def has(self, node_id: int, directory_id: bytes) -> bool:
-        """Whether this replica, by id and disk, is a voter."""
+        """True if this replica, by id and disk, is a voter."""
         for voter in self.voters:  # asked for every fetch: no generator, no further call
             if voter.node_id == node_id:
                 return voter.directory_id in (UUID_ZERO, directory_id)

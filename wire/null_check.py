@@ -48,7 +48,7 @@ def null_check(entity: Any) -> Check:
 
 
 def _may_hold_null(annotation: Any) -> bool:
-    """Whether an array may have nulls among its items (uuids are None for zero)."""
+    """True if an array may have nulls among its items (uuids are None for zero)."""
     for part in (annotation, *typing.get_args(annotation)):
         if typing.get_origin(part) is tuple:
             return type(None) in typing.get_args(typing.get_args(part)[0])

@@ -55,7 +55,7 @@ class ServedVersions:
         return api is not None and api.min_version <= version <= api.max_version
 
     def is_flexible(self, key: int, version: int) -> bool:
-        """Whether a request of this API and version has header v2. Unknown keys: False."""
+        """True if a request of this API and version has header v2. Unknown keys: False."""
         api = self._by_key.get(key)
         return api is not None and version >= api.first_flexible
 

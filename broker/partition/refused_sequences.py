@@ -55,13 +55,13 @@ class RefusedSequences:
         return (header.producer_epoch, expected_sequence) in refused
 
     def is_behind(self, header: BatchHeader) -> bool:
-        """Whether an earlier batch of that producer was refused, and has not come again."""
+        """True if an earlier batch of that producer was refused, and has not come again."""
         return any(
             _is_before(b, _of(header)) for b in self._by_producer.get(header.producer_id, ())
         )
 
     def holds_back(self, header: BatchHeader) -> bool:
-        """Whether this batch is refused as well, for an earlier one that may still come again.
+        """True if this batch is refused as well, for an earlier one that may still come again.
 
         False if it was before, and none has come since: then the earlier ones were given up.
         """

@@ -66,7 +66,7 @@ class RateWindow:
         self._drop_old(now_ms)
 
     def is_empty(self, now_ms: int) -> bool:
-        """Whether nothing of it counts any more."""
+        """True if nothing of it counts any more."""
         self._drop_old(now_ms)
         return not self._samples
 

@@ -88,7 +88,7 @@ def init_producer_id(
 
 
 def _is_known_identity(transaction: Transaction, request: InitProducerId) -> bool:
-    """Whether the producer that the client names was this id's last one, or the one before.
+    """True if the producer that the client names was this id's last one, or the one before.
 
     The one before counts only with its epochs used up: then this may be the repeat of a request
     whose answer, a new producer id, was lost.

@@ -111,7 +111,7 @@ class LiveCluster:
         self._process = None
 
     def is_running(self) -> bool:
-        """Whether the launcher is there; nodes may be dead."""
+        """True if the launcher is there; nodes may be dead."""
         return self._process is not None and self._process.poll() is None
 
     def nodes(self) -> list[Node]:

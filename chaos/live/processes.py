@@ -102,7 +102,7 @@ def stop_process(process: subprocess.Popen[bytes], *, timeout_ms: int) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+    """True if a process exists and is no zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The state follows the command name, which may hold any byte but ends at the last ).

@@ -98,7 +98,7 @@ def _after(node: SimNode, effect: DropSnapshots | None = None) -> Any:
 
 
 def _is_well(node: SimNode, task: SimTask[Any]) -> bool:
-    """Whether the work was done; a disk that failed ends the process, anything else the run."""
+    """True if the work was done; a disk that failed ends the process, anything else the run."""
     if isinstance(task.error, OSError):
         node.die(task.error)
         return False

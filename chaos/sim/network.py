@@ -163,11 +163,11 @@ class Network:
         self._blocked = +self._blocked
 
     def passes(self, sender_id: int, receiver_id: int) -> bool:
-        """Whether the way is open and this message is not lost."""
+        """True if the way is open and this message is not lost."""
         return self._copies(sender_id, receiver_id) > 0
 
     def is_open(self, sender_id: int, receiver_id: int) -> bool:
-        """Whether the way is not cut."""
+        """True if the way is not cut."""
         return (sender_id, receiver_id) not in self._blocked
 
     def heal(self) -> None:

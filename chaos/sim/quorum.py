@@ -198,16 +198,16 @@ class QuorumWorld:
         return frozenset((node.node_id, node.config.directory_id) for node in nodes)
 
     def can_bear(self, voters: VoterKeys) -> bool:
-        """Whether a majority of these voters have their disks."""
+        """True if a majority of these voters have their disks."""
         return _living(voters, self.living_disks()) >= most_of(len(voters))
 
     def may_vote(self, node: SimNode) -> bool:
-        """Whether the node, with its disk, is a voter somewhere, or may be."""
+        """True if the node, with its disk, is a voter somewhere, or may be."""
         sets = self.voter_checks.possible_sets()
         return any(is_among(keys, node.node_id, node.config.directory_id) for keys in sets)
 
     def can_spare(self, node: SimNode) -> bool:
-        """Whether every voter set that is in force, or may be, can do without the node's disk.
+        """True if every voter set that is in force, or may be, can do without the node's disk.
 
         Raft loses nothing if a disk of a minority is lost and never votes again. If every set that
         may be in force keeps a majority, there is always one that can elect and commit.

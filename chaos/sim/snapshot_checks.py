@@ -142,7 +142,7 @@ class SnapshotChecks:
         )
 
     def is_begun_anew(self, node: SimNode, found: Mirror) -> bool:
-        """Whether a start began the log anew behind a snapshot: one that had come before the stop,
+        """True if a start began the log anew behind a snapshot: one that had come before the stop,
         or one of its own that reaches beyond what was fsynced of its log."""
         start_offset = found.start_offset
         known = node.mirror.digest_at(start_offset)

@@ -98,5 +98,5 @@ def most_of(voter_count: int) -> int:
 
 
 def is_among(keys: Set[tuple[int, bytes]], node_id: int, directory_id: bytes) -> bool:
-    """Whether that node, with that disk, is one of these voters."""
+    """True if that node, with that disk, is one of these voters."""
     return (node_id, directory_id) in keys or (node_id, UUID_ZERO) in keys

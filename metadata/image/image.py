@@ -90,7 +90,7 @@ class BrokerImage:
     log_dirs: tuple[bytes, ...] = ()
 
     def has_online(self, directory: bytes) -> bool:
-        """Whether a replica in this directory can be served."""
+        """True if a replica in this directory can be served."""
         return is_online(directory, self.log_dirs)
 
     @property
@@ -105,7 +105,7 @@ class BrokerImage:
 
 
 def is_online(directory: bytes, log_dirs: tuple[bytes, ...]) -> bool:
-    """Whether a directory is one of a broker's that are online. A broker that told none is of a
+    """True if a directory is one of a broker's that are online. A broker that told none is of a
     build that has one directory, and ends when that one fails."""
     if directory == UNASSIGNED_DIRECTORY:
         return True

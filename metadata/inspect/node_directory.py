@@ -152,7 +152,7 @@ def _checked_header(path: str, data: bytes) -> SnapshotHeader:
 
 
 def _is_prefix(log: FoundLog, snapshot: SnapshotHeader) -> bool:
-    """Whether the log agrees with the snapshot on the last record of its prefix."""
+    """True if the log agrees with the snapshot on the last record of its prefix."""
     if snapshot.end_offset > log.end_offset:
         return False
     if snapshot.end_offset == log.start_offset:

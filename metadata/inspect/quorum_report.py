@@ -71,7 +71,7 @@ def leader_id_of(answers: Sequence[Any]) -> int:
 
 
 def is_outage(answers: Sequence[Any]) -> bool:
-    """Whether nobody who answered has had a leader for longer than an election takes."""
+    """True if nobody who answered has had a leader for longer than an election takes."""
     return bool(answers) and all(answer.leaderless_ms >= LEADER_WAIT_MS for answer in answers)
 
 
@@ -139,7 +139,7 @@ def _no_voters(answers: Sequence[Any]) -> str:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether a refusal's message is one that `say` made."""
+    """True if a refusal's message is one that `say` made."""
     return text.startswith(_HEADS)
 
 

@@ -350,7 +350,7 @@ class ControllerClient:
 
 
 def _may_be_taken_up(error: grpc.aio.AioRpcError) -> bool:
-    """Whether the controller may have ended over the request. One that does not answer in time has
+    """True if the controller may have ended over the request. One that does not answer in time has
     not ended."""
     is_late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     return not isinstance(error, Unsent) and not is_late

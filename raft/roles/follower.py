@@ -144,7 +144,7 @@ def on_request_failed(core: RaftCore, role: Follower, correlation_id: int, now_m
 
 
 def on_log_flushed(core: RaftCore, role: Follower, now_ms: int) -> None:
-    """What was appended is on disk: ask for more, which tells the leader so."""
+    """Appended records are on disk: ask for more, which acknowledges them to the leader."""
     if role.is_flushing and core.log.flushed_end_offset == core.log.end_offset:
         role.is_flushing = False
         fetch(core, role, now_ms)
@@ -209,7 +209,7 @@ def _truncate(core: RaftCore, response: FetchResponse) -> None:
 
 
 def _continues(core: RaftCore, response: FetchResponse) -> bool:
-    """Whether the batches go on where the log ends, in epochs that rise to this one at most."""
+    """True if the batches go on where the log ends, in epochs that rise to this one at most."""
     end_offset, epoch = core.log.end_offset, core.log.last_epoch
     for span in response.spans:
         if span.base_offset != end_offset or not epoch <= span.epoch <= core.epoch:

@@ -153,7 +153,7 @@ def on_received(core: RaftCore, event: SnapshotReceived, now_ms: int) -> None:
     core.emit(ReplaceLog(event.snapshot))
     core.advance_high_watermark(event.snapshot.offset)
     if isinstance(role, Prospective | Candidate):
-        # Who votes, and whether this node does, may be another matter now: the round is over.
+        # The voter set may be another one now, and this node's vote with it: the round is over.
         if role.leader_id in (NO_NODE, core.config.node_id):
             become_unattached(core, core.epoch, now_ms)
         else:

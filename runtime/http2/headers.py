@@ -130,5 +130,5 @@ def parse_status(text: str) -> int:
 
 
 def is_grpc(content_type: str) -> bool:
-    """Whether a body is gRPC's, by its `content-type`."""
+    """True if a body is gRPC's, by its `content-type`."""
     return content_type == GRPC or content_type.startswith((GRPC + "+", GRPC + ";"))

@@ -95,7 +95,7 @@ class Incoming:
         return message
 
     def _is_over(self) -> bool:
-        """Whether nothing more comes. Raises StreamEnded if that is before its time."""
+        """True if nothing more comes. Raises StreamEnded if that is before its time."""
         if self.failure is not None:
             raise self._ended()
         return self.is_remote_done

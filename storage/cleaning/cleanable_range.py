@@ -15,7 +15,7 @@ from kvorum.storage.log.model import RELATIVE_OFFSET_MAX, CompactionConfig
 
 
 class SegmentFacts(Protocol):
-    """What the decisions need. Properties may read files."""
+    """The facts that the decisions need. Properties may read files."""
 
     base_offset: int
 
@@ -30,7 +30,7 @@ class SegmentFacts(Protocol):
 
 
 class GroupFacts(Protocol):
-    """What grouping needs to know of a segment."""
+    """The facts of a segment that grouping needs."""
 
     base_offset: int
 

@@ -28,7 +28,7 @@ class CleanedTransactions:
         self.kept: list[AbortedTransaction] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the records of a batch that is no marker were aborted."""
+        """True if the records of a batch that is no marker were aborted."""
         self._open_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -39,7 +39,7 @@ class CleanedTransactions:
         return False
 
     def is_marker_of_nothing(self, header: BatchHeader, marker: Marker | None) -> bool:
-        """Whether no batch of the transaction that the marker ends was left in the log.
+        """True if no batch of the transaction that the marker ends was left in the log.
 
         marker: None for a control batch that an earlier clean has emptied.
         """
@@ -61,7 +61,7 @@ class CleanedTransactions:
         return False
 
     def _is_open(self, header: BatchHeader) -> bool:
-        """Whether an aborted transaction of the batch's producer spans it.
+        """True if an aborted transaction of the batch's producer spans it.
 
         Its marker ends one, and so does its place. Bad sequence without that: 1. the first pass
         skips the clean segments, and the markers in them, 2. a later committed tombstone of the

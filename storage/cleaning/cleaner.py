@@ -49,7 +49,7 @@ class CleanerConfig:
 
 @dataclass(slots=True, kw_only=True)
 class CleaningStats:
-    """What a clean has done so far. Mutable: the job counts in it."""
+    """The counters of a clean so far. Mutable: the job counts in it."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -255,8 +255,8 @@ class CleaningJob:
                     self._write(new, self._cleaned(segment, piece, cleaner))
                     yield True
             new.aborted = cleaner.take_kept_aborted()
-            # What has no timestamp is as old as its file (`retention.py`): with a time of its own
-            # from each clean it would outlive retention.ms for ever.
+            # Batches without timestamps are as old as their file (`retention.py`). With the time of
+            # each clean they would outlive retention.ms for ever.
             modified_ms = max(self._modified_ms[segment] for segment in group)
             self._disk.set_modified_ms(new.path(LOG_SUFFIX), modified_ms)
             write_cleaned(self._disk, new)

@@ -191,7 +191,7 @@ def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the CRC-32C over byte 21 to the end of the batch is the stored one."""
+    """True if the CRC-32C over byte 21 to the end of the batch is the stored one."""
     view = memoryview(buffer)[position + CRC_START : position + header.batch_length + 12]
     return bool(crc32c(view) == header.crc)
 

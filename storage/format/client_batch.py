@@ -40,12 +40,12 @@ from kvorum.storage.format.record_validation import (
 CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """Attributes that are a producer's to say; the others are the broker's."""
 UNPACKED_BYTES_MAX = 100 << 20
-"""What a client's batch may unpack to: what a request may have without compression
-(socket.request.max.bytes). Kafka sets no bound, and unpacks as it reads."""
+"""Limit of the unpacked bytes of a client's batch: the bytes that a request may have without
+compression (socket.request.max.bytes). Kafka sets no bound, and unpacks as it reads."""
 
 UNPACKED_RATIO = 10
-"""What the batches of one request may unpack to beyond that, for each byte of the request:
-producers may send as many as socket.request.max.bytes holds, and they seldom pack better."""
+"""Further unpacked bytes for all batches of one request, for each byte of the request: producers
+may fill socket.request.max.bytes, and seldom compress better than this."""
 
 RECORD_ERRORS_MAX = 100
 """Of one batch, told by name. Clients only show them, and a million of them are 80 MB."""
@@ -164,7 +164,7 @@ def validate_client_records(
 
 
 def _unpacked(records: memoryview, header: BatchHeader, unpacking: Unpacking) -> memoryview:
-    """Raises BatchError or CompressionError. What could not be unpacked counts as well."""
+    """Raises BatchError or CompressionError. Bytes of a failed attempt count as well."""
     codec = Codec(header.attributes & CODEC_MASK)
     packed = bytes(records)
     if codec is Codec.LZ4:
@@ -221,7 +221,7 @@ def _validate_producer(header: BatchHeader) -> None:
 
 
 def _may_overflow(header: BatchHeader) -> bool:
-    """Whether a base timestamp and some delta may come to a number that is none of 64 bits."""
+    """True if a base timestamp and some delta may come to a number that is none of 64 bits."""
     return not 0 <= header.base_timestamp_ms <= INT64_MAX >> 1
 
 

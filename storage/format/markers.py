@@ -20,7 +20,7 @@ _COMMIT = 1
 
 
 class Marker(NamedTuple):
-    """What a marker says of the transaction that it ends."""
+    """A marker: the outcome of the transaction that it ends."""
 
     is_commit: bool
     coordinator_epoch: int

@@ -32,7 +32,7 @@ def varint(value: int) -> bytes:
 
 
 def wrapped_int64(value: int) -> int:
-    """What Java's long arithmetic leaves of a sum or difference: its 64 lowest bits, signed."""
+    """The result of Java's long arithmetic for a sum or difference: its 64 lowest bits, signed."""
     if INT64_MIN <= value <= INT64_MAX:
         return value
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -30,7 +30,8 @@ RECORD_BYTES_MIN = 7
 _RUN_MIN = 8
 """A shorter run is not worth its slices."""
 _RUN_MAX = 1_024
-"""What is sliced for a run that turns out to be none is sliced in vain, up to once in _SINGLES."""
+"""Longest slice for a run of like records. A slice that is no run is wasted work, up to once in
+_SINGLES."""
 _SINGLES = 64
 """Records that are looked at one by one before a run is tried again."""
 
@@ -57,7 +58,7 @@ class BadRecords(KvorumError):
 
 
 class CheckedRecords(NamedTuple):
-    """What a batch holds. newest_delta_ms: the largest timestamp delta."""
+    """The sums over a batch's records. newest_delta_ms: the largest timestamp delta."""
 
     newest_delta_ms: int
     header_count: int

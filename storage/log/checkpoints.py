@@ -131,7 +131,7 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
 
 
 def is_torn_partition_metadata(data: bytes) -> bool:
-    """Whether this is what a power cut leaves of a partition.metadata that was not fsynced: its
+    """True if this is what a power cut leaves of a partition.metadata that was not fsynced: its
     beginning, perhaps with zeros in place of the rest."""
     if len(data) == TOPIC_ID_AT + TOPIC_ID_CHARACTERS and not data.endswith(b"\0"):
         return False

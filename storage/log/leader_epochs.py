@@ -76,7 +76,7 @@ class LeaderEpochCache:
         return self.epochs[at] if at >= 0 else -1
 
     def reaches(self, epoch: int, start_offset: int) -> bool:
-        """Whether a log whose last batch is of `epoch`, and ends at this one's start, is known to
+        """True if a log whose last batch is of `epoch`, and ends at this one's start, is known to
         be what this one had there.
 
         An epoch has one leader, and one history: the log has it, or had it below its start.

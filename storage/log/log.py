@@ -347,8 +347,8 @@ class Log(LogBase):
             self._durable_end_offset = max(self._durable_end_offset, ticket.end_offset)
 
     def end_flush(self, ticket: FlushTicket) -> None:
-        """The run of the ticket is over, well (see `complete_flush`) or not: then the log must be
-        reopened. What was closed meanwhile is let go either way."""
+        """End the ticket's run, whether it succeeded (see `complete_flush`) or not: after a failure
+        the log must be reopened. Files that were closed meanwhile are let go either way."""
         if ticket.is_done:
             self.complete_flush(ticket)
         else:

@@ -50,7 +50,7 @@ class LogBase:
         self.config = config
         self.epochs: LeaderEpochCache = loaded.epochs
         self.producers: ProducerStateTable = loaded.producers
-        #: What an unclean start cut off, and the last gap in the offsets that it came upon.
+        #: The bytes that an unclean start cut off, and the last gap in the offsets that it met.
         self.torn_tail = loaded.torn_tail
         self.last_gap = loaded.last_gap
         self._segments = SegmentList(
@@ -82,7 +82,7 @@ class LogBase:
         return self._durable_end_offset
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """What read-committed consumers may read up to, exclusive."""
+        """The end (exclusive) of what read-committed consumers may read."""
         producers = self.producers
         if not producers.ongoing and not producers.unreplicated:
             return high_watermark  # as below, in fewer calls: every fetch asks
@@ -122,16 +122,16 @@ class LogBase:
         return self._start_offset
 
     def begins_below(self, offset: int) -> bool:
-        """Whether the files do."""
+        """True if a segment file starts below `offset`."""
         return bool(self._segments.bases) and self._segments.bases[0] < offset
 
     def is_unknown_below(self, offset: int) -> bool:
-        """Whether files hold what lies below `offset`, and of which epoch it is nobody knows."""
+        """True if files hold records below `offset` whose leader epoch is unknown."""
         is_known = offset == self._start_offset and self.epochs.epoch_below >= 0
         return self.begins_below(offset) and not is_known
 
     def is_bare_at(self, offset: int) -> bool:
-        """Whether it is empty and begins at `offset`, and no file holds what lies below."""
+        """True if the log is empty, begins at `offset`, and no file holds records below."""
         return self._start_offset == self._end_offset == offset and not self.begins_below(offset)
 
     @property

@@ -74,7 +74,7 @@ class OutOfOrderAppend(KvorumError):
 
 
 class Appended(NamedTuple):
-    """What one append added. Offsets are inclusive; a named tuple because appends are hot."""
+    """The result of one append. Offsets are inclusive; a named tuple because appends are hot."""
 
     base_offset: int
     last_offset: int

@@ -50,7 +50,7 @@ class Duplicate(NamedTuple):
 
 
 class ProducerEnd(NamedTuple):
-    """What a producer wrote last. last_data_offset: -1 when only a marker of it is known."""
+    """A producer's last batch. last_data_offset: -1 when only a marker of it is known."""
 
     last_data_offset: int
     epoch: int
@@ -135,7 +135,7 @@ class ProducerStateTable:
         return None
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer has a transaction open here, begun in that epoch."""
+        """True if the producer has a transaction open here, begun in that epoch."""
         entry = self.entries.get(producer_id)
         return (
             entry is not None
@@ -151,7 +151,7 @@ class ProducerStateTable:
         coordinator_epoch: int,
         is_epoch_raised: bool,
     ) -> None:
-        """Whether a leader may append that marker; raises BatchError if not.
+        """True if a leader may append that marker; raises BatchError if not.
 
         TRANSACTION_COORDINATOR_FENCED: a later coordinator has written here.
         INVALID_PRODUCER_EPOCH: the producer is past it. is_epoch_raised: the marker's epoch is
@@ -277,7 +277,7 @@ class ProducerStateTable:
             del self.unreplicated[last_offset]
 
     def ends(self) -> dict[int, ProducerEnd]:
-        """What each producer wrote last."""
+        """The last batch of each producer."""
         return {
             entry.producer_id: ProducerEnd(
                 entry.batches[-1].last_offset if entry.batches else -1, entry.epoch
@@ -298,8 +298,8 @@ class ProducerStateTable:
         return expired
 
     def until(self, offset: int) -> ProducerStateTable:
-        """What batches below `offset` tell, as far as it is remembered here: nothing of a producer
-        that has written five batches since, nor of a transaction that has ended since."""
+        """The state from the batches below `offset`, as far as it is remembered here: not of a
+        producer that has written five batches since, nor of a transaction that has ended since."""
         table = ProducerStateTable()
         for entry in self.entries.values():
             kept = [batch for batch in entry.batches if batch.last_offset < offset]

@@ -7,7 +7,8 @@ from typing import Protocol
 
 
 class SegmentFacts(Protocol):
-    """What the decision needs. Properties may read files, so they are asked oldest first."""
+    """The facts that the decision needs. Properties may read files, so they are read oldest
+    first."""
 
     base_offset: int
 

@@ -9,7 +9,7 @@ from kvorum.storage.log.segment import Segment
 
 
 def must_roll(segment: Segment, item: Placed, config: LogConfig, now_ms: int) -> bool:
-    """Whether the active `segment` cannot or should not take the batch `item`."""
+    """True if the active `segment` cannot or should not take the batch `item`."""
     size = segment.size_bytes
     if size == 0:
         return item.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX

@@ -426,9 +426,9 @@ class Segment:
         return None
 
     def by_index(self, find: Callable[[], T]) -> T:
-        """What `find` finds by way of the index. One that misleads is made anew: it holds nothing
-        that the batches do not, and they are not damaged because it is. Raises CorruptData if they
-        are."""
+        """The result of `find`, by way of the index. An index that misleads is rebuilt: it holds
+        nothing that the batches do not, and they are not damaged because it is. Raises CorruptData
+        if they are."""
         try:
             return find()
         except CorruptData as damage:

@@ -324,7 +324,8 @@ class SegmentList:
         self._cleaning = job
 
     def apply_swap(self, *, delete_at_ms: int) -> None:
-        """What `CleaningJob.swap` did on disk, in memory as well; nothing if it did nothing."""
+        """Apply in memory the swap that `CleaningJob.swap` made on disk; nothing if it made
+        none."""
         job = self._cleaning
         if job is None or job.pending is None:
             return

@@ -72,7 +72,8 @@ def _candidates(
     tail = segment.size_bytes
     if newest >= end_offset:
         known = time_index.last_offset_below(end_offset)
-        # What begins before it is in the time index: a batch gets its entries of both together.
+        # Batches before the tail are in the time index: a batch gets its entries of both indexes
+        # together.
         tail = offset_index.lookup(end_offset - 1)
     found: list[tuple[int, BatchHeader]] = []
     if known is not None:

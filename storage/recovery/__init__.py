@@ -1,1 +1,2 @@
-"""What a start finds out about a log's folder, and what it need not."""
+"""The start of a log: the files, epochs and producers in its folder, after a clean stop or a
+kill."""

@@ -171,7 +171,7 @@ class BatchWalk:
         write_snapshot(self._disk, path, self.producers)
 
     def _check_end(self, segment: Segment, following: int, has_proof: bool) -> TornTail | None:
-        """Whether a segment without a torn tail reaches to the one behind it."""
+        """True if a segment without a torn tail reaches to the one behind it."""
         path, size = segment.file.path, segment.size_bytes
         if segment.end_offset > following:
             raise CorruptData(path, size, f"batches run past offset {following}")
@@ -296,8 +296,8 @@ def check_batch(
 
 
 def first_damage(found: LogSlice, data: bytes) -> CorruptData | None:
-    """What is wrong with the first batch of a slice, read as `data`, that fails its checks. A file
-    that has become shorter gives less than the slice says."""
+    """The fault of the first batch of a slice, read as `data`, that fails its checks. A file that
+    has become shorter gives less than the slice says."""
     at, expected_offset = 0, found.first_offset
     while at < found.length:
         header, reason = check_batch(data, at, found.first_offset, expected_offset)

@@ -41,8 +41,8 @@ def load_epochs(
     """
     if checkpoint is not None and resumed is not None:
         if resumed.end_offset <= log_start_offset:
-            # What the checkpoint says begins at the log's start. The batch before bears witness for
-            # the epoch there.
+            # The epoch of the checkpoint begins at the log's start. The batch before is the witness
+            # for it.
             return LeaderEpochCache([(resumed.last_epoch, resumed.end_offset - 1)])
         epochs = LeaderEpochCache(checkpoint.entries)
         epochs.truncate_from_end(resumed.end_offset)
@@ -80,7 +80,7 @@ def _of_batches(segments: list[Segment], end_offset: int = sys.maxsize) -> Leade
 def _fits(
     epochs: LeaderEpochCache, segments: list[Segment], log_start_offset: int, *, is_clean: bool
 ) -> bool:
-    """Whether the last batch is of the epoch that the checkpoint says, and after an orderly stop
+    """True if the last batch is of the epoch that the checkpoint says, and after an orderly stop
     the first one: after another, batches may be back below all that it knows (`start_of_epochs`).
     """
     headers = [_last_header(segments)]
@@ -152,7 +152,7 @@ def start_of_epochs(
 def _has_batches_below(
     segments: list[Segment], epochs: LeaderEpochCache, start_offset: int
 ) -> bool:
-    """Whether batches lie below the first known epoch. If none do, what was there was compacted
+    """True if batches lie below the first known epoch. If none do, what was there was compacted
     away, and the log begins where it began: readers from there on miss nothing."""
     if not epochs.start_offsets or epochs.start_offsets[0] <= start_offset:
         return False

@@ -79,7 +79,7 @@ def load(
     is_clean: bool,
     log_start_offset: int,
 ) -> Loaded:
-    """See `Log.open`. What is returned is fsynced."""
+    """See `Log.open`. The returned log is fsynced."""
     names = _tidied_names(disk, directory)
     bases = offsets_of(names, LOG_SUFFIX)
     checkpoint = read_checkpoint(disk, directory)
@@ -107,8 +107,8 @@ def load(
     if loaded.segments:
         prune_snapshots(disk, directory, loaded.segments, loaded.end_offset)
         _drop_leftover_states(disk, directory, names, loaded.segments[-1])
-    # What retention and compaction had put aside goes last: while it is there it tells that the
-    # epochs' checkpoint may be behind (`check_first_segment`).
+    # Files that retention and compaction put aside are removed last: while they are there they show
+    # that the checkpoint of epochs may be behind (`check_first_segment`).
     for name in names:
         if name.endswith(DELETED_SUFFIX):
             disk.remove(f"{directory}/{name}")
@@ -126,7 +126,7 @@ def _load_segments(
     log_start_offset: int,
     keeps_recovery_state: bool,
 ) -> Loaded:
-    """What the files of at least one segment hold. checkpoint: of the epochs, as found."""
+    """The content of at least one segment's files. checkpoint: of the epochs, as found."""
     first, resumed = len(segments), None
     if not is_clean:
         bases = [segment.base_offset for segment in segments]
@@ -210,8 +210,8 @@ def _begin_anew(
 
 
 def _check_end(directory: str, end_offset: int, recovery_point: int) -> None:
-    """Whoever cuts a log lowers its recovery point first: one above the end means that files of
-    records that were flushed, and perhaps acknowledged, have gone."""
+    """Refuse a log that ends below its recovery point. A truncation lowers the recovery point
+    first; so flushed files, with records that may be acknowledged, are gone."""
     if end_offset < recovery_point:
         raise CorruptData(
             directory,

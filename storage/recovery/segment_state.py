@@ -69,7 +69,7 @@ class PendingEntry:
 
     @property
     def is_new_file(self) -> bool:
-        """Whether the folder has to be fsynced then."""
+        """True if the folder has to be fsynced then."""
         return self.position == 0
 
     def write(self, disk: Disk) -> None:
@@ -104,7 +104,8 @@ class RecoveryStateWriter:
         self.forget()
 
     def forget(self) -> None:
-        """What is in the file is not known, or counts no more: the next entry takes its place."""
+        """Forget the file's content: it is unknown, or counts no more; the next entry takes its
+        place."""
         self._segment: Segment | None = None
         self._indexes: tuple[OffsetIndex, TimeIndex] | None = None
         self._end_offset = -1

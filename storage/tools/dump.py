@@ -42,10 +42,11 @@ class DumpError(KvorumError):
 
 
 ControlText = Callable[[bytes, bytes], str | None]
-"""What to print for a control record, given its key and value; None if it does not know it."""
+"""Returns the text of a control record, given its key and value; None if it does not know the
+record."""
 
 RecordText = Callable[[bytes, bytes | None], tuple[str, str]]
-"""What to print for the key and the value of a record of an internal topic. Raises CorruptData."""
+"""Returns the texts of key and value of a record of an internal topic. Raises CorruptData."""
 
 
 def dump_lines(

@@ -30,7 +30,7 @@ _TIME_ENTRY = struct.Struct(">qi")
 
 @dataclass(slots=True)
 class Complaints:
-    """What is wrong, by file, in the order and the words of kafka-dump-log."""
+    """The complaints by file, in the order and the words of kafka-dump-log."""
 
     offset_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     timestamp_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Complaints:
 
     @property
     def are_faults(self) -> bool:
-        """Whether any is more than a gap in the offsets, which compaction leaves."""
+        """True if any is more than a gap in the offsets, which compaction leaves."""
         return bool(
             self.damage
             or self.offset_mismatches
@@ -199,7 +199,7 @@ def _sanity(path: str, fault: str | None, complaints: Complaints) -> Iterator[st
 
 
 def _index_fault(data: bytes, base_offset: int) -> str | None:
-    """What OffsetIndex.sanityCheck of Kafka throws for, None for nothing."""
+    """The reason for which OffsetIndex.sanityCheck of Kafka throws, None for a sound index."""
     whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
     if whole:
         relative, _ = _INDEX_ENTRY.unpack_from(data, whole - OFFSET_ENTRY_BYTES)
@@ -209,7 +209,7 @@ def _index_fault(data: bytes, base_offset: int) -> str | None:
 
 
 def _time_index_fault(data: bytes, base_offset: int) -> str | None:
-    """What TimeIndex.sanityCheck of Kafka throws for, None for nothing."""
+    """The reason for which TimeIndex.sanityCheck of Kafka throws, None for a sound index."""
     whole = len(data) - len(data) % TIME_ENTRY_BYTES
     if whole:
         first_ms, _ = _TIME_ENTRY.unpack_from(data, 0)

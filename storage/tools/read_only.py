@@ -22,7 +22,7 @@ from kvorum.storage.recovery.batch_walk import OffsetGap, check_batch, find_batc
 
 
 class ReadableDisk(Protocol):
-    """What of `runtime.disk.Disk` reading a folder needs, and nothing that could change it."""
+    """The part of `runtime.disk.Disk` that reads a folder; nothing in it could change one."""
 
     def list_dir(self, path: str) -> list[str]: ...
 

@@ -173,7 +173,7 @@ def _note_unusual(directory: str, names: list[str], found: Verified) -> None:
 
 
 def _missing_logs(directory: str, names: list[str]) -> Iterator[str]:
-    """What tells of .log files that are not there: files beside them."""
+    """Files without their .log: each shows that a .log is missing."""
     bases = set(offsets_of(names, LOG_SUFFIX))
     for suffix in INDEX_SUFFIXES:
         for base_offset in offsets_of(names, suffix):
@@ -185,7 +185,7 @@ def _missing_logs(directory: str, names: list[str]) -> Iterator[str]:
 
 
 def _identity_problems(disk: Disk, directory: str, present: set[str]) -> Iterator[str]:
-    """What keeps a broker from opening the log, whatever the records are like."""
+    """Faults that keep a broker from opening the log, whatever its records are."""
     above, _, name = directory.rpartition("/")
     try:
         read_partition_metadata(disk, directory)
@@ -200,8 +200,8 @@ def _identity_problems(disk: Disk, directory: str, present: set[str]) -> Iterato
 
 
 def _missing_end(disk: Disk, directory: str, end_offset: int) -> Iterator[str]:
-    """What tells that more was there: the broker's checkpoint in the folder above, if that is where
-    this folder lies."""
+    """Signs that the log was longer: the broker's checkpoint in the folder above, if this folder
+    lies in a data directory."""
     above, _, name = directory.rpartition("/")
     key = replica_of(name)
     if key is None:

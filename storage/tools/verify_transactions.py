@@ -1,4 +1,4 @@
-"""Whether the .txnindex of each segment says of aborted transactions what the batches do."""
+"""Checks that the .txnindex of each segment has the aborted transactions that the batches show."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def connect(address: str) -> socket.socket:
 
 
 def is_open(peer: socket.socket) -> bool:
-    """Whether the other side has neither closed nor reset; bytes waiting are left alone."""
+    """True if the other side has neither closed nor reset; bytes waiting are left alone."""
     peer.setblocking(False)
     try:
         return peer.recv(1, socket.MSG_PEEK) != b""

@@ -57,7 +57,7 @@ def pids_of(run_dir: Path) -> list[int]:
 
 
 def is_anything_left(run_dir: Path) -> bool:
-    """Whether a process of this run exists: its folder is on the command line, or it listens."""
+    """True if a process of this run exists: its folder is on the command line, or it listens."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if str(run_dir).encode() in (folder / "cmdline").read_bytes():

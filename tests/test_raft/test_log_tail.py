@@ -79,7 +79,7 @@ class Model:
         return OffsetAndEpoch(offset, self.epoch_before(offset))
 
     def can_compare(self, offset, epoch):
-        """Whether it still holds what a log ending there is to be compared with."""
+        """True if it still holds what a log ending there is to be compared with."""
         return offset >= self.start_offset and epoch >= self.epoch_before(self.start_offset)
 
     def holds(self, epoch):

@@ -207,7 +207,7 @@ def test_a_coordinator_that_dies_between_decision_and_markers_is_followed_by_one
 
 
 def _is_open(harness: Harness, partition_id: int) -> bool:
-    """Whether the partition's leader has a transaction without marker."""
+    """True if the partition's leader has a transaction without marker."""
 
     def ask() -> bool:
         topic = harness.cluster.controller.image.topic("t")

@@ -48,7 +48,7 @@ class MixedGroups:
     def _join_as_classic(
         self, group: ConsumerGroup, joiner: Joiner, event: Request, setting: Setting, turn: Turn
     ) -> bool:
-        """Whether it takes the place of the last member of the consumer protocol: then the group
+        """True if it takes the place of the last member of the consumer protocol: then the group
         becomes a classic one first, and it joins that."""
         before = joiner.before
         if before.member_id not in group.members or before.classic is not None:

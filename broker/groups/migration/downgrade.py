@@ -26,7 +26,7 @@ _ASSIGNMENT_VERSION = 1
 
 
 def is_due(group: ConsumerGroup, config: GroupConfig) -> bool:
-    """Whether the group has members, classic ones only, that can be a classic group."""
+    """True if the group has members, classic ones only, that can be a classic group."""
     if not config.group_consumer_migration_policy.allows_downgrade:
         return False
     if not 0 < len(group.members) <= config.group_max_size:

@@ -88,11 +88,11 @@ class Attempt:
         return Told.FAILED
 
     def is_committed(self, committed: Mirror) -> bool:
-        """Whether the first of its records stands in the log where it was proposed."""
+        """True if the first of its records stands in the log where it was proposed."""
         return self.entry_matches(committed, 0)
 
     def entry_matches(self, committed: Mirror, index: int) -> bool:
-        """Whether one of its records does."""
+        """True if one of its records does."""
         return committed.entry(self.base_offset + index) == (self.epoch, self.values[index])
 
 

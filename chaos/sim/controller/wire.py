@@ -245,18 +245,18 @@ class Wire:
         self.timeline.after(self._network.delay_ms(), call)
 
     def refuses(self, client_id: int, server: SimNode) -> bool:
-        """Whether the client would hear at once that nobody listens there."""
+        """True if the client would hear at once that nobody listens there."""
         if (client_id, server.node_id) in self._refused:
             return True
         is_open = self._network.is_open(client_id, server.node_id)
         return is_open and not server.is_up and not server.is_dark
 
     def begins(self, ends: _Ends) -> bool:
-        """Whether a message of the client gets through."""
+        """True if a message of the client gets through."""
         return ends.has_server and self._network.passes(ends.client.node_id, ends.server.node_id)
 
     def passes_back(self, ends: _Ends) -> bool:
-        """Whether a message of the server gets through."""
+        """True if a message of the server gets through."""
         return self._network.passes(ends.server.node_id, ends.client.node_id)
 
     def is_way_open(self, sender: SimNode, receiver: SimNode) -> bool:

@@ -218,7 +218,7 @@ class PartitionProcess(BrokerProcess):
         return self.manager.all()
 
     def is_ailing(self) -> bool:
-        """Whether a disk that failed keeps some replica down until a new process comes."""
+        """True if a disk that failed keeps some replica down until a new process comes."""
         return (
             bool(self.manager._broken or self.manager.directories.offline)
             or any(r.is_offline for r in self.replicas())

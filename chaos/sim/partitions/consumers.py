@@ -186,7 +186,7 @@ class Consumer:
         return self._world.watch.histories[self.topic_id, self.partition_id]
 
     def _take(self, part: ReplicaAnswer, frame: bytes, sent_at: int) -> bool:
-        """Whether to go on asking the same broker."""
+        """True if to go on asking the same broker."""
         history = self._history
         where = f"{history.name}: {self._name} at {self.position}"
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:

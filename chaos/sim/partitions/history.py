@@ -319,7 +319,7 @@ class PartitionHistory:
         return parts_at
 
     def _may_have_gaps(self) -> bool:
-        """Whether what becomes the truth may lack offsets."""
+        """True if what becomes the truth may lack offsets."""
         return False
 
     def _extend(self, view: View) -> None:
@@ -457,7 +457,7 @@ class PartitionHistory:
         return Told(event, min(leader_epoch, known[-1]) if known else leader_epoch)
 
     def was_cut(self, offset: int, told: Told) -> bool:
-        """Whether what somebody was told of `offset` may be lost since; or may never have counted,
+        """True if what somebody was told of `offset` may be lost since; or may never have counted,
         for who told of it led in an epoch before the loss, and did not know."""
         return any(
             cut <= offset and (event >= told.event or epoch > told.leader_epoch)

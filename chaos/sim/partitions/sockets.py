@@ -106,7 +106,7 @@ class SimSocket:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process that holds it lives."""
+        """True if the process that holds it lives."""
         return self.loop is None or self.loop.is_alive
 
     @property

@@ -103,7 +103,7 @@ class PartitionWorld(ControllerWorld):
         return self._last_producer_id
 
     def is_compacted(self, topic: str) -> bool:
-        """Whether the topic of that name is made with cleanup.policy=compact."""
+        """True if the topic of that name is made with cleanup.policy=compact."""
         return self.scenario.is_compacting and topic == self.topic_names[-1]
 
     def process(self, broker_id: int) -> PartitionProcess | None:
