@@ -71,7 +71,7 @@ def wait_restarted(
     is_answered = not os.path.exists(request)
     _, entry = _find(data_dir, name)
     if is_answered and entry.starts <= starts_before:
-        # What the file says is of the time before: why the node had died then, say.
+        # The file may be older than the node's last death, and so may the reason in it.
         raise NotReady(
             f"{name} was started again, and its launcher cannot write {FILE_NAME} (is the disk "
             f"full?); what became of it is in the launcher's output and in {entry.log_file}"

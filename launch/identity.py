@@ -23,7 +23,7 @@ _ANEW = (
 )
 _RESTORE = f"restore the file from a copy, or {_ANEW}"
 _NOBODYS = (LOCK_NAME, "logs", "lost+found")
-"""What a directory may hold before its first use; mkfs makes the last one."""
+"""Files that a directory may hold before its first use; mkfs makes the last one."""
 _PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
 
 

@@ -64,7 +64,7 @@ async def open_log(
 
 
 def _way_out(config: NodeConfig) -> str:
-    """What to do with a node whose metadata cannot be trusted."""
+    """The way out for a node whose metadata cannot be trusted."""
     if config.raft.address is None:
         return f"this broker fetches its metadata anew if you remove {FOLDER_NAME}"
     if config.raft.is_dynamic:

@@ -108,7 +108,7 @@ async def _run(make: MakeNode, ready: Callable[[], None]) -> int:
         os._exit(EXIT_FAILED)
 
     def on_loop_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # What nobody awaited: a bug in a callback or a background task.
+        # An exception that nobody awaited: a bug in a callback or a background task.
         error = context.get("exception")
         if isinstance(error, Exception):
             on_failure(error)

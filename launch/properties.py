@@ -1,4 +1,4 @@
-"""What a node's configuration file may say, beyond what broker and controller bring themselves."""
+"""The properties of a node's configuration file, beside those that broker and controller define."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class Supervisor:
         finish_restart(self._plan.data_dir, process.node.name)
 
     def _spawn(self, process: _Process) -> None:
-        # What the selector watches, the wake-up pipe's read end among it, is the parent's own.
+        # The selector's files, the read end of the wake-up pipe among them, are the parent's own.
         watched = [key.fd for key in self._selector.get_map().values()]
         process.log_position = _size_of(process.node.log_file)
         process.child = spawn(process.node, close_fds=(self._wake_write, *watched))

@@ -1,1 +1,1 @@
-"""What is in the metadata log and who may change it: records, image, decisions, controller."""
+"""The metadata log and its rules: records, image, decisions, controller."""

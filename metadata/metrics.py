@@ -1,4 +1,4 @@
-"""What a node tells Prometheus of the quorum and of the metadata that it holds."""
+"""The metrics of a node for Prometheus: the quorum, and the metadata that the node holds."""
 
 from __future__ import annotations
 

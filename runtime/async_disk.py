@@ -20,7 +20,7 @@ from kvorum.runtime.disk import OsDisk
 
 
 class AsyncFile(Protocol):
-    """A file open for writing at its end. Whoever opens it closes it, on every way out."""
+    """A file open for writing at its end. Its opener closes it, on every way out."""
 
     async def write(self, data: bytes) -> None:
         """Write all of data. Raises OSError; part may then have been written."""

@@ -115,7 +115,8 @@ def overwrite(disk: Disk, path: str, data: bytes) -> None:
 
 
 class OsDiskFile:
-    """A file of the operating system. What fails names it, which calls by descriptor do not."""
+    """A file of the operating system. Its errors name the file, which errors of calls by descriptor
+    do not."""
 
     __slots__ = ("_fd", "path")
 

@@ -1,4 +1,4 @@
-"""What the garbage collector need not look at."""
+"""Objects that the garbage collector need not look at."""
 
 from __future__ import annotations
 

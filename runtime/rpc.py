@@ -50,7 +50,7 @@ class RpcServer:
         """End the streams, give other calls grace_s, then cut them."""
         await self._server.stop(grace_s)
 
-    # What generated code asks of a server.
+    # The methods that generated code calls on a server.
 
     def add_generic_rpc_handlers(self, _: Any) -> None:
         """They come once more as registered ones, which generated code adds next."""

@@ -54,7 +54,7 @@ class UnsupportedVersion(NewerFormat):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """What a snapshot is called: the log prefix below end_offset, whose last record has `epoch`."""
+    """The name of a snapshot: the log prefix below end_offset, whose last record has `epoch`."""
 
     end_offset: int
     epoch: int

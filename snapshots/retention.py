@@ -21,7 +21,8 @@ RETAINED_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """What retention knows of a snapshot. timestamp_ms: that of the last record it contains."""
+    """The facts of a snapshot that retention needs. timestamp_ms: that of the last record it
+    contains."""
 
     id: SnapshotId
     size_bytes: int

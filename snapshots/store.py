@@ -153,7 +153,7 @@ class SnapshotStore:
             await self.drop_part(id)
             raise
         try:
-            # Whoever trims the log on the word of this snapshot rests on this fsync.
+            # The log is trimmed on the word of this snapshot; that rests on this fsync.
             await self.disk.sync_dir(self.directory)
         except OSError:
             # 1. This fsync fails, 2. the name stays and is listed, 3. the log is trimmed, 4. the

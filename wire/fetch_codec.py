@@ -71,7 +71,7 @@ class Aborted(Protocol):
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition; -1 where the version has no such field."""
+    """The request for one partition; -1 where the version has no such field."""
 
     partition_id: int
     current_leader_epoch: int

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from kvorum.wire.primitives import Reader
 
 OWN_CLIENT_ID = "kvorum-cli"
-"""Who is told more."""
+"""The client id that gets the additional fields."""
 
 DIRECTORY_ID_TAG = 10_000
 REASON_TAG = 10_001

@@ -34,7 +34,7 @@ BROKER_SHARE = 0.8
 
 
 class Backend(Protocol):
-    """What the commands ask of a cluster."""
+    """The requests of the commands to a cluster."""
 
     def topics(self, names: list[str] | None) -> list[Row]:
         """topic, topic_id, partitions (each partition, leader, leader_epoch, replicas, isr)."""

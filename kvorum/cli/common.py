@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, output forms, and how errors leave."""
+"""The common parts of all commands: exit codes, output forms, and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXIT_UNREACHABLE = 3
 EXIT_NO_QUORUM = 4
 EXIT_VERDICT_FAILED = 6
 
-#: What fits the fields of the protocols.
+#: The largest values of the protocols' fields.
 INT16_MAX, INT32_MAX, INT64_MAX = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 
 DEFAULT_BOOTSTRAP = "localhost:9092"

@@ -45,7 +45,7 @@ Change = tuple[str, str, str | None]
 
 
 class ConfigBackend(Protocol):
-    """What `kvorum configs` asks of a cluster."""
+    """The requests of `kvorum configs` to a cluster."""
 
     def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
         """kind: topic or broker. name: None is every one, "" the default of all brokers."""

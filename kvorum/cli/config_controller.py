@@ -86,7 +86,7 @@ class ControllerConfigs(ControllerBackend):
 
 
 def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
-    """What is set in the metadata: of a broker its own before the default of all."""
+    """The values that the metadata has: a broker's own before the default of all brokers."""
     levels: list[tuple[Mapping[str, str], Source]] = []
     if kind == "topic":
         if image.topic(name) is None:

@@ -28,7 +28,7 @@ Entity = tuple[tuple[str, str | None], ...]
 
 
 def entity_options(command: CommandT) -> CommandT:
-    """Whose configs or quotas."""
+    """The options that name an entity: its kind, its name, or the default."""
     for option in (
         click.option("--default", "is_default", is_flag=True, help="The default entity."),
         click.option(

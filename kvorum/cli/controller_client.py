@@ -174,7 +174,8 @@ class ControllerClient:
         return leader
 
     def _await_leader(self, deadline: float) -> tuple[Replies, pb.DescribeQuorumReply | None]:
-        """Who answered, and the leader if there is one by then; an outage is not waited for."""
+        """The controllers' answers, and the leader if there is one by then; an outage is not waited
+        for."""
         answered: Replies = {}
         while True:
             replies = self._probe()

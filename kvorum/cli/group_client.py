@@ -1,4 +1,4 @@
-"""What `kvorum groups` asks of a cluster: each group of its coordinator. Kafka answers it too."""
+"""The requests of `kvorum groups`, each group at its coordinator. Apache Kafka answers them too."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ def main() -> None:
         click.echo(f"kvorum: this needs {package}: pip install 'kvorum[{extra}]'", err=True)
         sys.exit(1)
     except BrokenPipeError:
-        # Whoever reads has seen enough (`| head`). What is left in the buffer goes nowhere, lest
-        # the flush at the exit fails once more.
+        # The reader has seen enough (`| head`). The rest of the buffer goes nowhere; otherwise the
+        # flush at the exit would fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

@@ -109,7 +109,7 @@ class _Completer:
             try:
                 self._found = self._shell.complete(line.lstrip())
             except KvorumError:
-                # Whoever then runs the line is told what is wrong.
+                # The command itself reports the fault when the line is run.
                 self._found = []
         return self._found[state] if state < len(self._found) else None
 

@@ -120,7 +120,7 @@ def read_image(options: dict[str, Any]) -> ClusterImage:
 
 @contextlib.contextmanager
 def in_a_sentence() -> Iterator[None]:
-    """What a source or a path does wrong ends the command with its sentence."""
+    """Ends the command with one sentence for an error of a source or a path."""
     from kvorum.runtime.errors import KvorumError
 
     try:

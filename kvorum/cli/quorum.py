@@ -28,7 +28,7 @@ for command in (add_voter, remove_voter, recover):
 @quorum.command()
 @cluster_options
 def status(**options: Any) -> None:
-    """Who leads, since which epoch, and how far the others are."""
+    """Show the leader, its epoch, and the lag of the other nodes."""
     described = _describe(options)
     leader = next(v for v in described["voters"] if v["node_id"] == described["leader_id"])
     followers = [v for v in described["voters"] if v is not leader]
@@ -130,7 +130,8 @@ def replication(**options: Any) -> None:
 @click.option("--node", "node_id", type=int, help="Lines of this controller only.")
 @cluster_options
 def timeline(node_id: int | None, **options: Any) -> None:
-    """What the controllers saw of elections since they started: who stood, who refused and why."""
+    """Show the elections that the controllers saw since they started: candidates, refusals,
+    reasons."""
     from kvorum.cli.backends import open_controllers
 
     controllers = open_controllers(

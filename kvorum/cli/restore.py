@@ -94,7 +94,8 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
 def _others_in_sync(
     partition: dict[str, Any], target: str, broker_id: int, unsafe: bool
 ) -> list[int]:
-    """Who else is in sync. Raises CommandFailed if nobody is, unless that is accepted."""
+    """The other in-sync replicas. Raises CommandFailed if there are none, unless that is
+    accepted."""
     if broker_id not in partition["replicas"]:
         raise CommandFailed(
             f"broker {broker_id} has no replica of {target}: {partition['replicas']} have"

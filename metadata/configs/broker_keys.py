@@ -61,7 +61,7 @@ _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
     ),
 )
 
-#: What holds for all cleans of a broker.
+#: Keys of all cleans of a broker.
 _CLEANER: tuple[ConfigKey, ...] = (
     ConfigKey(
         name="log.cleaner.enable",
@@ -266,7 +266,8 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "60000",
         "Time between two flushes of all logs.",
     ),
-    # Coordinators. What their topics are made with; later they are changed as any topic.
+    # Coordinators: the configs that their topics are made with. Later they are changed as any
+    # topic's.
     ("offsets.topic.num.partitions", _INT, "50", "Partitions of __consumer_offsets."),
     ("offsets.topic.replication.factor", _INT, "3", "Replicas of __consumer_offsets."),
     ("offsets.topic.segment.bytes", _INT, "104857600", "Size of its segments."),

@@ -64,7 +64,7 @@ def topic_configs_conflict(configs: Mapping[str, str]) -> Rejected | None:
         parse(key, configs.get(key.name, key.default or ""))
         for key in (TOPIC_CONFIGS[_MIN_LAG], TOPIC_CONFIGS[_MAX_LAG])
     )
-    # What an older or newer version let in may not parse; it counts as not set, as elsewhere.
+    # A value that another version let in may not parse; it counts as not set, as elsewhere.
     if not isinstance(low, int) or not isinstance(high, int) or low <= high:
         return None
     return Rejected(

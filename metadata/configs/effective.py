@@ -66,7 +66,8 @@ def in_finer_units(number: int, unit: int) -> str:
 
 
 def broker_configs(image: ClusterImage, name: str) -> Mapping[str, str]:
-    """What is set for a broker (its id as text) or for all (CLUSTER_DEFAULT)."""
+    """The values that are set for a broker (its id as text) or for all brokers
+    (CLUSTER_DEFAULT)."""
     return image.configs.get((RESOURCE_BROKER, name), _NOTHING)
 
 

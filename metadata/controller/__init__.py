@@ -1,1 +1,1 @@
-"""Who may change the metadata: decisions, the controller's two images, and its loop."""
+"""The controller: decisions about the metadata, its two images, and its loop."""

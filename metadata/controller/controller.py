@@ -178,7 +178,7 @@ class Controller:
         self.speculative: ClusterImage | None = None
         self.epoch = -1
         self._supported_features = supported_features
-        #: Who votes in the quorum; the driver keeps it.
+        #: The voters of the quorum; the driver keeps them current.
         self.voter_ids: tuple[int, ...] = ()
         self._departure_chunk = departure_chunk
         self._departure: Departure | None = None
@@ -326,7 +326,7 @@ class Controller:
         return None
 
     def _note_session(self, request: Request, reply: Reply, now_ms: int) -> None:
-        """What a decision says of the session of the broker that it is about."""
+        """Update the session of the broker that the decision concerns."""
         match request, reply:
             case Heartbeat(), HeartbeatReply():
                 self.sessions.touch(

@@ -41,7 +41,7 @@ OnReply = Callable[[Reply], None]
 
 
 class ControllerPort(Protocol):
-    """What the rules need of the node that they run in."""
+    """The part of their node that the rules need."""
 
     @property
     def node_id(self) -> int: ...
@@ -56,11 +56,11 @@ class ControllerPort(Protocol):
 
     @property
     def leader_id(self) -> int:
-        """Who leads; NO_NODE if nobody is known to."""
+        """The quorum's leader; NO_NODE if none is known."""
 
     @property
     def voter_ids(self) -> Sequence[int]:
-        """Who votes, ascending."""
+        """The ids of the voters, ascending."""
 
     def propose(self, values: Sequence[bytes]) -> None:
         """Append encoded records as one batch, all or nothing, as leader."""
@@ -144,7 +144,7 @@ class ControllerCore:
             self.controller.sessions.stream_broke(broker_id, broker_epoch, now_ms, serial)
             self._arm_session_timer()
 
-    # What the log and the quorum say.
+    # Events of the log and the quorum.
 
     def on_committed(self, high_watermark: int, now_ms: int) -> None:
         """Release what is committed now."""

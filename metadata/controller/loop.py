@@ -64,7 +64,7 @@ class ControllerLoop:
 
     @property
     def leader_id(self) -> int:
-        """Who leads; NO_NODE if this node has no leader, or has lost the one it had."""
+        """The quorum's leader; NO_NODE if this node has none, or has lost it."""
         core = self.node.core
         if isinstance(core.role, Follower) and core.role.is_leader_lost:
             return NO_NODE
@@ -83,7 +83,7 @@ class ControllerLoop:
         future: asyncio.Future[Reply] = self._loop.create_future()
 
         def on_reply(reply: Reply) -> None:
-            # Whoever asked may have gone.
+            # The asker may be gone.
             if not future.done():
                 future.set_result(reply)
 
@@ -132,7 +132,7 @@ class ControllerLoop:
         self._core.on_loading()
         required(self._loader, "the controller loop has no node yet").load(snapshot)
 
-    # What the core asks for.
+    # The core's requests to its driver.
 
     def note_image(self, image: ClusterImage) -> None:
         """The committed image moved on."""

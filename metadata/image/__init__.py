@@ -1,1 +1,1 @@
-"""What the metadata log says: records, the image they make, and those who follow it."""
+"""The content of the metadata log: records, the image they make, and its followers."""

@@ -41,7 +41,7 @@ SUPPORTED: tuple[FeatureRange, ...] = (
     FeatureRange(METADATA_VERSION, min(RELEASES), max(RELEASES)),
     FeatureRange(TRANSACTION_VERSION, 0, 2),
 )
-"""What this build supports, by name."""
+"""The feature levels that this build supports, by name."""
 
 _NEEDED: dict[tuple[str, int], tuple[str, int]] = {
     (ELIGIBLE_LEADER_REPLICAS, 1): (METADATA_VERSION, REASSIGNMENT_LEVEL),
@@ -59,9 +59,9 @@ UNSAID: tuple[FeatureRange, ...] = (FeatureRange(METADATA_VERSION, min(RELEASES)
 
 
 def limited(metadata_version_max: int) -> tuple[FeatureRange, ...]:
-    """What a node supports that claims to know metadata.version only up to a level.
+    """The features of a node that supports metadata.version only up to a level.
 
-    Features that rest on a higher level, or came with one, go with it.
+    Features that need a higher level, or came with one, are left out.
     """
     ranges = []
     for feature in SUPPORTED:
@@ -89,12 +89,14 @@ def level_of(finalized: Mapping[str, int], name: str) -> int:
 
 
 def bootstrap_levels(supported: Iterable[FeatureRange]) -> dict[str, int]:
-    """What a new cluster begins with: the most that its first controller can, level 0 left out."""
+    """The levels of a new cluster: the highest that its first controller supports; level 0 is left
+    out."""
     return {f.name: f.max_level for f in supported if f.max_level > 0}
 
 
 def unsupported(finalized: Mapping[str, int], supported: Iterable[FeatureRange]) -> str | None:
-    """What of the finalised levels a node cannot do, as half a sentence; None if it can all."""
+    """The finalised levels that a node does not support, as half a sentence; None if it supports
+    all."""
     ranges = {feature.name: feature for feature in supported}
     for name, level in sorted(finalized.items()):
         known = ranges.get(name)
@@ -106,7 +108,8 @@ def unsupported(finalized: Mapping[str, int], supported: Iterable[FeatureRange])
 
 
 def missing_need(name: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """What `level` of a feature rests on and `levels` do not give, None if nothing."""
+    """The levels that `level` of a feature needs and `levels` do not have, None if nothing is
+    missing."""
     needed = _NEEDED.get((name, level))
     if needed is None or level_of(levels, needed[0]) >= needed[1]:
         return None

@@ -71,7 +71,7 @@ class MetadataPublisher:
         required(self._loader, "the publisher has no node yet").load(snapshot)
 
     def on_leader_changed(self, change: LeaderChanged) -> None:
-        """Who leads is nothing to the image, but to those who ask the leader things."""
+        """The image does not change with the leader; clients of the leader do."""
         if change.leader_id != NO_NODE:
             self.on_election(change.leader_id, change.epoch)
 

@@ -19,7 +19,7 @@ RECOVERED = 0
 RECOVERING = 1
 """The leader came by an unclean election; committed records may be missing."""
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota binds, as in `ClientQuota.entity`."""
+"""The entity that a quota binds, as in `ClientQuota.entity`."""
 
 UNASSIGNED_DIRECTORY = bytes(16)
 """In place of a directory id: nobody has told where the replica lies (KIP-858). Counts as online;

@@ -159,7 +159,7 @@ TABLES = (
 
 
 def document() -> dict[str, Any]:
-    """What schema.json says of the schema: {version, tables: {name: {meaning, columns}}}."""
+    """The content of schema.json: {version, tables: {name: {meaning, columns}}}."""
     return {
         "version": SCHEMA_VERSION,
         "tables": {

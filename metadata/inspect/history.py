@@ -166,7 +166,7 @@ class MetadataHistory:
 
 
 def history_of(copy: MetadataCopy, *, name: str) -> MetadataHistory:
-    """What a node sent. Raises CorruptData."""
+    """The history that a node sent. Raises CorruptData."""
     base = 0
     snapshots: tuple[tuple[SnapshotHeader, bytes], ...] = ()
     if copy.snapshot:

@@ -151,5 +151,5 @@ def with_age(sentence: str, who: str, age_ms: int | None) -> str:
 
 
 def without_age(text: str) -> str:
-    """What `with_age` was given."""
+    """The text that `with_age` was given."""
     return text.partition(". ")[0]

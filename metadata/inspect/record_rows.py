@@ -50,7 +50,7 @@ def record_rows(history: MetadataHistory, stop: int) -> Iterator[dict[str, Any]]
 def _subject_of(
     fields: dict[str, Any], names: dict[bytes, str], epochs: Epochs, base: ClusterImage
 ) -> dict[str, Any]:
-    """What the record is about and what it sets of a partition."""
+    """The subject of the record, and the fields of a partition that it sets."""
     topic_id: bytes | None = fields.get("topic_id")
     if topic_id is not None and "name" in fields:
         names[topic_id] = fields["name"]

@@ -102,7 +102,7 @@ class Shell:
         return command(self, arguments)
 
     def complete(self, line: str) -> list[str]:
-        """What the last word of a line may become: commands, or paths; folders end with /."""
+        """The completions of a line's last word: commands, or paths; folders end with /."""
         words = line.split(" ")
         if len(words) == 1:
             return [f"{name} " for name in _COMMANDS if name.startswith(words[0])]

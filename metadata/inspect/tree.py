@@ -69,7 +69,7 @@ def root(image: ClusterImage) -> Folder:
 
 
 def resolve(top: Node, path: str) -> Node:
-    """What lies at a path below `top`. Raises NoSuchPath naming the part that is missing."""
+    """The node at a path below `top`. Raises NoSuchPath naming the part that is missing."""
     node = top
     walked = ""
     for part in parts_of(path):

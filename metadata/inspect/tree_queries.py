@@ -90,7 +90,7 @@ def find(
 
 
 def difference(before: Folder, after: Folder) -> Iterator[Difference]:
-    """What differs between two images' trees, in the order of paths; REPEATING is left out."""
+    """The differences of two images' trees, in the order of paths; REPEATING is left out."""
     yield from _differences(before, after, "")
 
 
@@ -172,7 +172,7 @@ def leaf_text(leaf: Leaf) -> str:
 
 
 def found_line(path: str, leaf: Leaf, *, is_folder: bool) -> str:
-    """What `find` found, as a line."""
+    """A line for a leaf or folder that `find` found."""
     return f"{path}/" if is_folder and path != "/" else f"{path} = {leaf_text(leaf)}"
 
 

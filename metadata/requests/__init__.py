@@ -1,1 +1,1 @@
-"""What may be asked of the active controller, and its answers, as plain values."""
+"""The requests to the active controller, and its answers, as plain values."""

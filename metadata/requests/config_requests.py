@@ -1,4 +1,4 @@
-"""What may be asked of the active controller about configs and client quotas, and its answers."""
+"""The requests to the active controller about configs and client quotas, and its answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kvorum.runtime.errors import ErrorCode
 
 
 class Operation(enum.IntEnum):
-    """What to do with one key; Kafka's numbers (KIP-339)."""
+    """The change of one key; Kafka's numbers (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -29,7 +29,7 @@ class ConfigOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigAlteration:
-    """What to change of one resource. resource_type, resource_name: as in `records.Config`."""
+    """The changes of one resource. resource_type, resource_name: as in `records.Config`."""
 
     resource_type: int
     resource_name: str

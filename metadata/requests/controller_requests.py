@@ -185,7 +185,7 @@ class ElectedLeader:
 
 
 class UpdateKind(IntEnum):
-    """What a feature update may do (KIP-584's UpgradeType)."""
+    """The direction of a feature update (KIP-584's UpgradeType)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

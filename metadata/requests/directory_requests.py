@@ -1,4 +1,5 @@
-"""What a broker tells the active controller of its data directories (KIP-858), as plain values."""
+"""A broker's reports of its data directories to the active controller (KIP-858), as plain
+values."""
 
 from __future__ import annotations
 

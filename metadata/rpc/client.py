@@ -137,7 +137,7 @@ class ControllerClient:
             self._divert_to(leader_id)
 
     def next_target(self) -> int:
-        """Whom to ask now: the known leader, else each controller in turn."""
+        """The next controller to ask: the known leader, else each controller in turn."""
         if self._leader_id is not None and self._leader_id in self._addresses:
             return self._leader_id
         self._turn += 1

@@ -14,7 +14,7 @@ from kvorum.runtime.errors import Rejected
 
 
 class ConfigsServicer(pb_grpc.ConfigsServicer):
-    """What operators ask, and clients through a broker."""
+    """Requests of operators, and of clients through a broker."""
 
     def __init__(self, loop: ControllerLoop) -> None:
         self._loop = loop

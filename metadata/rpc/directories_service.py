@@ -12,7 +12,7 @@ from kvorum.rpc import directories_pb2_grpc as pb_grpc
 
 
 class DirectoriesServicer(pb_grpc.DirectoriesServicer):
-    """What brokers tell."""
+    """Reports of brokers."""
 
     def __init__(self, loop: ControllerLoop) -> None:
         self._loop = loop

@@ -15,7 +15,7 @@ from kvorum.runtime.errors import Rejected
 
 
 class FeaturesServicer(pb_grpc.FeaturesServicer):
-    """What operators ask, clients through a broker, and the other controllers."""
+    """Requests of operators, of clients through a broker, and of the other controllers."""
 
     def __init__(self, loop: ControllerLoop) -> None:
         self._loop = loop

@@ -12,7 +12,7 @@ from kvorum.rpc import partitions_pb2_grpc as pb_grpc
 
 
 class PartitionsServicer(pb_grpc.PartitionsServicer):
-    """What operators ask, and clients through a broker."""
+    """Requests of operators, and of clients through a broker."""
 
     def __init__(self, loop: ControllerLoop) -> None:
         self._loop = loop

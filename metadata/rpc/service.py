@@ -32,7 +32,7 @@ RECORD_CHUNK_BYTES = 16 << 10
 
 
 class ControllerServicer(pb_grpc.ControllerServicer):
-    """What brokers ask."""
+    """Requests of brokers."""
 
     def __init__(self, loop: ControllerLoop) -> None:
         self._loop = loop
@@ -86,7 +86,7 @@ class ControllerServicer(pb_grpc.ControllerServicer):
 
 
 class AdminServicer(admin_grpc.AdminServicer):
-    """What operators ask, and clients through a broker."""
+    """Requests of operators, and of clients through a broker."""
 
     def __init__(
         self, loop: ControllerLoop, *, cluster_id: str, nodes: dict[int, tuple[str, int]]

@@ -44,7 +44,7 @@ class Channel:
         self._is_closed = False
         self._heads: dict[str, bytes] = {}
 
-    # What generated stubs ask of a channel.
+    # The methods that generated stubs call.
 
     def unary_unary(
         self,

@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._has_settings = False
         self._keepalive = KeepAlive(self._ping, self.abort)
 
-    # What the two ends do differently.
+    # The differences between the two ends.
 
     def on_ready(self) -> None:
         """The peer's settings have come: it speaks HTTP/2."""
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
     def on_bad_message(self, stream: Stream, code: grpc.StatusCode, details: str) -> None:
-        """What came on a stream is no message that can be taken."""
+        """A stream brought bytes that are no message it can take."""
         raise NotImplementedError
 
     def on_goaway(self, last_stream_id: int, code: int, reason: str) -> None:

@@ -54,7 +54,7 @@ class Context:
         await self._stream.listen(lambda message: on_message(parse(message)))
 
     def interrupt(self, error: Exception) -> None:
-        """Whoever reads or listens now hears of this error."""
+        """Raise this error in the task that reads or listens now."""
         self._stream.interrupt(error)
 
     def try_write(self, message: Any) -> bool:

@@ -82,7 +82,7 @@ def message_frame(stream_id: int, message: bytes, *, ends_stream: bool) -> bytes
 
 
 def message_head(size: int) -> bytes:
-    """What stands before a message of so many bytes."""
+    """The bytes before a message of this size."""
     return b"\0" + size.to_bytes(4, "big")
 
 

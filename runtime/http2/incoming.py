@@ -1,4 +1,4 @@
-"""What comes on a stream: gRPC messages out of DATA frames, and the credit for more of them."""
+"""The receiving half of a stream: gRPC messages out of DATA frames, and the credit for more."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class Incoming:
         self._is_over()
 
     def interrupt(self, error: Exception) -> None:
-        """Whoever reads or listens now hears of this error, and no message more; the stream itself
-        goes on."""
+        """Raise this error in the task that reads or listens now, which gets no more messages; the
+        stream itself goes on."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_exception(error)
 
@@ -111,7 +111,7 @@ class Incoming:
 
     @property
     def is_cut(self) -> bool:
-        """What came last is the beginning of a message."""
+        """True if the last bytes are the beginning of a message."""
         return bool(self._partial)
 
     def on_data(self, data: bytes, window_bytes: int) -> None:
@@ -159,7 +159,8 @@ class Incoming:
 
     def _add(self, message: bytes) -> None:
         listener, reader = self._listener, self._reader
-        # Who was interrupted or cancelled listens no more, although it has yet to notice.
+        # A listener that was interrupted or cancelled listens no more, although it has yet to
+        # notice.
         if listener is not None and reader is not None and not reader.done():
             try:
                 listener(message)
@@ -174,7 +175,7 @@ class Incoming:
         self._wake_reader()
 
     def _give_credit(self) -> None:
-        # What waits to be read keeps its share of the window: that is what slows a sender down.
+        # Messages that wait to be read keep their share of the window: that slows the sender down.
         credit = self._used_window - self._held_bytes
         if credit > STREAM_WINDOW // 2 and not self.is_remote_done and self.failure is None:
             self._used_window -= credit
@@ -184,7 +185,7 @@ class Incoming:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    # What the whole stream knows.
+    # The state of the whole stream.
 
     def _ended(self) -> StreamEnded:
         raise NotImplementedError

@@ -84,7 +84,7 @@ class Server:
         for connection in list(self.connections):
             connection.close("the server has stopped")
 
-    # What connections tell.
+    # The callbacks of connections.
 
     def on_call(
         self, connection: ServerConnection, stream: Stream, request: dict[str, str]

@@ -18,7 +18,7 @@ ReplyT = TypeVar("ReplyT", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[ReplyT]):
-    """What to write, and what to answer once it is committed."""
+    """The records to write, and the answer to give once they are committed."""
 
     records: tuple[Record, ...]
     reply: ReplyT

@@ -202,7 +202,7 @@ def _new_value(
     operation: ConfigOperation,
     current: Mapping[str, str],
 ) -> str | Rejected | None:
-    """What the key is to be; None for not set."""
+    """The key's new value; None to remove it."""
     value = operation.value or ""
     kind = Operation(operation.kind)
     if kind is Operation.DELETE:
@@ -235,7 +235,8 @@ def _present_value(
     key: ConfigKey,
     current: Mapping[str, str],
 ) -> str:
-    """What APPEND and SUBTRACT start from: the value that holds as far as a controller knows."""
+    """The value that APPEND and SUBTRACT start from: the present one as far as a controller
+    knows."""
     value = current.get(key.name)
     if value is None:
         shared = broker_configs(image, CLUSTER_DEFAULT)

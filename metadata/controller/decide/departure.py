@@ -60,7 +60,7 @@ class Departure:
     stuck: frozenset[Key] = frozenset()
 
     def note(self, records: Iterable[Record]) -> Departure:
-        """What others have decided: where they place the broker, it is to be looked at again."""
+        """Note other decisions: partitions that they place on the broker are looked at again."""
         placed = dict.fromkeys(
             record.topic_id
             for record in records

@@ -70,7 +70,7 @@ def registration_problem(image: ClusterImage, request: RegisterBrokerRequest) ->
 
 
 def registered_log_dirs(image: ClusterImage, request: RegisterBrokerRequest) -> tuple[bytes, ...]:
-    """What the registration says of the directories, as far as the level in force can say it."""
+    """The directories of the registration, as far as the level in force can record them."""
     return tuple(sorted(request.log_dirs)) if _has_words(image) else ()
 
 
@@ -191,8 +191,9 @@ def _assigned(
     def of(replicas: tuple[int, ...]) -> tuple[bytes, ...]:
         return tuple(directory if r == broker_id else partition.directory_of(r) for r in replicas)
 
-    # A replica that turns up elsewhere, or again after it was lost, may have begun anew: it is an
-    # eligible leader no more. What it was told first of all says nothing of the kind.
+    # A replica that turns up in another directory, or again after it was lost, may be empty: it is
+    # no eligible leader any more. The first report of a replica's directory says nothing of the
+    # kind.
     is_lost = directory == LOST_DIRECTORY or before != UNASSIGNED_DIRECTORY
     wish = Wish(lost=frozenset((broker_id,)) if is_lost else frozenset())
     if not broker.has_online(directory):

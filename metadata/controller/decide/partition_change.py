@@ -80,7 +80,8 @@ def change(key: Key, partition: PartitionImage, wish: Wish, terms: Terms) -> Par
     terms = terms.of(partition)
     shape = _completed(_wished(partition, wish), terms)
     outcome = _elect(partition, shape, wish, terms)
-    # Whoever is elected out of sync may be all that a reassignment was for.
+    # A replica that is elected out of sync may be the last target of a reassignment, which is then
+    # complete.
     shape = _completed(shape._replace(isr=outcome.isr), terms)
     isr, leader = shape.isr, outcome.leader
     elr = () if outcome.is_unclean else _eligible(partition, shape, isr, wish, terms)

@@ -1,4 +1,4 @@
-"""Whether who asks is the broker that the image knows under that id."""
+"""The check that a request comes from the broker that the image has under its id."""
 
 from __future__ import annotations
 

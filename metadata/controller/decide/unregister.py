@@ -54,7 +54,8 @@ def unregister(
     voters = electorate(image, leaving=request.broker_id, is_unclean_default=is_unclean_default)
     return Decision(
         (
-            # What it holds is given up with it, so it is no eligible leader any more either.
+            # The broker's replicas are given up with it, so it is no eligible leader any more
+            # either.
             *changes_without_broker(image, request.broker_id, voters, is_lost=True),
             UnregisterBroker(request.broker_id, broker.broker_epoch),
         ),
