@@ -83,7 +83,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """What a fault needs to know of the cluster. Names are `controller-1`, `broker-101`."""
+    """The facts of the cluster that a fault needs. Names are `controller-1`, `broker-101`."""
 
     controllers: tuple[str, ...]
     brokers: tuple[str, ...]

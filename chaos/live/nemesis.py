@@ -25,7 +25,7 @@ _TICK_MS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """What became of one step. `reason` says why it was skipped."""
+    """The outcome of one step. `reason` says why it was skipped."""
 
     name: str
     description: str

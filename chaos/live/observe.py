@@ -135,7 +135,7 @@ class TopicWatch:
 
 
 def view_of(cluster: LiveCluster, topic: str, state: TopicState | None) -> ClusterView:
-    """What targets are resolved against. Asks for the active controller."""
+    """The view that targets are resolved against. Asks for the active controller."""
     names = {node.node_id: node.name for node in cluster.nodes()}
     partitions: dict[tuple[str, int], PartitionView] = {}
     if state is not None:

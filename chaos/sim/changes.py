@@ -42,7 +42,7 @@ BROKER_ADDRESS = ("broker", 1)
 
 
 class ChangeKind(enum.Enum):
-    """What is asked for."""
+    """The kind of change that is asked for."""
 
     ADD = "add"
     REMOVE = "remove"

@@ -26,7 +26,7 @@ class LocalClock:
         self.rate = rate
 
     def local_ms(self, now_ms: int) -> int:
-        """What this clock shows at now_ms of virtual time."""
+        """The time on this clock at now_ms of virtual time."""
         return self._local_base_ms + (now_ms - self._base_ms) * self.rate // RATE_EXACT
 
     def delay_ms(self, deadline_ms: int, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""What the nodes of a run are told at their start, as `kvorum init` would write it."""
+"""The configuration of a run's nodes at their start, as `kvorum init` would write it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def configs_of(scenario: Scenario, rng: random.Random) -> dict[int, RaftConfig]:
 
 
 def stand_in(node_id: int) -> int:
-    """What a node calls the bootstrap server that this controller is (-2, -3, ...)."""
+    """A node's id for the bootstrap server that this controller is (-2, -3, ...)."""
     return -1 - node_id
 
 

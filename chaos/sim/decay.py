@@ -25,7 +25,7 @@ _MAGIC_START = 16
 
 
 class Damage(enum.Enum):
-    """What became of a flipped byte."""
+    """The outcome of a flipped byte."""
 
     NONE = "there was nothing to damage"
     HARMLESS = "everything that was fsynced is still read as it was"

@@ -1,5 +1,4 @@
-"""What a node does about the effects that concern its log and its snapshots, as `raft.node` does
-it."""
+"""A simulated node's handling of effects on its log and snapshots, as `raft.node` does it."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def carry_out_log_effect(node: SimNode, effect: LogEffect) -> None:
     """Do it at once. Raises OSError, PowerCut."""
     checks = node.world.checks
     if isinstance(effect, TruncateLog):
-        # What is being cut is no longer vouched for, whether or not the cut succeeds.
+        # The node no longer vouches for the records being cut, whether or not the cut succeeds.
         node.durable_end_offset = min(node.durable_end_offset, effect.end_offset)
     if isinstance(effect, AppendVoters):
         checks.on_changing_voters(node, effect)

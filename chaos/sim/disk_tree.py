@@ -97,7 +97,7 @@ Saved = dict[str, "bytes | Saved"]
 
 
 def saved_folder(folder: Folder) -> Saved:
-    """What is durable in a folder and below it."""
+    """The durable content of a folder and below it."""
     saved: Saved = {}
     for name, node in folder.durable.items():
         saved[name] = bytes(node.durable) if isinstance(node, Inode) else saved_folder(node)

@@ -32,14 +32,15 @@ NEVER = 1 << 62
 
 
 class Kind(enum.Enum):
-    """What was asked."""
+    """The kind of operation."""
 
     APPEND = "append"
     READ = "read"
 
 
 class Outcome(enum.Enum):
-    """What the client was told. UNKNOWN: nothing, or that nobody knows; it may come true."""
+    """The client's knowledge of the outcome. UNKNOWN: no answer, or an answer that leaves it open;
+    the operation may take effect later."""
 
     OK = "ok"
     FAILED = "failed"

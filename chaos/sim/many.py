@@ -103,7 +103,7 @@ def _results(seeds: Sequence[int], jobs: int, world: str) -> Iterator[SeedResult
         return
     # spawn: a forked child would inherit threads of whoever calls this, locks included.
     context = multiprocessing.get_context("spawn")
-    # What simulated nodes log of the faults put into them is for who looks at one seed.
+    # The logs of simulated nodes about injected faults are for a person who looks at one seed.
     with context.Pool(min(jobs, len(seeds)), logging.disable, (logging.CRITICAL,)) as pool:
         yield from pool.imap_unordered(run, seeds, chunksize=SEEDS_TOGETHER)
 

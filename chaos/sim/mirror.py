@@ -75,7 +75,7 @@ class Mirror:
 
     @property
     def voters(self) -> VoterKeys:
-        """Whom the last VotersRecord names: in force from its append on."""
+        """The voters of the last VotersRecord, which is in force from its append on."""
         return self.voter_sets[-1][1] if self.voter_sets else self.base_voters
 
     def voters_at(self, end_offset: int) -> VoterKeys:
@@ -107,7 +107,7 @@ class Mirror:
             self.voter_sets.pop()
 
     def carry_out(self, effect: LogEffect) -> None:
-        """What the log has just done."""
+        """Apply an operation that the log has just done."""
         match effect:
             case AppendProposed(_, epoch, batches):
                 for batch in batches:

@@ -82,7 +82,7 @@ class Network:
         self._outside: dict[int, Callable[[Response], None]] = {}
         self._last_token = 0
 
-    # What nodes use.
+    # The methods that nodes call.
 
     def send(self, sender: SimNode, named_id: int, correlation_id: int, request: Request) -> None:
         """A request enters the network."""
@@ -151,7 +151,7 @@ class Network:
             delay_ms += self._rng.randint(0, SPIKE_MS_MAX)
         return delay_ms
 
-    # What happens to it.
+    # The methods that faults call.
 
     def block(self, links: Iterable[Link]) -> None:
         """Cut these one-way links; a link may be cut several times over."""

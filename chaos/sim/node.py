@@ -133,7 +133,7 @@ class SimNode:
         if self.is_up or self.is_removed:
             return
         if self.is_dark:
-            # What peers still hold open to the machine that went is reset by the one that came.
+            # Connections that peers still hold open to the old machine are reset by the new one.
             self.world.network.break_connections(self.node_id)
         self.incarnation += 1
         self.is_up, self.is_paused, self.is_dark = True, False, False

@@ -173,7 +173,7 @@ class QuorumWorld:
             digest=timeline.digest,
         )
 
-    # What stands on top of the quorum; another world has other parts.
+    # The parts above the quorum; another world has other parts.
 
     def machine_of(self, node: SimNode, state: ListState) -> Machine:
         """The state machine of a process that begins, from the state of its newest snapshot."""
@@ -181,7 +181,7 @@ class QuorumWorld:
 
     @property
     def load_state(self) -> LoadState:
-        """What snapshots hold."""
+        """The state that snapshots hold."""
         return load_state
 
     def _make_clients(self) -> Workload:
@@ -190,7 +190,7 @@ class QuorumWorld:
     def _make_nemesis(self) -> Nemesis:
         return Nemesis(self)
 
-    # What the parts use.
+    # The methods that the parts call.
 
     def living_disks(self) -> VoterKeys:
         """Disks that are there, or will be again, by node and directory id."""

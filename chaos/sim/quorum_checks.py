@@ -264,7 +264,7 @@ class QuorumChecks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """What one disk holds, or held when it was lost. disk: node and directory id."""
+    """The content of one disk, also of a lost one. disk: node and directory id."""
 
     disk: tuple[int, bytes]
     mirror: Mirror

@@ -51,8 +51,8 @@ class DiskSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What recovery came up with. mirror: of the log behind the oldest snapshot; state: of the
-    newest one."""
+    """The result of recovery. mirror: of the log behind the oldest snapshot; state: of the newest
+    one."""
 
     metadata: MetadataLog
     mirror: Mirror

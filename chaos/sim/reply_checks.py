@@ -1,4 +1,4 @@
-"""What must hold of answers when they leave a node."""
+"""The checks of answers when they leave a node."""
 
 from __future__ import annotations
 

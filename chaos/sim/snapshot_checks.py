@@ -66,7 +66,8 @@ class SnapshotChecks:
         return self._look(node, snapshot, path)
 
     def on_opened(self, node: SimNode, opened: Opened) -> None:
-        """What a start found. SnapshotSurvives: all that the log rested on, and whole."""
+        """Check the result of a start. SnapshotSurvives: everything that the log rested on is
+        there, and whole."""
         metadata = opened.metadata
         check(
             metadata.was_dynamic in (None, self._settings.is_dynamic),

@@ -23,7 +23,7 @@ VoterKeys = frozenset[tuple[int, bytes]]
 """Voters as (node id, directory id). Zero for the directory id: the id alone decides."""
 
 VALUE_PREFIX = b"v"
-"""What clients append begins so; barriers of reads and control records do not count as values."""
+"""The prefix of clients' values; barriers of reads and control records do not count as values."""
 
 VOTERS_PREFIX = b"V"
 _VOTER = struct.Struct(">i16s")
@@ -74,7 +74,7 @@ def next_digest(digest: int, epoch: int, value: bytes) -> int:
 
 
 def keys_of_set(voters: VoterSet) -> VoterKeys:
-    """Who these voters are."""
+    """The keys of these voters."""
     return frozenset((voter.node_id, voter.directory_id) for voter in voters.voters)
 
 

@@ -99,7 +99,7 @@ class ProduceLoad(threading.Thread):
                 sent += 1
             producer.poll(_TICK_S)
         if self._fatal:
-            # What is queued never left or is in doubt; the callbacks say which.
+            # Queued records never left, or are in doubt; the callbacks say which.
             producer.purge(in_queue=True, in_flight=True, blocking=True)
         deadline = time.monotonic() + self._plan.delivery_timeout_ms / 1000 + 5
         while producer.flush(_FLUSH_SLICE_S) and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What the load writes into records: a whole number, padded to the wanted size. Pure."""
+"""The content of the load's records: a whole number, padded to the wanted size. Pure."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Administrators:
         self.served = 0
         self._world = world
         self._rng = rng
-        #: What is asked for next, by somebody who sees this image.
+        #: Draws the next request of an administrator that sees this image.
         self.draws = Draws(rng, world.broker_ids)
         self.request_of: Callable[[ClusterImage], Request] = self._draw
         self._asked = 0
@@ -86,7 +86,7 @@ class Administrators:
     def _draw(self, image: ClusterImage) -> Request:
         if self._world.network.is_rough:
             return self.draws.request(image)
-        # What is certain to be done soon.
+        # Requests that are certain to be carried out soon.
         if self._rng.random() < 0.5:
             return self.draws.create(image)
         return self.draws.delete(image)

@@ -1,4 +1,4 @@
-"""Whether the reply to a broker, or about one, says what the image shows. Pure."""
+"""Checks that replies to a broker, or about one, agree with the image. Pure."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ class BrokerProcess:
     # Partitions and producers.
 
     def _send_ghosts(self) -> None:
-        """What the process before this one had sent, and the network kept until now."""
+        """Send the messages of the broker's previous process that the network kept until now."""
         before = self._broker.epoch_before
         if before >= 0 and self._world.network.is_rough:
             node_id = self._node.node_id

@@ -31,7 +31,7 @@ MOMENTS = ("decided", "committed")
 """Between decision and commit, or between commit and reply."""
 
 MEANS = ("kill", "power", "pause", "cut")
-"""What happens to the active controller: kill -9, a power cut, SIGSTOP, all its links cut."""
+"""The faults of the active controller: kill -9, a power cut, SIGSTOP, all its links cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a flapping link does to leadership: one experiment, in virtual time, with figures."""
+"""The effect of a flapping link on leadership: one experiment, in virtual time, with figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked of the controllers, what they decided, and what they said."""
+"""The requests to the controllers, their decisions, and their replies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def kind_of(request: Request) -> str:
 
 
 class Told(enum.Enum):
-    """What the one who asked may take for true."""
+    """The conclusion that the asker may draw from the reply."""
 
     OK = "ok"
     FAILED = "failed"

@@ -29,7 +29,7 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 def problem_of(attempt: Attempt, before: ClusterImage, after: ClusterImage) -> Problem | None:
-    """What of an acknowledged request is not as its reply says; None if all is."""
+    """The part of an acknowledged request that is not as its reply says; None if all is."""
     request = attempt.request
     judge = _JUDGES.get(type(request))
     if judge is None:
@@ -99,7 +99,7 @@ def _configured(
             continue
         was: Mapping[str, str] = before.configs.get(key, {})
         if now.get(MIN_INSYNC_REPLICAS) != was.get(MIN_INSYNC_REPLICAS):
-            # Whoever stood in an ELR did so under the old minimum (KIP-966).
+            # The members of an ELR are eligible under the old minimum (KIP-966).
             holds = not any(p.elr for p in _under(resource, before, after))
             yield holds, "ElrEndsWithItsMinimum", f"none under {key}"
         for operation in resource.operations:
@@ -209,7 +209,7 @@ def _assigned(
         if item.error is ErrorCode.NONE:
             yield (
                 partition is not None
-                # What is told may complete a move, and the broker be out with it (seed 851).
+                # The report may complete a move, which takes the broker out as well (seed 851).
                 and (
                     request.broker_id not in partition.replicas
                     or partition.directory_of(request.broker_id) == asked.directory_id

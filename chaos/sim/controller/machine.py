@@ -1,4 +1,5 @@
-"""What stands on top of the log here: the cluster image, by the real loader and the real bytes."""
+"""The state machine above the log here: the cluster image, by the real loader and the real
+bytes."""
 
 from __future__ import annotations
 

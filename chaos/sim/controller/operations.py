@@ -1,4 +1,5 @@
-"""What administrators ask for, drawn from what they see: good and bad items in one request."""
+"""The requests of administrators, drawn from the image they see: good and bad items in one
+request."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Reference:
 
 
 def difference(one: ClusterImage, other: ClusterImage) -> str:
-    """What the first has and the second has not, field by field, in short."""
+    """The fields that the first image has and the second has not, in short."""
     found = []
     for name in ClusterImage.__slots__:
         mine, theirs = getattr(one, name), getattr(other, name)

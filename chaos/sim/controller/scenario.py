@@ -1,4 +1,5 @@
-"""What one run of the controller's world is: a quorum's scenario, and what stands on top of it."""
+"""The scenario of one run of the controller's world: a quorum's scenario, and the parts above
+it."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class Wire:
             if self.is_way_open(call.ends.server, call.ends.client):
                 self.later(partial(self._end, call, None))
 
-    # What streams use.
+    # The methods that streams call.
 
     def later(self, call: Callable[[], None]) -> None:
         """After the time that a message takes."""

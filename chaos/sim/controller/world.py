@@ -49,7 +49,7 @@ class ControllerWorld(QuorumWorld):
             # with them; here worlds come and go.
             gc.unfreeze()
 
-    # What stands on top of the quorum.
+    # The parts above the quorum.
 
     def machine_of(self, node: SimNode, state: ListState) -> Machine:
         node_id = node.node_id
@@ -86,7 +86,7 @@ class ControllerWorld(QuorumWorld):
         return SimBroker(self, node_id, self._generator(f"broker-{node_id}"))
 
     def broker_machine_of(self, node: SimNode, state: ListState) -> BrokerMachine:
-        """What a broker's process does with its log."""
+        """The state machine of a broker's process."""
         return BrokerMachine(node, state, self, self.brokers[node.node_id])
 
     def administrators_of(self, rng: random.Random) -> Administrators:
@@ -96,7 +96,7 @@ class ControllerWorld(QuorumWorld):
     def _make_nemesis(self) -> Nemesis:
         return ControllerNemesis(self, self._generator("nemesis"))
 
-    # What the parts use.
+    # The methods that the parts call.
 
     def turn_ms(self) -> int:
         """How long other things happen before a process goes on applying the log."""

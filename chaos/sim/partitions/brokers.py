@@ -76,7 +76,7 @@ class NodeClock:
 
 
 class ControllerPort:
-    """What replicas and producers need of `broker.controller.controller_api.Controller`."""
+    """The part of `broker.controller.controller_api.Controller` for replicas and producers."""
 
     def __init__(self, process: PartitionProcess) -> None:
         self._process = process
@@ -389,5 +389,5 @@ def broker_config(world: PartitionWorld) -> BrokerConfig:
 
 
 def image_of(world: PartitionWorld, node_id: int) -> ClusterImage:
-    """What a broker would tell of the cluster."""
+    """The cluster as a broker would tell it."""
     return world.image_of(world.nodes[node_id])

@@ -1,4 +1,5 @@
-"""Who uses the cluster: administrators, producers and consumers; and the judgement at the end."""
+"""The users of the cluster: administrators, producers and consumers; and the judgement at the
+end."""
 
 from __future__ import annotations
 

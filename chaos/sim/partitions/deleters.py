@@ -121,8 +121,8 @@ class Deleter:
         if replica is None or not replica.core.is_leader or replica.log.start_offset < offset:
             return
         if replica.core.leader_epoch < history.trusted_epoch:
-            # Seeds 341058, 341205: it has not heard yet that all was lost, and what came since is
-            # of others. Who has told it may have had its disk replaced.
+            # Seeds 341058, 341205: the deleter has not heard yet that all was lost; later records
+            # are of others. The broker that told it may have had its disk replaced.
             return
         told = [b for b, remote in replica.core.remotes.items() if remote.start_offset >= offset]
         for bound in (leader.broker_id, *told):

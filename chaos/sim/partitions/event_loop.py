@@ -88,8 +88,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.call_soon(self._read, descriptor)
 
     def stop_all(self) -> None:
-        """The process has ended. What its tasks do on their way out reaches nothing any more; left
-        to the collector, they would do it whenever that comes."""
+        """End the process. The last actions of its tasks reach nothing any more; left to the
+        collector, the tasks would end whenever that comes."""
         disk = self._node.disk
         disk.is_withdrawn = True
         events._set_running_loop(self)
@@ -185,7 +185,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """A bug, or a disk that failed where nobody expects it. Ends the process, or the run."""
         error = context.get("exception")
-        # What is told at the end of an object's life comes whenever the collector does.
+        # A complaint at the end of an object's life comes whenever the collector does.
         if error is not None and "never retrieved" not in context.get("message", ""):
             self._failure = self._failure or error
 

@@ -1,4 +1,4 @@
-"""What must hold of all replicas once the world has healed and nobody writes any more."""
+"""The checks of all replicas once the world has healed and no client writes any more."""
 
 from __future__ import annotations
 

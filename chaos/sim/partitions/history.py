@@ -260,7 +260,7 @@ class PartitionHistory:
     def _judge_election(self, view: View, known: Known, event: int) -> None:
         """A leader begins: what was committed is there, or may be lost."""
         self.newest_epoch = view.leader_epoch
-        # Who may lead without having been in sync may bring them back.
+        # A replica that leads without having been in sync may bring them back.
         self.deleted_to = min(self.deleted_to, view.start_offset)
         if self.may_lose_from < view.start_offset:
             # Seed 340205: whether it ever had what may be lost, and is below its start, nobody can
@@ -323,7 +323,8 @@ class PartitionHistory:
         return False
 
     def _extend(self, view: View) -> None:
-        """What the leader calls committed is the truth, and holds on every member of the ISR."""
+        """Take the leader's committed records for the truth; they hold on every member of the
+        ISR."""
         if view.high_watermark <= self.end_offset:
             return
         if view.leader_epoch == self.isr_epoch:
@@ -409,8 +410,8 @@ class PartitionHistory:
             f"{self.name} on {view.broker_id}: high watermark {view.high_watermark}, no leader "
             f"had more than {self.end_offset}",
         )
-        # Seed 103107: who was put into the ISR to lead, uncleanly, ends before it does. What may be
-        # lost with its election is not held against it until that is judged.
+        # Seed 103107: a replica that was put into the ISR to lead, uncleanly, ends before it does.
+        # Records that may be lost with its election are not held against it until that is judged.
         limit = min(view.high_watermark, self.end_offset, self.may_lose_from)
         begin = max(known.checked, view.start_offset)
         if begin >= limit:

@@ -53,7 +53,7 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """What a producer was told with acks=all."""
+    """An acknowledgement to a producer with acks=all."""
 
     topic_id: bytes
     partition_id: int

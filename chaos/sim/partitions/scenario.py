@@ -1,4 +1,5 @@
-"""What one run of the partitions' world is: a scenario of the controller's, and what brokers do."""
+"""The scenario of one run of the partitions' world: one of the controller's, and the brokers'
+part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulated clients send and read, as bytes of the Kafka protocol."""
+"""The requests and answers of simulated clients, as bytes of the Kafka protocol."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class PartitionWorld(ControllerWorld):
                     self.nodes[broker_id].is_up = False
                     process.loop.stop_all()
 
-    # What stands on top of the controller.
+    # The parts above the controller.
 
     def _make_clients(self) -> Administrators:
         self.topic_names = tuple(f"t{number}" for number in range(self.scenario.topics))
@@ -85,7 +85,7 @@ class PartitionWorld(ControllerWorld):
     def _make_nemesis(self) -> Nemesis:
         return PartitionNemesis(self, self._generator("nemesis"))
 
-    # What the parts use.
+    # The methods that the parts call.
 
     def on_stopped(self, node: SimNode) -> None:
         super().on_stopped(node)
