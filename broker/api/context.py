@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import static_values
@@ -20,6 +20,7 @@ from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kvorum.broker.metrics.client_metrics_page import ClientFigures
 from kvorum.broker.metrics.client_telemetry import ClientTelemetry
+from kvorum.broker.network.connection import Slot
 from kvorum.broker.partition.recompression import PackThreads
 from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind
 from kvorum.broker.quotas.mutation_quota import MutationBuckets
@@ -33,9 +34,6 @@ from kvorum.wire.framing import API_VERSIONS_KEY, response_head
 from kvorum.wire.kio_codec import encode_response
 from kvorum.wire.produce_codec import NodeEndpoint
 from kvorum.wire.versions import Api
-
-if TYPE_CHECKING:
-    from kvorum.broker.network.connection import Slot
 
 
 class Services:

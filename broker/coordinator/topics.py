@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.runtime.errors import ErrorCode, Rejected
 
-if TYPE_CHECKING:
-    from kvorum.broker.api.context import Services
+
+class TopicServices(Protocol):
+    """The part of a broker that makes topics."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def controller(self) -> Controller: ...
+
+    def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
+
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +62,7 @@ def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
 class InternalTopicMaker:
     """Makes internal topics in the background. Clients ask again until the topic is there."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: TopicServices) -> None:
         self._services = services
         self._under_way: set[str] = set()
         self.refusals: dict[str, str] = {}

@@ -18,14 +18,14 @@ import sys
 import termios
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.broker.network.purgatory import TurnEnd
+from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
 from kvorum.wire.fetch_codec import FileSlice
-
-if TYPE_CHECKING:
-    from kvorum.broker.network.server import KafkaServer
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +45,27 @@ COLD_REQUESTS_MAX = 100
 """Of one connection; more of them wait unread, so that no client takes all that the server has."""
 JOIN_BYTES_MAX = 64 * 1024
 """Answers up to this size are joined into one send."""
+
+
+class Server(Protocol):
+    """The listener that a connection belongs to, as the connection uses it."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def turn(self) -> TurnEnd: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def dispatch(self, slot: Slot, view: memoryview, position: int, end: int) -> None: ...
+
+    def on_closed(self, connection: Connection, reason: str) -> None: ...
+
+    def on_protocol_error(self, connection: Connection, failure: WireError) -> None: ...
+
+    def on_file_failed(self, path: str, failure: OSError) -> None: ...
 
 
 class Slot:
@@ -101,7 +122,7 @@ class Connection:
 
     def __init__(
         self,
-        server: KafkaServer,
+        server: Server,
         sock: socket.socket,
         peer: str,
         listener: str,
@@ -422,7 +443,7 @@ class Connection:
                 return
             except OSError as of_file:
                 failure = of_file
-        self.server.services.replicas.on_file_failed(file.path, failure)
+        self.server.on_file_failed(file.path, failure)
 
     def _send_file(self, part: FileSlice) -> bool:
         send = part if isinstance(part, _FileSend) else _FileSend(part)

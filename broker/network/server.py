@@ -160,6 +160,10 @@ class KafkaServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def on_file_failed(self, path: str, failure: OSError) -> None:
+        """A file of some log could not be read while it was sent."""
+        self.services.replicas.on_file_failed(path, failure)
+
     def on_closed(self, connection: Connection, reason: str) -> None:
         """A connection has ended."""
         self._connections.pop(connection, None)

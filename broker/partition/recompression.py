@@ -11,25 +11,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kvorum.broker.network.purgatory import PendingAck, PendingProduce
 from kvorum.broker.partition.batch_validation import ProduceTerms, packed, refusal
+from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.topic_config import TopicConfig
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import BatchError, BatchHeader, Buffer
 from kvorum.storage.format.client_batch import Unpacking
+from kvorum.wire.produce_codec import ProducedPartition
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
-
-    from kvorum.broker.api.context import Services
-    from kvorum.broker.network.connection import Connection
-    from kvorum.broker.partition.replica import Replica
-    from kvorum.broker.partition.topic_config import TopicConfig
-    from kvorum.broker.transactions.produce_gate import ProduceGate
 
 T = TypeVar("T")
 
@@ -57,6 +54,57 @@ class PackThreads:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
+class CompressingReplica(Protocol):
+    """The part of a replica that its recompression works with."""
+
+    @property
+    def core(self) -> Partition: ...
+
+    @property
+    def config(self) -> TopicConfig: ...
+
+    def append(
+        self, batch: memoryview, terms: ProduceTerms, *, checked: BatchHeader | None = None
+    ) -> tuple[ProducedPartition, int]: ...
+
+    def wait_for_replication(self, pending: PendingAck) -> None: ...
+
+
+class Gate(Protocol):
+    """The gate of transactional batches (`broker.transactions.produce_gate`)."""
+
+    def holds(
+        self, replica: Any, batch: memoryview, topic_index: int, partition_index: int
+    ) -> bool: ...
+
+    def start(self, pending: PendingProduce) -> None: ...
+
+
+class Sender(Protocol):
+    """The connection that a batch came by."""
+
+    def count_held(self, size: int) -> None: ...
+
+
+class Clocked(Protocol):
+    """All replicas of the broker, for their clock."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+class PackingServices(Protocol):
+    """The part of a broker that recompression runs on."""
+
+    @property
+    def pack_threads(self) -> PackThreads: ...
+
+    @property
+    def replicas(self) -> Clocked: ...
+
+    def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
+
+
 class Unpacked(NamedTuple):
     """A batch in line. batch: a copy, for the bytes of a request are gone when its handler returns;
     pending: the request, at whose (topic_index, partition_index) the answer goes.
@@ -67,11 +115,11 @@ class Unpacked(NamedTuple):
 
     batch: bytearray
     terms: ProduceTerms
-    gate: ProduceGate | None
+    gate: Gate | None
     pending: PendingProduce
     topic_index: int
     partition_index: int
-    connection: Connection
+    connection: Sender
 
 
 class Packer:
@@ -79,7 +127,7 @@ class Packer:
 
     __slots__ = ("_is_running", "_line", "_replica")
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: CompressingReplica) -> None:
         self._replica = replica
         self._line: deque[Unpacked] = deque()
         self._is_running = False
@@ -92,7 +140,7 @@ class Packer:
         # A follower refuses the batch anyway.
         return packing is not None and self._replica.core.is_leader and not packing.fits(batch)
 
-    def add(self, item: Unpacked, services: Services) -> None:
+    def add(self, item: Unpacked, services: PackingServices) -> None:
         """Put the batch in line; `item.pending` waits for it already."""
         self._line.append(item)
         item.connection.count_held(len(item.batch))
@@ -100,7 +148,7 @@ class Packer:
             self._is_running = True
             services.in_background(self._run(services), "packing")
 
-    async def _run(self, services: Services) -> None:
+    async def _run(self, services: PackingServices) -> None:
         try:
             while self._line:
                 item = self._line[0]

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.metadata_answers.topic_names import TRANSACTIONS_TOPIC
+from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.peers import Peers, error_of
 from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
-
-if TYPE_CHECKING:
-    from kvorum.broker.api.context import Services
 
 ADD_PARTITIONS_TO_TXN = Api(
     key=24,
@@ -47,7 +45,7 @@ _UNREACHABLE = frozenset(
 class Coordinators:
     """Of transactional ids, wherever they are."""
 
-    def __init__(self, services: Services, peers: Peers) -> None:
+    def __init__(self, services: BrokerServices, peers: Peers) -> None:
         self._services = services
         self._peers = peers
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvorum.broker.config.broker_config import part_of
 from kvorum.broker.coordinator.model import Told
 from kvorum.broker.coordinator.shard_context import Term
 from kvorum.broker.failures import report_failure
+from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.config import TransactionConfig
 from kvorum.broker.transactions.coordinators import Coordinators
 from kvorum.broker.transactions.markers import MarkerSender
@@ -18,14 +19,11 @@ from kvorum.metadata.image.features import TRANSACTION_VERSION, level_of
 from kvorum.runtime.errors import InvariantViolated, Rejected
 from kvorum.runtime.tasks import TaskGroup
 
-if TYPE_CHECKING:
-    from kvorum.broker.api.context import Services
-
 
 class TransactionDriver:
     """One a broker. coordinators: for the leaders of partitions."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: BrokerServices) -> None:
         self._services = services
         replicas = services.replicas
         self._peers = Peers(

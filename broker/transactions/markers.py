@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections.abc import Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kvorum.broker.coordinator.model import Told
 from kvorum.broker.coordinator.shard_context import State, Term
 from kvorum.broker.failures import report_failure
+from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.marker_book import Batch, MarkerBook
 from kvorum.broker.transactions.marking import Marker, write_markers
 from kvorum.broker.transactions.model import TopicPartition
@@ -24,9 +25,6 @@ from kvorum.broker.transactions.requests import MarkersWritten, SendMarkers
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.wire.versions import Api
-
-if TYPE_CHECKING:
-    from kvorum.broker.api.context import Services
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ class _Key(NamedTuple):
 class MarkerSender:
     """Lives as long as the broker; its task as long as there is anything to send."""
 
-    def __init__(self, services: Services, peers: Peers) -> None:
+    def __init__(self, services: BrokerServices, peers: Peers) -> None:
         self._services = services
         self._peers = peers
         self._book = MarkerBook()

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kvorum.broker.coordinator.model import TransactionEnd
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kvorum.broker.network.purgatory import PendingAck
 from kvorum.broker.partition.batch_validation import ProduceTerms
 from kvorum.broker.partition.replica import Replica
+from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import BatchError
 from kvorum.storage.format.markers import build_marker
-
-if TYPE_CHECKING:
-    from kvorum.broker.api.context import Services
 
 REPLICATION_TIMEOUT_MS = 4_000
 """How long a marker waits for its replicas; then the sender hears REQUEST_TIMED_OUT and repeats."""
@@ -74,7 +72,7 @@ class _Replication:
 
 
 async def write_markers(
-    services: Services, markers: Sequence[Marker]
+    services: BrokerServices, markers: Sequence[Marker]
 ) -> list[dict[TopicPartition, ErrorCode]]:
     """Write them all; an error for each partition, a mapping a marker, in their order.
 
@@ -119,7 +117,7 @@ async def write_markers(
     return results
 
 
-def _newest_coordinator_epoch(services: Services) -> int:
+def _newest_coordinator_epoch(services: BrokerServices) -> int:
     """The highest epoch that a coordinator can have: they lead partitions of their topic.
 
     Bad sequence: 1. a client sends a marker with a later epoch than any coordinator has, 2. the
@@ -131,7 +129,9 @@ def _newest_coordinator_epoch(services: Services) -> int:
     return max(epochs, default=-1)
 
 
-def _append(services: Services, replica: Replica, marker: Marker, terms: ProduceTerms) -> ErrorCode:
+def _append(
+    services: BrokerServices, replica: Replica, marker: Marker, terms: ProduceTerms
+) -> ErrorCode:
     # Below 0 means "not a producer": the marker would end nothing, and stay in the log as what no
     # reader expects there.
     if marker.producer_id < 0:

@@ -7,18 +7,15 @@ a partition of `__consumer_offsets` wait for the word of the transaction's coord
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from kvorum.broker.partition.replica import Replica
+from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.runtime.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from kvorum.broker.api.context import Services
-
 
 async def admit_offsets(
-    services: Services,
+    services: BrokerServices,
     replica: Replica,
     *,
     transactional_id: str,

@@ -8,20 +8,18 @@ which they came, those of later requests too. Rules: `verification`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kvorum.broker.network.purgatory import PendingAck, PendingProduce
 from kvorum.broker.partition.batch_validation import ProduceTerms
 from kvorum.broker.partition.replica import Replica
+from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.coordinators import as_told_to_producer
 from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.verification import FIRST_ADDING_VERSION, needs_verification
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import MAGIC, BatchError, BatchHeader, check_crc, read_header
 from kvorum.wire.produce_codec import ProducedPartition
-
-if TYPE_CHECKING:
-    from kvorum.broker.api.context import Services
 
 FIRST_ABORTABLE_VERSION = 11
 
@@ -41,7 +39,9 @@ class ProduceGate:
 
     __slots__ = ("_services", "_terms", "_transactional_id", "held")
 
-    def __init__(self, services: Services, transactional_id: str, terms: ProduceTerms) -> None:
+    def __init__(
+        self, services: BrokerServices, transactional_id: str, terms: ProduceTerms
+    ) -> None:
         self._services = services
         self._transactional_id = transactional_id
         self._terms = terms

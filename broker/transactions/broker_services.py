@@ -1,0 +1,64 @@
+"""The part of a broker that transactions work with. `broker.api.context.Services` is one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine
+from typing import Any, Protocol
+
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller.producer_ids import ProducerIdSource
+from kvorum.broker.coordinator.host import CoordinatorHost
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.requests import PartitionErrors
+from kvorum.metadata.image.image import ClusterImage
+
+
+class TransactionCoordinators(Protocol):
+    """The coordinators of transactional ids, on this broker or another."""
+
+    async def join(
+        self,
+        *,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        is_add: bool,
+    ) -> PartitionErrors: ...
+
+
+class Driver(Protocol):
+    """The broker's driver of transactions, as the gates of partitions use it."""
+
+    @property
+    def coordinators(self) -> TransactionCoordinators: ...
+
+
+class BrokerServices(Protocol):
+    """groups, transactions: the coordinators on this broker."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def producer_ids(self) -> ProducerIdSource: ...
+
+    @property
+    def groups(self) -> CoordinatorHost: ...
+
+    @property
+    def transactions(self) -> CoordinatorHost: ...
+
+    @property
+    def transaction_driver(self) -> Driver: ...
+
+    def image(self) -> ClusterImage: ...
+
+    def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
