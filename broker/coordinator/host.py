@@ -7,7 +7,7 @@ Walk: metadata publisher -> `ReplicaManager.publish` -> `on_replica` (a term beg
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.model import (
@@ -19,14 +19,12 @@ from kvorum.broker.coordinator.model import (
 )
 from kvorum.broker.coordinator.shard_context import Respond, State, Term
 from kvorum.broker.failures import report_failure
+from kvorum.broker.manager.replica_manager import ReplicaManager
+from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from kvorum.runtime.tasks import TaskGroup
-
-if TYPE_CHECKING:
-    from kvorum.broker.manager.replica_manager import ReplicaManager
-    from kvorum.broker.partition.replica import Replica
 
 MakeShard = Callable[[int, int], Shard]
 """(partition id, leader epoch) -> an empty shard."""

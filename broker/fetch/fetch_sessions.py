@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kvorum.broker.network.purgatory import Wakeable
+from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.fetch_codec import FetchPartition, FetchRequest
-
-if TYPE_CHECKING:
-    from kvorum.broker.fetch.leader_fetch import ParkedFetch
-    from kvorum.broker.partition.replica import Replica
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0
@@ -31,6 +29,12 @@ EVICTION_IDLE_MS = 120_000
 """A session unused for so long may be pushed out by a new one (Kafka's constant)."""
 
 PartitionKey = tuple[str | bytes, int]
+
+
+class Parked(Wakeable, Protocol):
+    """A fetch that waits (`broker.fetch.leader_fetch.ParkedFetch`)."""
+
+    def cancel(self) -> None: ...
 
 
 class Watched:
@@ -101,7 +105,7 @@ class FetchState:
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, Watched] = {}
         self.dirty: dict[Watched, None] = {}
-        self.parked: ParkedFetch | None = None
+        self.parked: Parked | None = None
 
     @property
     def is_replica(self) -> bool:

@@ -10,18 +10,15 @@ been found to match ours, or an offset of a diverged log would count as replicat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kvorum.broker.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchState, Watched
 from kvorum.broker.fetch.fetch_validation import objection_to, out_of_range
+from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import UNLIMITED
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.storage.log.log import OffsetOutOfRange
 from kvorum.wire.fetch_codec import NO_REPLICA, FetchedPartition, FetchRequest
-
-if TYPE_CHECKING:
-    from kvorum.broker.manager.replica_manager import ReplicaManager
 
 Answers = list[tuple[Watched, FetchedPartition]]
 Respond = Callable[[int, int, Answers], None]

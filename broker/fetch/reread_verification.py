@@ -9,9 +9,10 @@ bytes are damaged fails, as at a start, so that one which has them whole can lea
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from kvorum.broker.blocking import in_thread
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.failures import report_failure
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
 from kvorum.broker.partition.follower_state import RemoteReplica
@@ -22,14 +23,20 @@ from kvorum.storage.log.log import OffsetOutOfRange
 from kvorum.storage.recovery.batch_walk import first_damage
 from kvorum.wire.fetch_codec import FetchPartition
 
-if TYPE_CHECKING:
-    from kvorum.broker.manager.replica_manager import ReplicaManager
-
 CHECK_AGAIN_MS = 60_000
 """An offset that was found sound is not looked at again for the same follower before that."""
 WAITING_MAX = 64
 """Limit of waiting checks. Overflow is dropped; the next fetch of the same records reports it
 again."""
+
+
+class FetchedReplicas(Protocol):
+    """The replicas of a broker, as far as a check needs them."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    def now_ms(self) -> int: ...
 
 
 class _Suspect(NamedTuple):
@@ -42,7 +49,7 @@ class _Suspect(NamedTuple):
 class ServedChecks:
     """One check at a time, for all that a manager leads."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
+    def __init__(self, manager: FetchedReplicas) -> None:
         self._manager = manager
         self._waiting: deque[_Suspect] = deque()
         self._is_running = False

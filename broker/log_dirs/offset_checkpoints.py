@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
 
-from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.partition import Partition
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.log.checkpoints import (
@@ -22,6 +23,7 @@ from kvorum.storage.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from kvorum.storage.log.log import Log
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +42,24 @@ _WITHOUT = {
 }
 """The way out for each checkpoint that stops the directory when it is damaged: no other file has
 its content."""
+
+
+class StoredReplica(Protocol):
+    """A replica, as the files of its directory know it."""
+
+    @property
+    def core(self) -> Partition: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def is_offline(self) -> bool: ...
+
+    @property
+    def identity_unsynced(self) -> bool: ...
+
+    def sync_identity(self) -> None: ...
 
 
 class OffsetCheckpoints:
@@ -193,7 +213,7 @@ class OffsetCheckpoints:
 
     # --- all logs ----------------------------------------------------------------------------
 
-    def collect_high_watermarks(self, replicas: Collection[Replica]) -> None:
+    def collect_high_watermarks(self, replicas: Collection[StoredReplica]) -> None:
         """Take note of them, for write_high_watermarks. replicas: all that are open here."""
         now = self._kept(self._high_watermarks, replicas)
         for replica in replicas:
@@ -212,7 +232,7 @@ class OffsetCheckpoints:
                 self._disk.write_atomic(self._path(BOOT_ID), self._disk.boot_id().encode())
                 self._is_boot_noted = True
 
-    def collect_log_offsets(self, replicas: Collection[Replica]) -> None:
+    def collect_log_offsets(self, replicas: Collection[StoredReplica]) -> None:
         """Take note of the recovery points and log starts, for write_log_offsets.
 
         A recovery point rests on its log's completed flush. replicas: all that are open here.
@@ -240,7 +260,7 @@ class OffsetCheckpoints:
             self._write(RECOVERY_POINT, self.recovery_points)
             self._write(LOG_START_OFFSET, self._log_starts)
 
-    def collect_log_starts(self, replicas: Iterable[Replica]) -> None:
+    def collect_log_starts(self, replicas: Iterable[StoredReplica]) -> None:
         """Take note of the starts of some, for write_log_starts."""
         starts = {_key_of(replica): replica.log.start_offset for replica in replicas}
         self._log_starts = {**self._log_starts, **starts}
@@ -257,7 +277,7 @@ class OffsetCheckpoints:
 
     # --- files -------------------------------------------------------------------------------
 
-    def _kept(self, known: Offsets, replicas: Iterable[Replica]) -> Offsets:
+    def _kept(self, known: Offsets, replicas: Iterable[StoredReplica]) -> Offsets:
         """The entries of logs that lie here and are not open, or went offline: they stay.
 
         Bad sequence: 1. a log that lost its end below the recovery point is refused, 2. the point
@@ -295,5 +315,5 @@ class OffsetCheckpoints:
         return f"{self._directory}/{name}"
 
 
-def _key_of(replica: Replica) -> TopicPartition:
+def _key_of(replica: StoredReplica) -> TopicPartition:
     return replica.core.topic, replica.core.partition_id

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kvorum.broker.log_dirs.offset_checkpoints import OffsetCheckpoints
-from kvorum.broker.partition.replica import Replica
+from kvorum.broker.log_dirs.offset_checkpoints import OffsetCheckpoints, StoredReplica
 from kvorum.metadata.image.image import TopicImage
 from kvorum.raft.metadata_log import FOLDER_NAME
 from kvorum.runtime.disk import Disk
@@ -247,7 +246,7 @@ class ReplicaStore:
         partitions restore`). Durable on return."""
         self._disk.write_atomic(f"{log.directory}/{DAMAGED}", f"{damage}\n".encode())
 
-    def delete(self, replica: Replica) -> None:
+    def delete(self, replica: StoredReplica) -> None:
         """Take the replica's directory away under its feet; slices already handed out fail."""
         self.checkpoints.drop([(replica.core.topic, replica.core.partition_id)])
         self._put_aside(replica.log.directory)
@@ -330,7 +329,7 @@ class ReplicaStore:
             self._disk.remove(self._files_left[-1])
             self._files_left.pop()
 
-    def close_all(self, replicas: list[Replica], broken: Iterable[str]) -> None:
+    def close_all(self, replicas: Sequence[StoredReplica], broken: Iterable[str]) -> None:
         """Close every log, then write all checkpoints. Raises OSError.
 
         broken: directory names of logs that could not even be opened.

@@ -10,17 +10,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kvorum.broker.blocking import in_thread
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller.alter_partition_manager import IsrLink
 from kvorum.broker.failures import report_failure
-from kvorum.broker.log_dirs.log_directories import LogDirectory
+from kvorum.broker.fetch.follower_fetch import Fetchers
+from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory
 from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.tasks import TaskGroup
-
-if TYPE_CHECKING:
-    from kvorum.broker.manager.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
 
@@ -31,10 +32,37 @@ PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """Kafka: producer.id.expiration.check.interval.ms."""
 
 
+class TimedReplicas(Protocol):
+    """The replicas of a broker, and the parts that periodic jobs call."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def directories(self) -> LogDirectories: ...
+
+    @property
+    def fetchers(self) -> Fetchers: ...
+
+    @property
+    def isr(self) -> IsrLink: ...
+
+    def all(self) -> list[Replica]: ...
+
+    def with_files(self) -> list[Replica]: ...
+
+    def now_ms(self) -> int: ...
+
+    def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None: ...
+
+
 class Maintenance:
     """Timers over all replicas of a manager."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
+    def __init__(self, manager: TimedReplicas) -> None:
         self._manager = manager
         self._tasks = TaskGroup(report_failure)
         # Two of the jobs flush, and a log has one flush at a time.

@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from kvorum.broker.log_dirs.log_directories import LogDirectory, is_disk_fault
+from kvorum.broker.controller.assignments_manager import DirectoryLink
+from kvorum.broker.fetch.follower_fetch import Fetchers
+from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory, is_disk_fault
 from kvorum.broker.partition.replica import Replica
-from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.image import ClusterImage, PartitionImage
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.log.checkpoints import PARTITION_METADATA
 from kvorum.storage.log.file_names import LOG_SUFFIX, replica_of
-
-if TYPE_CHECKING:
-    from kvorum.broker.manager.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +28,29 @@ Key = tuple[bytes, int]
 
 NAMES_SAID_MAX = 5
 """Of replicas that a line of the log names; the others are counted."""
+
+
+class FailingReplicas(Protocol):
+    """The replicas of a broker, and the parts that a failure concerns."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def directories(self) -> LogDirectories: ...
+
+    @property
+    def directory_link(self) -> DirectoryLink: ...
+
+    @property
+    def fetchers(self) -> Fetchers: ...
+
+    def all(self) -> list[Replica]: ...
+
+    def find_by_name(self, topic: str, partition_id: int) -> Replica | None: ...
 
 
 class Broken(NamedTuple):
@@ -43,7 +65,7 @@ class Broken(NamedTuple):
 class ReplicaFailures:
     """Acts for one manager. on_directory_failed: see there."""
 
-    def __init__(self, manager: ReplicaManager, on_directory_failed: Callable[[], None]) -> None:
+    def __init__(self, manager: FailingReplicas, on_directory_failed: Callable[[], None]) -> None:
         self._manager = manager
         self._on_directory_failed = on_directory_failed
         self._unplaced: dict[str, list[str]] = {}

@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kvorum.broker.blocking import in_thread
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.failures import report_failure
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
 from kvorum.broker.partition.replica import Replica
+from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData, KvorumError
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.storage.cleaning.cleanable_range import CleaningPlan
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
-
-if TYPE_CHECKING:
-    from kvorum.broker.manager.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +34,18 @@ RETRY_MS = 60_000
 """Pause for a log after a failing disk call; it may have been a full disk."""
 
 
+class CleanedReplicas(Protocol):
+    """The replicas of a broker, as the log cleaner sees them."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def with_files(self) -> list[Replica]: ...
+
+
 class _AdvanceFailed(Exception):
     """A job met something that nobody had thought of, which is the cause of this."""
 
@@ -42,7 +53,7 @@ class _AdvanceFailed(Exception):
 class LogCleaner:
     """Compacts the logs of a manager. cleaned: cleans done; failures: those that broke off."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
+    def __init__(self, manager: CleanedReplicas) -> None:
         self._manager = manager
         self._tasks = TaskGroup(report_failure)
         self._retry_at_ms: dict[Replica, int] = {}

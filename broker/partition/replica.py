@@ -10,8 +10,9 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
+from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.network.purgatory import PendingAck, TurnEnd
 from kvorum.broker.partition.batch_validation import ProduceTerms, checked_header, refusal
 from kvorum.broker.partition.partition import Partition
@@ -32,11 +33,6 @@ from kvorum.storage.log.checkpoints import put_partition_metadata, sync_partitio
 from kvorum.storage.log.log import Log
 from kvorum.wire.produce_codec import ProducedPartition
 
-if TYPE_CHECKING:
-    from kvorum.broker.fetch.fetch_sessions import Watched
-    from kvorum.broker.log_dirs.log_directories import LogDirectory
-    from kvorum.broker.manager.delayed_delete_records import PendingDeletion
-
 _log = logging.getLogger(__name__)
 
 
@@ -47,6 +43,41 @@ class ReplicaObserver(Protocol):
         """Its role, its leader epoch or its disk has changed, or it is closed."""
 
     def on_high_watermark(self, replica: Replica) -> None: ...
+
+
+class WatcherState(Protocol):
+    """The fetch session, or single fetch, that a watched partition belongs to.
+
+    replica_id: of a follower, -1 for a consumer. dirty: the watched partitions that have news.
+    parked: the fetch that waits, if there is one.
+    """
+
+    @property
+    def replica_id(self) -> int: ...
+
+    @property
+    def is_replica(self) -> bool: ...
+
+    @property
+    def dirty(self) -> Any: ...
+
+    @property
+    def parked(self) -> Any: ...
+
+
+class Watcher(Protocol):
+    """A partition that a fetch watches (`broker.fetch.fetch_sessions.Watched`)."""
+
+    replica: Replica | None
+
+    @property
+    def state(self) -> WatcherState: ...
+
+
+class Deletion(Protocol):
+    """A DeleteRecords request that waits (`broker.manager.delayed_delete_records`)."""
+
+    def look(self, replica: Replica) -> None: ...
 
 
 class Replica:
@@ -106,9 +137,9 @@ class Replica:
         self.observer: ReplicaObserver | None = None
         #: Transactional batches that the coordinator has not vouched for; each is a call to make.
         self.verifications: Verifications[Callable[[ErrorCode], None]] = Verifications()
-        self.watchers: dict[Watched, None] = {}
+        self.watchers: dict[Watcher, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
-        self.pending_deletions: list[PendingDeletion] = []
+        self.pending_deletions: list[Deletion] = []
         self.refused = RefusedSequences()
         #: Of a topic that has asked for a codec since this replica was made.
         self.packer = None if config.packing is None else Packer(self)
