@@ -1,7 +1,7 @@
 """No circle of imports of more than three files, those under TYPE_CHECKING counted.
 
-import-linter's layers see circles between rooms, and leave circles within a room alone. The graph is
-import-linter's own (grimp).
+import-linter's layers see circles between rooms, and leave circles within a room alone. The graph
+is import-linter's own (grimp).
 """
 
 from __future__ import annotations
