@@ -18,7 +18,6 @@ LARGE_CIRCLES = {
     "kvorum.chaos.sim": 14,
     "kvorum.chaos.sim.controller": 10,
     "kvorum.chaos.sim.partitions": 10,
-    "kvorum.runtime.http2": 4,
 }
 """Circles that are still to be cut, by the package that holds them, with their size. A line may go
 or become smaller; none is added."""

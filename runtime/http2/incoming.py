@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import grpc
 
@@ -14,11 +14,28 @@ from kvorum.runtime.http2 import frames
 from kvorum.runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES, ProtocolError
 from kvorum.runtime.http2.status import StreamEnded
 
-if TYPE_CHECKING:
-    from kvorum.runtime.http2.connection import Connection
-
 STREAM_WINDOW = 4 << 20
 """Bytes that a peer may send on a stream before somebody reads them."""
+
+
+class StreamConnection(Protocol):
+    """The connection of a stream, as the stream uses it (`connection.Connection`)."""
+
+    send_window: int
+
+    @property
+    def is_congested(self) -> bool: ...
+
+    @property
+    def frame_bytes_max(self) -> int: ...
+
+    def send(self, data: bytes) -> None: ...
+
+    def forget(self, stream: Any) -> None: ...
+
+    def put_last(self, stream: Any) -> None: ...
+
+    def on_bad_message(self, stream: Any, code: grpc.StatusCode, details: str) -> None: ...
 
 
 class Incoming:
@@ -41,7 +58,7 @@ class Incoming:
         "is_remote_done",
     )
 
-    def __init__(self, connection: Connection, stream_id: int) -> None:
+    def __init__(self, connection: StreamConnection, stream_id: int) -> None:
         self.id = stream_id
         self.failure: StreamEnded | None = None
         self.is_remote_done = False

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
 
 from kvorum.runtime.http2 import frames, headers
-
-if TYPE_CHECKING:
-    from kvorum.runtime.http2.stream import Stream
 
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 _STATUS_OF_HTTP = {
@@ -28,6 +25,19 @@ _STATUS_OF_ERROR = {
     frames.CANCEL: grpc.StatusCode.CANCELLED,
     frames.ENHANCE_YOUR_CALM: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
+
+
+class EndedStream(Protocol):
+    """A stream whose peer has said its last (`stream.Stream`)."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def trailers(self) -> Mapping[str, str]: ...
+
+    @property
+    def is_cut(self) -> bool: ...
 
 
 class StreamEnded(Exception):
@@ -63,7 +73,7 @@ def parsed(parse: Callable[[bytes], Any], message: bytes, method: str) -> Any:
         ) from error
 
 
-def check_status(stream: Stream) -> None:
+def check_status(stream: EndedStream) -> None:
     """Raise StreamEnded unless the server ended the stream with OK, behind a whole message."""
     code, details = status_of(stream)
     if code is grpc.StatusCode.OK and stream.is_cut:
@@ -72,7 +82,7 @@ def check_status(stream: Stream) -> None:
         raise StreamEnded(code, details)
 
 
-def status_of(stream: Stream) -> tuple[grpc.StatusCode, str]:
+def status_of(stream: EndedStream) -> tuple[grpc.StatusCode, str]:
     """(code, details) that a server's last headers say."""
     text = stream.trailers.get("grpc-status")
     if text is None:
@@ -84,7 +94,7 @@ def status_of(stream: Stream) -> tuple[grpc.StatusCode, str]:
     return code, details
 
 
-def not_grpc(answer: dict[str, str]) -> tuple[grpc.StatusCode, str]:
+def not_grpc(answer: Mapping[str, str]) -> tuple[grpc.StatusCode, str]:
     """(code, details) of an answer that says no gRPC status. answer: its first headers."""
     http = answer.get(":status", "none")
     kind = answer.get("content-type", "none")

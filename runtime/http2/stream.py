@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import grpc
 
 from kvorum.runtime.errors import invariant
 from kvorum.runtime.http2 import frames
 from kvorum.runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES
-from kvorum.runtime.http2.incoming import STREAM_WINDOW, Incoming
+from kvorum.runtime.http2.incoming import STREAM_WINDOW, Incoming, StreamConnection
 from kvorum.runtime.http2.status import StreamEnded
-
-if TYPE_CHECKING:
-    from kvorum.runtime.http2.connection import Connection
 
 __all__ = ["STREAM_WINDOW", "Stream"]
 
@@ -40,7 +36,7 @@ class Stream(Incoming):
         "trailers",
     )
 
-    def __init__(self, connection: Connection, stream_id: int, *, send_window: int) -> None:
+    def __init__(self, connection: StreamConnection, stream_id: int, *, send_window: int) -> None:
         super().__init__(connection, stream_id)
         self.send_window = send_window
         self.headers: dict[str, str] = {}
