@@ -56,7 +56,7 @@ def packages_on_disk() -> frozenset[str]:
 
 @cache
 def packages_to_install() -> tuple[str, ...]:
-    """What setuptools puts into a wheel."""
+    """The packages that setuptools puts into a wheel."""
     include = pyproject()["tool"]["setuptools"]["packages"]["find"]["include"]
     return tuple(sorted(find_packages(str(ROOT), include=include)))
 

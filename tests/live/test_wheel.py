@@ -49,7 +49,7 @@ def environment(distributions) -> Path:
 
 
 def _pip_cache() -> dict[str, str]:
-    """What set-up has fetched is not fetched again."""
+    """Packages that set-up has fetched are not fetched again."""
     cache = ROOT / ".tools" / "pip-cache"
     return {"PIP_CACHE_DIR": str(cache)} if cache.is_dir() else {}
 

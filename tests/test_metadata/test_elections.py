@@ -1,4 +1,4 @@
-"""Who leads, who may, and who is remembered: KIP-966, KIP-460."""
+"""Leaders, eligible leaders, and last known leaders: KIP-966, KIP-460."""
 
 import pytest
 from hypothesis import given
