@@ -33,7 +33,6 @@ _MODULE = re.compile(
 )
 _DOCUMENT = re.compile(r"(?<![\w/.-])([\w-]+\.md)\b")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_PROPERTY = re.compile(r"^(metadata|broker)\.[a-z]+(\.[a-z]+)*$")
 
 
 @cache
@@ -45,6 +44,23 @@ def tracked() -> tuple[str, ...]:
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     names = filter(None, listed.stdout.decode().split("\0"))
     return tuple(n for n in names if (ROOT / n).is_file() and not (ROOT / n).is_symlink())
+
+
+@cache
+def property_names() -> frozenset[str]:
+    """Names of configs and features, as `metadata.version` and `broker.rack`, which look
+    like modules."""
+    text = (ROOT / "tests" / "golden" / "kafka_configs_4_3.tsv").read_text(encoding="utf-8")
+    names = re.findall(r"[a-z]+(?:\.[a-z]+)+", text)
+    names += ["metadata.version", "broker.stream.grace.ms", *own_property_names()]
+    return frozenset(names)
+
+
+@cache
+def own_property_names() -> tuple[str, ...]:
+    """Config names that Kafka has not, out of the table of keys."""
+    text = (ROOT / "metadata" / "configs" / "broker_keys.py").read_text(encoding="utf-8")
+    return tuple(re.findall(r'"([a-z]+(?:\.[a-z]+)+)"', text))
 
 
 @cache
@@ -158,7 +174,7 @@ def test_modules_that_words_name_exist():
         if name.endswith((".md", ".py")) and name != "CHANGELOG.md"
         for number, line in words_of(name)
         for module in _MODULE.findall(line)
-        if not module_exists(module) and not _PROPERTY.match(module)
+        if not module_exists(module) and module not in property_names()
     ]
     assert wrong == []
 
@@ -192,6 +208,7 @@ def test_what_is_not_there_is_found_missing():
     for path in ("raft/nowhere.py", "raft/core.nothing", "raft/*.nothing", "broker/{api,x}/a.py"):
         assert not path_exists(path)
     assert module_exists("raft.core.RaftCore")
+    assert "broker.rack" in property_names() and "metadata.loop" not in property_names()
     assert not module_exists("raft.nowhere") and not module_exists("raft.core.Nothing")
     assert slug("Look, a `name` (KIP-1)") == "look-a-name-kip-1"
     assert _PATH.findall("see raft/core.py, docs/log.md; not x/raft/a.py") == [
