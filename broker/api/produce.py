@@ -2,15 +2,23 @@
 requests close the connection.
 
 Batches stay as they come, unless the topic's compression.type names another codec: then a thread
-packs them anew (broker/partition/recompression). Header, CRC and records are checked; keys only if
-the topic is compacted (87 with an error for each record without one, v8+). acks 0, 1 and -1. Errors
-per partition: 19 before and 20 after the append, 7 at the deadline, 6 with the current leader
-(v10+), 17 for internal topics, 45/47 for idempotent producers. Transactional batches: the first one
-of a transaction in a partition waits until the transaction's coordinator knows the partition
-(broker/transactions/produce_gate). v12+ adds it (KIP-890), older versions must have added it. 48 if
-it is not in the transaction (120 from v11), 47 for a fenced producer, 51 from v12 while the last
-transaction's markers are being written (19 before). Quotas of bytes: the client pauses after its
-answer (KIP-219).
+compresses them again (broker/partition/recompression). Header, CRC and records are checked; keys
+only if the topic is compacted (INVALID_RECORD with an error for each record without one, v8+). acks
+0, 1 and -1.
+
+Errors per partition: NOT_ENOUGH_REPLICAS before and NOT_ENOUGH_REPLICAS_AFTER_APPEND after the
+append, REQUEST_TIMED_OUT at the deadline, NOT_LEADER_OR_FOLLOWER with the current leader (v10+),
+INVALID_TOPIC_EXCEPTION for internal topics, OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_PRODUCER_EPOCH
+for idempotent producers.
+
+Transactional batches: the first one of a transaction in a partition waits until the transaction's
+coordinator knows the partition (broker/transactions/produce_gate). v12+ adds it (KIP-890), older
+versions must have added it. INVALID_TXN_STATE if it is not in the transaction
+(TRANSACTION_ABORTABLE from v11), INVALID_PRODUCER_EPOCH for a fenced producer,
+CONCURRENT_TRANSACTIONS from v12 while the last transaction's markers are being written
+(NOT_ENOUGH_REPLICAS before).
+
+Quotas of bytes: the client pauses after its answer (KIP-219).
 """
 
 from __future__ import annotations
