@@ -6,6 +6,4 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
 "$python" -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --pyi_out=. \
     proto/kvorum/rpc/common.proto proto/kvorum/rpc/raft.proto \
-    proto/kvorum/rpc/controller.proto proto/kvorum/rpc/admin.proto \
-    proto/kvorum/rpc/features.proto proto/kvorum/rpc/configs.proto \
-    proto/kvorum/rpc/partitions.proto proto/kvorum/rpc/directories.proto
+    proto/kvorum/rpc/controller.proto proto/kvorum/rpc/admin.proto

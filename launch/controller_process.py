@@ -21,19 +21,11 @@ from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.image.features import limited
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
-from kvorum.metadata.rpc.configs_service import ConfigsServicer
-from kvorum.metadata.rpc.directories_service import DirectoriesServicer
-from kvorum.metadata.rpc.features_service import FeaturesServicer
-from kvorum.metadata.rpc.partitions_service import PartitionsServicer
 from kvorum.metadata.rpc.registrar import Registrar
 from kvorum.metadata.rpc.service import AdminServicer, ControllerServicer
 from kvorum.raft.node import RaftNode
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
-from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
-from kvorum.rpc import directories_pb2_grpc as directories_grpc
-from kvorum.rpc import features_pb2_grpc as features_grpc
-from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.ids import new_uuid
@@ -146,14 +138,6 @@ class ControllerProcess:
         server.add_service(raft_grpc.add_RaftServicer_to_server, node.servicer)
         server.add_service(
             controller_grpc.add_ControllerServicer_to_server, ControllerServicer(loop)
-        )
-        server.add_service(configs_grpc.add_ConfigsServicer_to_server, ConfigsServicer(loop))
-        server.add_service(
-            directories_grpc.add_DirectoriesServicer_to_server, DirectoriesServicer(loop)
-        )
-        server.add_service(features_grpc.add_FeaturesServicer_to_server, FeaturesServicer(loop))
-        server.add_service(
-            partitions_grpc.add_PartitionsServicer_to_server, PartitionsServicer(loop)
         )
         server.add_service(admin_grpc.add_AdminServicer_to_server, admin)
         await server.listen(address_text(*config.listen))

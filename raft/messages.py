@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kvorum.raft.model import BatchSpan, OffsetAndEpoch
 from kvorum.raft.voters import NO_VOTERS, Voter, VoterSet
 from kvorum.runtime.errors import ErrorCode
-from kvorum.runtime.ids import NO_NODE, UUID_ZERO
+from kvorum.runtime.ids import NO_NODE, UUID_ZERO, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class VoteRequest:
     last_epoch: int
     end_offset: int
     is_pre_vote: bool
-    candidate_directory_id: bytes = UUID_ZERO
-    voter_directory_id: bytes = UUID_ZERO
+    candidate_directory_id: Uuid = UUID_ZERO
+    voter_directory_id: Uuid = UUID_ZERO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class BeginQuorumEpochRequest:
     epoch: int
     leader_id: int
     voter_id: int
-    voter_directory_id: bytes = UUID_ZERO
+    voter_directory_id: Uuid = UUID_ZERO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class FetchRequest:
     fetch_offset: int
     last_fetched_epoch: int
     high_watermark: int
-    replica_directory_id: bytes = UUID_ZERO
+    replica_directory_id: Uuid = UUID_ZERO
     address: tuple[str, int] | None = None
 
 
@@ -123,7 +123,7 @@ class FetchSnapshotRequest:
     snapshot: OffsetAndEpoch
     position: int
     bytes_max: int
-    replica_directory_id: bytes = UUID_ZERO
+    replica_directory_id: Uuid = UUID_ZERO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class RemoveVoterRequest:
 
     cluster_id: str
     node_id: int
-    directory_id: bytes = UUID_ZERO
+    directory_id: Uuid = UUID_ZERO
     is_dry_run: bool = False
 
 

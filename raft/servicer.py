@@ -60,28 +60,28 @@ class RaftServicer(pb_grpc.RaftServicer):
         self._waiting.clear()
 
     async def Vote(self, request: pb.VoteRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_vote_request(request), context)
+        return await self._answer(codec.decode(request), context)
 
     async def BeginQuorumEpoch(self, request: pb.BeginQuorumEpochRequest, context: Any) -> Any:
-        address = codec.decode_address(request, "leader_address")
+        address = codec.decode_address(request)
         if address is not None:
             self._note_address(request.leader_id, address)
-        return await self._answer(codec.decode_begin_request(request), context)
+        return await self._answer(codec.decode(request), context)
 
     async def EndQuorumEpoch(self, request: pb.EndQuorumEpochRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_end_request(request), context)
+        return await self._answer(codec.decode(request), context)
 
     async def FetchSnapshot(self, request: pb.FetchSnapshotRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_fetch_snapshot_request(request), context)
+        return await self._answer(codec.decode(request), context)
 
     async def AddVoter(self, request: pb.AddVoterRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_add_voter(request), context)
+        return await self._answer(codec.decode(request), context)
 
     async def RemoveVoter(self, request: pb.RemoveVoterRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_remove_voter(request), context)
+        return await self._answer(codec.decode(request), context)
 
     async def UpdateVoter(self, request: pb.UpdateVoterRequest, context: Any) -> Any:
-        return await self._answer(codec.decode_update_voter(request), context)
+        return await self._answer(codec.decode(request), context)
 
     async def Fetch(self, _: AsyncIterator[pb.FetchRequest], context: Any) -> None:
         fetches = _Fetches(self, context)
@@ -150,7 +150,7 @@ class _Fetches:
         """The next fetch. Raises WireError for one that does not wait for its turn."""
         if not self.is_answered.is_set():
             raise WireError("a fetch while the one before it is under way")
-        request = codec.decode_fetch_request(message)
+        request = codec.decode(message)
         self._correlation_id = message.correlation_id
         self.is_answered.clear()
         self._token = self._servicer.ask(request, self)

@@ -36,14 +36,14 @@ _NO_ANSWER = (
 )
 """How a fetch ends without one: the stream broke, or the peer speaks garbage."""
 
-_CALLS: dict[type, tuple[str, Callable[[Any], m.Response]]] = {
-    m.VoteRequest: ("Vote", codec.decode_vote_response),
-    m.BeginQuorumEpochRequest: ("BeginQuorumEpoch", codec.decode_quorum_epoch_response),
-    m.EndQuorumEpochRequest: ("EndQuorumEpoch", codec.decode_quorum_epoch_response),
-    m.FetchSnapshotRequest: ("FetchSnapshot", codec.decode_fetch_snapshot_response),
-    m.UpdateVoterRequest: ("UpdateVoter", codec.decode_voter_change_response),
+_METHODS: dict[type, str] = {
+    m.VoteRequest: "Vote",
+    m.BeginQuorumEpochRequest: "BeginQuorumEpoch",
+    m.EndQuorumEpochRequest: "EndQuorumEpoch",
+    m.FetchSnapshotRequest: "FetchSnapshot",
+    m.UpdateVoterRequest: "UpdateVoter",
 }
-"""Unary calls between nodes: method and decoder of the answer."""
+"""Unary calls between nodes."""
 
 
 class RaftTransport:
@@ -116,12 +116,12 @@ class RaftTransport:
 
     async def _call(self, peer: _Peer, correlation_id: int, request: m.Request) -> None:
         message = codec.encode_request(request, leader_address=self._own_address)
-        method, decode = _CALLS[type(request)]
+        method = _METHODS[type(request)]
         event: Event
         try:
             reply = await getattr(peer.stub, method)(message, timeout=self._timeout_s)
             _learn(reply, self._note_address)
-            event = ResponseReceived(peer.node_id, correlation_id, decode(reply))
+            event = ResponseReceived(peer.node_id, correlation_id, codec.decode(reply))
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, WireError):
             # A peer that speaks garbage is as good as gone.
             event = RequestFailed(peer.node_id, correlation_id)
@@ -129,7 +129,7 @@ class RaftTransport:
 
 
 def _learn(message: Any, note_address: NoteAddress) -> None:
-    address = codec.decode_address(message, "leader_address")
+    address = codec.decode_address(message)
     if address is not None and message.leader_id >= 0:
         note_address(message.leader_id, address)
 
@@ -202,7 +202,7 @@ class _FetchStream:
         if message is None:
             raise WireError("what came in place of a fetch answer is no message")
         _learn(message, self._note_address)
-        response = codec.decode_fetch_response(message)
+        response = codec.decode(message)
         self.is_busy = False
         self._deliver(ResponseReceived(self._peer.node_id, message.correlation_id, response))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvorum.runtime.errors import invariant
-from kvorum.runtime.ids import UUID_ZERO, uuid_text
+from kvorum.runtime.ids import UUID_ZERO, Uuid, uuid_text
 from kvorum.runtime.text import address_text
 
 VOTERS_MAX = 126
@@ -28,7 +28,7 @@ class Voter:
     not known. host, port: its listener, empty and 0 for a static voter."""
 
     node_id: int
-    directory_id: bytes = UUID_ZERO
+    directory_id: Uuid = UUID_ZERO
     host: str = ""
     port: int = 0
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import random
+from typing import Annotated
+
+Uuid = Annotated[bytes, "uuid"]
+"""The 16 bytes of a Kafka uuid; `runtime.message_mapper` reads anything else as UUID_ZERO."""
 
 UUID_ZERO = bytes(16)
 #: Topic id that Apache Kafka reserves for `__cluster_metadata` (00..01).

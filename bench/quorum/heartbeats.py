@@ -12,7 +12,6 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from bench.cluster import HOST, BenchFailed
 from bench.kvorum_cluster import KvorumCluster
@@ -20,7 +19,7 @@ from bench.processes import CONTROLLER, cpu_percent_over
 from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import Heartbeat, RegisterBrokerRequest
-from kvorum.metadata.rpc import codec
+from kvorum.metadata.rpc.calls import HEARTBEAT_REQUEST, REGISTER_BROKER
 from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -48,7 +47,7 @@ class _Broker:
     async def beat(self) -> None:
         """Heartbeat until cancelled. Raises BenchFailed for an answer that is none."""
         stream = controller_grpc.ControllerStub(self._channel).Heartbeat()
-        message = codec.encode_heartbeat(
+        message = HEARTBEAT_REQUEST.encode(
             Heartbeat(
                 broker_id=self._id,
                 broker_epoch=self._epoch,
@@ -127,24 +126,18 @@ async def _cluster_id(client: ControllerClient) -> str:
 
 
 async def _register(client: ControllerClient, broker_id: int, cluster_id: str) -> tuple[int, int]:
-    message = codec.encode_register(
-        RegisterBrokerRequest(
-            broker_id=broker_id,
-            cluster_id=cluster_id,
-            incarnation_id=new_uuid(random.Random()),
-            endpoints=(Endpoint("PLAINTEXT", HOST, 1),),
-            rack=None,
-            features=SUPPORTED,
-        )
+    request = RegisterBrokerRequest(
+        broker_id=broker_id,
+        cluster_id=cluster_id,
+        incarnation_id=new_uuid(random.Random()),
+        endpoints=(Endpoint("PLAINTEXT", HOST, 1),),
+        rack=None,
+        features=SUPPORTED,
     )
-
-    def invoke(caller: ControllerClient, target: int, timeout_s: float) -> Any:
-        return caller.controller_stub(target).RegisterBroker(message, timeout=timeout_s)
-
-    reply = await client.call(invoke, _CALL_TIMEOUT_MS)
-    if isinstance(reply, Rejected) or reply.status.code:
-        raise BenchFailed(f"broker {broker_id} was not registered: {reply}")
-    return broker_id, int(reply.broker_epoch)
+    answer = await client.request(REGISTER_BROKER, request, _CALL_TIMEOUT_MS)
+    if isinstance(answer, Rejected):
+        raise BenchFailed(f"broker {broker_id} was not registered: {answer}")
+    return broker_id, answer.reply.broker_epoch
 
 
 def main() -> int:

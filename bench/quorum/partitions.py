@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed, wait_for
 from bench.cluster import strike as strike_process
@@ -21,8 +20,9 @@ from bench.kvorum_cluster import KvorumCluster
 from bench.observe import BrokerView
 from bench.processes import BROKER, CONTROLLER, ClusterProcess, cpu_percent_over, resident_mb
 from bench.quorum.gaps import PutLoad
+from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
+from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.metadata.rpc.client import ControllerClient
-from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.runtime.errors import ErrorCode, KvorumError, Rejected
 
 PARTITIONS_PER_TOPIC = 1_000
@@ -157,22 +157,16 @@ class Partitions:
     async def _create(self, client: ControllerClient, partitions: int) -> None:
         """One topic. Raises TopicRefused."""
         name = f"bench-{next(self._names)}"
-        request = admin_pb.CreateTopicsRequest()
-        request.topics.add(name=name, num_partitions=partitions, replication_factor=REPLICAS)
-
-        def invoke(caller: ControllerClient, target: int, timeout_s: float) -> Any:
-            return caller.admin_stub(target).CreateTopics(request, timeout=timeout_s)
-
-        reply = await client.call(invoke, _CALL_TIMEOUT_MS)
-        if isinstance(reply, Rejected):
-            raise TopicRefused(f"{name}: {reply.message}")
-        if reply.status.code:
-            raise TopicRefused(f"{name}: {reply.status.message}")
-        code = reply.topics[0].error
-        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise TopicRefused(f"{name}: {ErrorCode(code).name}")
-        if code == ErrorCode.NONE:
-            self._topic_ids[name] = reply.topics[0].topic_id
+        topic = NewTopic(name=name, num_partitions=partitions, replication_factor=REPLICAS)
+        request = CreateTopics(topics=(topic,))
+        answer = await client.request(CREATE_TOPICS, request, _CALL_TIMEOUT_MS)
+        if isinstance(answer, Rejected):
+            raise TopicRefused(f"{name}: {answer.message}")
+        (created,) = answer.reply
+        if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise TopicRefused(f"{name}: {created.error.name}")
+        if created.error is ErrorCode.NONE:
+            self._topic_ids[name] = created.topic_id
 
     async def _await_start(self, client: ControllerClient) -> None:
         async def is_created() -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.config_alteration import REQUEST_TIMEOUT_MS
 from kvorum.broker.api.context import RequestContext
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
@@ -15,6 +14,7 @@ from kvorum.metadata.requests.config_requests import (
     QuotaAlteration,
     QuotaOperation,
 )
+from kvorum.metadata.rpc.calls import ALTER_CLIENT_QUOTAS
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
@@ -39,9 +39,9 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         )
         for item in request.entries
     )
-    reply = await context.services.controller.alter_client_quotas(
+    reply = await context.services.controller.request(
+        ALTER_CLIENT_QUOTAS,
         AlterClientQuotas(entries=entries, validate_only=request.validate_only),
-        REQUEST_TIMEOUT_MS,
     )
     if isinstance(reply, Rejected):
         reply = tuple(

@@ -13,6 +13,7 @@ from kvorum.metadata.requests.controller_requests import (
     ReassignedPartition,
     Reassignment,
 )
+from kvorum.metadata.rpc.calls import ALTER_REASSIGNMENTS
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
@@ -42,7 +43,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         allow_replication_factor_change=may_change_factor,
     )
     timeout_ms = max(milliseconds(request.timeout), 0)
-    reply = await context.services.controller.partitions.alter_reassignments(asked, timeout_ms)
+    reply = await context.services.controller.request(ALTER_REASSIGNMENTS, asked, timeout_ms)
     answer: dict[str, Any] = {
         "error_code": ErrorCode.NONE,
         "error_message": None,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.config_alteration import REQUEST_TIMEOUT_MS
 from kvorum.broker.api.context import RequestContext
 from kvorum.metadata.requests.scram_requests import (
     HASHES,
@@ -17,6 +16,7 @@ from kvorum.metadata.requests.scram_requests import (
     ScramDeletion,
     ScramUpsertion,
 )
+from kvorum.metadata.rpc.calls import ALTER_SCRAM_CREDENTIALS
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
@@ -37,7 +37,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         ),
         upsertions=tuple(_upsertion(item) for item in request.upsertions),
     )
-    reply = await context.services.controller.alter_scram_credentials(asked, REQUEST_TIMEOUT_MS)
+    reply = await context.services.controller.request(ALTER_SCRAM_CREDENTIALS, asked)
     if isinstance(reply, Rejected):
         users = dict.fromkeys(
             [item.user for item in asked.deletions] + [item.user for item in asked.upsertions]

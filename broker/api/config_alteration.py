@@ -6,15 +6,15 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.metadata.requests.config_requests import AlterConfigs, AlteredConfigs
+from kvorum.metadata.rpc.calls import ALTER_CONFIGS
 from kvorum.runtime.errors import ErrorCode, Rejected
 
-REQUEST_TIMEOUT_MS = 5_000
 """The requests carry no patience of their own; clients give up after 30 s at the earliest."""
 
 
 async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any]:
     """Have the active controller decide; the answer's fields."""
-    reply = await context.services.controller.alter_configs(request, REQUEST_TIMEOUT_MS)
+    reply = await context.services.controller.request(ALTER_CONFIGS, request)
     if isinstance(reply, Rejected):
         reply = tuple(
             AlteredConfigs(

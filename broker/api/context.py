@@ -60,7 +60,7 @@ class Services:
         self.broker_id = broker_id
         # All that the broker's start has read, of which `config` is the part for brokers.
         self.properties = static_values(config) if properties is None else properties
-        self.producer_ids = ProducerIdSource(controller)
+        self.producer_ids = ProducerIdSource(controller, broker_id)
         self.internal_topics = InternalTopicMaker(self)
         self.groups = CoordinatorHost(
             topic=OFFSETS_TOPIC,

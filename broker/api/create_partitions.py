@@ -14,6 +14,7 @@ from kvorum.metadata.requests.controller_requests import (
     GrownTopic,
     MorePartitions,
 )
+from kvorum.metadata.rpc.calls import CREATE_PARTITIONS
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
@@ -56,7 +57,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 async def _create(
     context: RequestContext, request: Any, topics: tuple[MorePartitions, ...]
 ) -> tuple[GrownTopic, ...]:
-    reply = await context.services.controller.partitions.create_partitions(
+    reply = await context.services.controller.request(
+        CREATE_PARTITIONS,
         CreatePartitions(topics=topics, validate_only=request.validate_only),
         max(milliseconds(request.timeout), 0),
     )

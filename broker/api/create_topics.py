@@ -15,8 +15,8 @@ from kvorum.broker.api.mutation_charge import MutationCharge
 from kvorum.broker.config.config_entries import topic_entries
 from kvorum.broker.metadata_answers.topic_names import name_refusal
 from kvorum.metadata.configs.config_keys import topic_config_problem
-from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.requests.controller_requests import CreatedTopic, CreateTopics, NewTopic
+from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
@@ -33,7 +33,6 @@ API = Api(
 FIRST_CONFIGS_VERSION = 5
 """From it on the answer lists the topic's configs."""
 QUOTA_STRICT_VERSION = 6
-IMAGE_WAIT_MAX_MS = 5_000
 """How long to wait for the metadata log to reach this broker after the controller's answer; it
 usually takes a millisecond, and the topic exists either way."""
 
@@ -70,8 +69,10 @@ async def _create(
     outcome: dict[str, CreatedTopic],
 ) -> None:
     timeout_ms = max(milliseconds(request.timeout), 0)
-    reply = await context.services.controller.create_topics(
-        CreateTopics(topics=tuple(accepted), validate_only=request.validate_only), timeout_ms
+    reply = await context.services.controller.request(
+        CREATE_TOPICS,
+        CreateTopics(topics=tuple(accepted), validate_only=request.validate_only),
+        timeout_ms,
     )
     if isinstance(reply, Rejected):
         for topic in accepted:
@@ -83,15 +84,6 @@ async def _create(
     for topic in accepted:
         outcome.setdefault(
             topic.name, CreatedTopic(name=topic.name, error=ErrorCode.UNKNOWN_SERVER_ERROR)
-        )
-    made = [created.topic_id for created in reply if created.error == ErrorCode.NONE]
-    if made and not request.validate_only:
-
-        def is_there(image: ClusterImage) -> bool:
-            return all(topic_id in image.topics for topic_id in made)
-
-        await context.services.replicas.wait_for_image(
-            is_there, min(max(timeout_ms, 1), IMAGE_WAIT_MAX_MS)
         )
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.mutation_charge import MutationCharge
-from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.requests.controller_requests import DeletedTopic, DeleteTopics, TopicReference
+from kvorum.metadata.rpc.calls import DELETE_TOPICS
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.wire.kio_codec import milliseconds, uuid_bytes
@@ -29,7 +29,6 @@ API = Api(
 
 QUOTA_STRICT_VERSION = 5
 DELETION_DISABLED_VERSION = 3
-IMAGE_WAIT_MAX_MS = 5_000
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -65,15 +64,6 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
                 charge.give_back(item)
         outcome += deleted
     charge.close()
-    gone = [item.topic_id for item in outcome if item.error == ErrorCode.NONE]
-    if gone:
-
-        def is_gone(image: ClusterImage) -> bool:
-            return not any(topic_id in image.topics for topic_id in gone)
-
-        await context.services.replicas.wait_for_image(
-            is_gone, min(max(timeout_ms, 1), IMAGE_WAIT_MAX_MS)
-        )
     return {"responses": [_answer(item, context.api_version) for item in outcome]}
 
 
@@ -81,7 +71,9 @@ async def _delete(
     context: RequestContext, topics: tuple[TopicReference, ...], timeout_ms: int
 ) -> tuple[DeletedTopic, ...]:
     """The outcome of each topic, in their order."""
-    reply = await context.services.controller.delete_topics(DeleteTopics(topics=topics), timeout_ms)
+    reply = await context.services.controller.request(
+        DELETE_TOPICS, DeleteTopics(topics=topics), timeout_ms
+    )
     if isinstance(reply, Rejected):
         return tuple(_refused(item, reply) for item in topics)
     return reply

@@ -10,6 +10,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.metadata.requests.controller_requests import ElectedLeader, ElectionType, ElectLeaders
+from kvorum.metadata.rpc.calls import ELECT_LEADERS
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
@@ -33,8 +34,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         partitions += [(topic.topic, partition_id) for partition_id in topic.partitions]
     if request.topic_partitions is not None and not partitions:
         return {"error_code": ErrorCode.NONE, "replica_election_results": ()}
-    reply = await context.services.controller.elect_leaders(
-        ElectLeaders(partitions=tuple(partitions), election=election)
+    reply = await context.services.controller.request(
+        ELECT_LEADERS, ElectLeaders(partitions=tuple(partitions), election=election)
     )
     if isinstance(reply, Rejected):
         return _failed(request, reply.code)

@@ -9,6 +9,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.metadata.requests.controller_requests import ListReassignments
+from kvorum.metadata.rpc.calls import LIST_REASSIGNMENTS
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
@@ -31,8 +32,10 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             for topic in request.topics
             for partition_id in topic.partition_indexes
         )
-    reply = await context.services.controller.partitions.list_reassignments(
-        ListReassignments(partitions=partitions), max(milliseconds(request.timeout), 0)
+    reply = await context.services.controller.request(
+        LIST_REASSIGNMENTS,
+        ListReassignments(partitions=partitions),
+        max(milliseconds(request.timeout), 0),
     )
     if isinstance(reply, Rejected):
         return {"error_code": reply.code, "error_message": reply.message, "topics": []}

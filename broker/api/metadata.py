@@ -30,6 +30,7 @@ from kvorum.broker.metadata_answers.authorized_operations import (
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS, name_refusal
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
+from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.wire.kio_codec import Packed, encode_response, uuid_bytes
@@ -249,7 +250,7 @@ def _auto_create(services: Services, names: list[str]) -> None:
             ]
             request = CreateTopics(topics=tuple(topics))
             # The outcome is for nobody: the client asks again and sees the topic, or error 3.
-            await services.controller.create_topics(request, AUTO_CREATE_TIMEOUT_MS)
+            await services.controller.request(CREATE_TOPICS, request, AUTO_CREATE_TIMEOUT_MS)
         finally:
             under_way.difference_update(fresh)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest
+from kvorum.metadata.rpc.calls import UNREGISTER_BROKER
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
@@ -20,8 +21,8 @@ API = Api(
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    reply = await context.services.controller.unregister_broker(
-        UnregisterBrokerRequest(broker_id=request.broker_id)
+    reply = await context.services.controller.request(
+        UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=request.broker_id)
     )
     if isinstance(reply, Rejected):
         return {"error_code": reply.code, "error_message": reply.message}

@@ -15,6 +15,7 @@ from kvorum.metadata.requests.controller_requests import (
     UpdateFeatures,
     UpdateKind,
 )
+from kvorum.metadata.rpc.calls import UPDATE_FEATURES
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
@@ -43,7 +44,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         )
     timeout_ms = max(int(request.timeout.total_seconds() * 1000), 1)
     asked = UpdateFeatures(updates=updates, validate_only=getattr(request, "validate_only", False))
-    return _answer(context, await context.services.controller.update_features(asked, timeout_ms))
+    reply = await context.services.controller.request(UPDATE_FEATURES, asked, timeout_ms)
+    return _answer(context, reply)
 
 
 def _update(asked: Any) -> FeatureUpdate:

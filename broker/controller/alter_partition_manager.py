@@ -18,6 +18,7 @@ from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
     IsrProposal,
 )
+from kvorum.metadata.rpc.calls import ALTER_PARTITION
 from kvorum.runtime.errors import Rejected
 from kvorum.runtime.tasks import TaskGroup
 
@@ -129,7 +130,7 @@ class IsrLink:
             broker_epoch=self._controller.broker_epoch,
             proposals=tuple(proposals),
         )
-        return await self._controller.alter_partition(request)
+        return await self._controller.request(ALTER_PARTITION, request)
 
     def _on_answer(
         self, key: Key, replica: Replica, proposal: IsrProposal, answer: AlteredPartition

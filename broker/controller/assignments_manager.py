@@ -12,6 +12,7 @@ import logging
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.failures import report_failure
 from kvorum.metadata.requests.directory_requests import AssignReplicas, ReplicaDirectory
+from kvorum.metadata.rpc.calls import ASSIGN_REPLICAS
 from kvorum.runtime.errors import Rejected
 from kvorum.runtime.tasks import TaskGroup
 
@@ -61,7 +62,8 @@ class DirectoryLink:
         while self._queue:
             keys = list(self._queue)[:REPLICAS_PER_REQUEST_MAX]
             told = {key: self._queue.pop(key) for key in keys}
-            reply = await self._controller.assign_replicas(
+            reply = await self._controller.request(
+                ASSIGN_REPLICAS,
                 AssignReplicas(
                     broker_id=self._broker_id,
                     broker_epoch=self._controller.broker_epoch,
@@ -69,7 +71,7 @@ class DirectoryLink:
                         ReplicaDirectory(topic_id=key[0], partition_id=key[1], directory_id=at)
                         for key, at in told.items()
                     ),
-                )
+                ),
             )
             if isinstance(reply, Rejected):
                 for key, at in told.items():
@@ -78,8 +80,7 @@ class DirectoryLink:
                 pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
                 continue
             pause_ms = RETRY_FIRST_MS
-            refused = [r for r in reply if r.error]
-            if refused:
+            if reply:
                 # Deleted or moved away meanwhile, mostly; who is still here is told of again with
                 # the next image of the partition.
-                _log.info("%d directories of replicas were refused: %s", len(refused), refused[0])
+                _log.info("%d directories of replicas were refused: %s", len(reply), reply[0])

@@ -1,4 +1,4 @@
-"""What a broker asks of the active controller; `controller_link` answers it over gRPC.
+"""The active controller as the parts of a broker see it; `forwarding` implements it over gRPC.
 
 Refusals come back as `Rejected` values (NOT_CONTROLLER or REQUEST_TIMED_OUT when no controller
 answers in time); none of these methods raises for that.
@@ -9,37 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from kvorum.metadata.requests.config_requests import (
-    AlterClientQuotas,
-    AlterConfigs,
-    AlteredConfigs,
-    AlteredQuota,
-)
-from kvorum.metadata.requests.controller_requests import (
-    AlteredPartition,
-    AlterPartition,
-    AlterReassignments,
-    CreatedTopic,
-    CreatePartitions,
-    CreateTopics,
-    DeletedTopic,
-    DeleteTopics,
-    ElectedLeader,
-    ElectLeaders,
-    GrownTopic,
-    ListReassignments,
-    OngoingReassignment,
-    ProducerIdBlock,
-    ReassignedPartition,
-    UnregisterBrokerRequest,
-    UnregisteredBroker,
-    UpdatedFeature,
-    UpdateFeatures,
-)
-from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
-from kvorum.metadata.requests.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kvorum.runtime.errors import Rejected
+
+REQUEST_TIMEOUT_MS = 5_000
+
+PUBLISH_WAIT_MAX_MS = 5_000
+"""How long a reply waits for this broker's own image to show what was just done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +49,6 @@ class NoQuorum(Rejected):
     nodes: tuple[tuple[int, str, int], ...] = ()
 
 
-class Partitions(Protocol):
-    """Requests about the partitions of existing topics."""
-
-    async def create_partitions(
-        self, request: CreatePartitions, timeout_ms: int
-    ) -> tuple[GrownTopic, ...] | Rejected: ...
-
-    async def alter_reassignments(
-        self, request: AlterReassignments, timeout_ms: int
-    ) -> tuple[ReassignedPartition, ...] | Rejected: ...
-
-    async def list_reassignments(
-        self, request: ListReassignments, timeout_ms: int
-    ) -> tuple[OngoingReassignment, ...] | Rejected: ...
-
-
 class Voters(Protocol):
     """The voters of the quorum itself (KIP-853). None: the change is made, and committed."""
 
@@ -102,9 +63,6 @@ class Controller(Protocol):
     """The active controller, wherever it is."""
 
     @property
-    def partitions(self) -> Partitions: ...
-
-    @property
     def voters(self) -> Voters: ...
 
     @property
@@ -117,47 +75,18 @@ class Controller(Protocol):
         """Neither the last heartbeat nor the last request has reached an active controller."""
         ...
 
-    async def create_topics(
-        self, request: CreateTopics, timeout_ms: int
-    ) -> tuple[CreatedTopic, ...] | Rejected: ...
+    async def request(
+        self,
+        call: ControllerCall[Request, Reply],
+        request: Request,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> Reply | Rejected:
+        """The reply to a call of the table in `metadata.rpc.calls`.
 
-    async def update_features(
-        self, request: UpdateFeatures, timeout_ms: int
-    ) -> tuple[UpdatedFeature, ...] | Rejected: ...
-
-    async def unregister_broker(
-        self, request: UnregisterBrokerRequest
-    ) -> UnregisteredBroker | Rejected: ...
-
-    async def delete_topics(
-        self, request: DeleteTopics, timeout_ms: int
-    ) -> tuple[DeletedTopic, ...] | Rejected: ...
-
-    async def alter_partition(
-        self, request: AlterPartition
-    ) -> tuple[AlteredPartition, ...] | Rejected: ...
-
-    async def assign_replicas(
-        self, request: AssignReplicas
-    ) -> tuple[AssignedReplica, ...] | Rejected: ...
-
-    async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected: ...
-
-    async def elect_leaders(
-        self, request: ElectLeaders
-    ) -> tuple[ElectedLeader, ...] | Rejected: ...
-
-    async def alter_configs(
-        self, request: AlterConfigs, timeout_ms: int
-    ) -> tuple[AlteredConfigs, ...] | Rejected: ...
-
-    async def alter_client_quotas(
-        self, request: AlterClientQuotas, timeout_ms: int
-    ) -> tuple[AlteredQuota, ...] | Rejected: ...
-
-    async def alter_scram_credentials(
-        self, request: AlterScramCredentials, timeout_ms: int
-    ) -> tuple[AlteredScramUser, ...] | Rejected: ...
+        If it changed the metadata, this broker's own image shows the outcome by now, or does not
+        within PUBLISH_WAIT_MAX_MS.
+        """
+        ...
 
     async def describe_quorum(self) -> QuorumDescription | NoQuorum | Rejected:
         """The quorum as its leader sees it. NoQuorum's message also says how old the broker's

@@ -1,7 +1,7 @@
-"""The broker's line to the active controller: registration, heartbeats, requests.
+"""A broker's life in the cluster: registration, heartbeats, controlled shutdown, over gRPC.
 
-Implements `controller_api.Controller` over gRPC. The heartbeat stream is also the broker's sign of
-life: when the process dies it breaks, and the controller fences the broker after a short grace.
+The heartbeat stream is also the broker's sign of life: when the process dies it breaks, and the
+controller fences the broker after a short grace.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import grpc.aio
 
-from kvorum.broker.controller.forwarding import Forwarding
-from kvorum.broker.controller.partition_requests import PartitionsLink
 from kvorum.broker.controller.quorum_wait import QuorumWait
-from kvorum.broker.controller.voter_requests import VotersLink
 from kvorum.metadata.image.publisher import MetadataPublisher
-from kvorum.metadata.requests.controller_requests import Heartbeat, RegisterBrokerRequest
-from kvorum.metadata.rpc import codec
-from kvorum.metadata.rpc.client import ControllerClient
+from kvorum.metadata.requests.controller_requests import (
+    Heartbeat,
+    RegisterBrokerRequest,
+    RegisteredBroker,
+)
+from kvorum.metadata.rpc.calls import HEARTBEAT_REQUEST, REGISTER_BROKER
+from kvorum.metadata.rpc.client import Answer, ControllerClient
 from kvorum.rpc import controller_pb2 as pb
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import Dismissed, ErrorCode, Rejected
@@ -50,12 +51,12 @@ class RegistrationFailed(Dismissed):
     """The controller will not have this broker; the process ends with the reason."""
 
 
-class ControllerLink(Forwarding):
+class BrokerLifecycleManager:
     """Speaks for one broker process (one incarnation)."""
 
     def __init__(
         self,
-        addresses: Mapping[int, str],
+        client: ControllerClient,
         *,
         registration: RegisterBrokerRequest,
         publisher: MetadataPublisher,
@@ -66,10 +67,11 @@ class ControllerLink(Forwarding):
     ) -> None:
         """on_answer: the active controller has answered a heartbeat, and whether this broker is
         fenced. offline_directories: ids of the data directories that have failed."""
-        super().__init__(ControllerClient(addresses), publisher, registration.broker_id)
+        self._client = client
+        self._publisher = publisher
         self._registration = registration
-        self.partitions = PartitionsLink(self)
-        self.voters = VotersLink(self._client)
+        self.broker_epoch = -1
+        """Of this broker's registration, -1 before it."""
         self._interval_s = heartbeat_interval_ms / 1000
         self._on_unfenced = on_unfenced
         self._on_answer = on_answer
@@ -84,11 +86,6 @@ class ControllerLink(Forwarding):
         """Controllers whose connection broke, or was refused, since one last answered."""
         self._quorum_wait = QuorumWait(self._client, registration.broker_id)
         self.is_fenced = True
-
-    @property
-    def leader_age_ms(self) -> int | None:
-        """How long ago an active controller last answered, None if none ever has."""
-        return self._client.leader_age_ms
 
     def note_directories(self, log_dirs: tuple[bytes, ...], broker_epoch_before: int) -> None:
         """The data directories that are online at the start, and the epoch under which the process
@@ -112,28 +109,20 @@ class ControllerLink(Forwarding):
             self._quorum_wait.stop()
 
     async def _register(self) -> None:
-        message = codec.encode_register(self._registration)
         deadline_ms = monotonic_ms() + REGISTRATION_TIMEOUT_MS
-        reply: Any = None
+        answer: Answer[RegisteredBroker] | Rejected | None = None
         has_warned = False
         while (left_ms := deadline_ms - monotonic_ms()) > 0:
-            reply = await self._client.call(
-                lambda client, target, timeout: client.controller_stub(target).RegisterBroker(
-                    message, timeout=timeout
-                ),
-                left_ms,
-            )
-            if isinstance(reply, Rejected):
-                break
-            if reply.status.code == ErrorCode.NONE:
-                self._broker_epoch = reply.broker_epoch
+            answer = await self._client.request(REGISTER_BROKER, self._registration, left_ms)
+            if not isinstance(answer, Rejected):
+                self.broker_epoch = answer.reply.broker_epoch
                 logger.info(
                     "broker=%d registered broker_epoch=%d",
                     self._registration.broker_id,
-                    self._broker_epoch,
+                    self.broker_epoch,
                 )
                 return
-            if reply.status.code != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            if answer.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 break
             if not has_warned:
                 has_warned = True
@@ -141,22 +130,11 @@ class ControllerLink(Forwarding):
                     "broker=%d waits for its place, for %d s at most: %s",
                     self._registration.broker_id,
                     left_ms // 1000,
-                    reply.status.message,
+                    answer.message,
                 )
             await asyncio.sleep(REGISTRATION_BACKOFF_MS / 1000)
-        reason = reply.message if isinstance(reply, Rejected) else reply.status.message
+        reason = answer.message if isinstance(answer, Rejected) else "there was no time to ask"
         raise RegistrationFailed(f"cannot join the cluster: {reason}")
-
-    def on_voters(self, addresses: Mapping[int, str]) -> None:
-        """The controllers that vote are now at these addresses, by id."""
-        self._client.update_addresses(addresses)
-
-    def on_election(self, leader_id: int, epoch: int, address: str | None = None) -> None:
-        """The metadata log has another leader, at this host:port if that is known: whoever waits
-        for the old one need not."""
-        if address is not None:
-            self._client.add_address(leader_id, address)
-        self._client.note_election(leader_id, epoch)
 
     def wake(self) -> None:
         """Something a heartbeat should tell at once: the broker caught up, or wants to go."""
@@ -193,9 +171,9 @@ class ControllerLink(Forwarding):
             return f"within {timeout_ms} ms"
         return "as all controllers are gone" if self._is_refused else None
 
-    async def close(self) -> None:
+    def stop(self) -> None:
+        """Wait for a quorum no more."""
         self._quorum_wait.stop()
-        await self._client.close()
 
     def _note_failure(self, target: int, error: BaseException) -> None:
         self._quorum_wait.begin()
@@ -213,13 +191,13 @@ class ControllerLink(Forwarding):
             self._wake.clear()
             heartbeat = Heartbeat(
                 broker_id=self._registration.broker_id,
-                broker_epoch=self._broker_epoch,
+                broker_epoch=self.broker_epoch,
                 metadata_offset=self._publisher.image.end_offset,
                 want_shutdown=self._want_shutdown,
                 offline_log_dirs=self._offline_directories(),
             )
             async with asyncio.timeout(HEARTBEAT_TIMEOUT_MS / 1000):
-                await stream.write(codec.encode_heartbeat(heartbeat))
+                await stream.write(HEARTBEAT_REQUEST.encode(heartbeat))
                 reply = await stream.read()
             if reply is grpc.aio.EOF:
                 raise grpc.aio.UsageError("the controller closed the stream")

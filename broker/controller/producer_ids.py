@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from kvorum.broker.controller.controller_api import Controller
+from kvorum.metadata.requests.controller_requests import AllocateProducerIds
+from kvorum.metadata.rpc.calls import ALLOCATE_PRODUCER_IDS
 from kvorum.runtime.errors import Rejected
 
 
 class ProducerIdSource:
     """Gives each id once. A block's rest is lost with the process; ids are 63 bits."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, broker_id: int) -> None:
         self._controller = controller
+        self._broker_id = broker_id
         self._next_id = 0
         self._end_id = 0
         self._lock = asyncio.Lock()
@@ -22,7 +25,12 @@ class ProducerIdSource:
         # The lock: askers who find the block empty together must not each fetch a block.
         async with self._lock:
             if self._next_id == self._end_id:
-                block = await self._controller.allocate_producer_ids()
+                block = await self._controller.request(
+                    ALLOCATE_PRODUCER_IDS,
+                    AllocateProducerIds(
+                        broker_id=self._broker_id, broker_epoch=self._controller.broker_epoch
+                    ),
+                )
                 if isinstance(block, Rejected):
                     return block
                 self._next_id, self._end_id = block.start, block.start + block.length

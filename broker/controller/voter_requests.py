@@ -28,8 +28,8 @@ TIMEOUT_MAX_MS = 60_000
 """A client that goes away does not end its request; none is asked for longer than this."""
 
 
-class VotersLink:
-    """The part of `controller_link.ControllerLink` that is about the quorum's voters."""
+class VoterRequests:
+    """Implements `controller_api.Voters`."""
 
     def __init__(self, client: ControllerClient) -> None:
         self._client = client
@@ -80,7 +80,7 @@ class VotersLink:
                 reason = f"controller {leader_id}: {error.code().name} {error.details()}"
                 refusal = Rejected(ErrorCode.REQUEST_TIMED_OUT, reason)
             else:
-                reply: VoterChangeResponse = codec.decode_voter_change_response(answer)
+                reply: VoterChangeResponse = codec.decode(answer)
                 if reply.error is ErrorCode.NONE or (may_be_made and is_made(reply.voters)):
                     return None
                 refusal = Rejected(reply.error, reply.message)

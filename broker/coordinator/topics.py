@@ -10,6 +10,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
+from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 
@@ -77,8 +78,8 @@ class InternalTopicMaker:
 
     async def _make(self, topic: NewTopic) -> None:
         try:
-            reply = await self._services.controller.create_topics(
-                CreateTopics(topics=(topic,)), CREATE_TIMEOUT_MS
+            reply = await self._services.controller.request(
+                CREATE_TOPICS, CreateTopics(topics=(topic,)), CREATE_TIMEOUT_MS
             )
         finally:
             self._under_way.discard(topic.name)

@@ -6,7 +6,6 @@ Walk: metadata publisher -> `publish` -> `plan` (pure) -> here; Produce and Fetc
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -118,7 +117,6 @@ class ReplicaManager:
         self._known_before: ClusterImage = EMPTY_IMAGE
         self.failures = ReplicaFailures(self, on_directory_failed)
         self._topic_configs = TopicConfigs()
-        self._topic_waiters: list[asyncio.Event] = []
         self._observers: dict[str, ReplicaObserver] = {}
         self.image_listeners: list[Callable[[Delta | None, ClusterImage], None]] = [
             self.fetchers.suspects.on_image,
@@ -273,27 +271,6 @@ class ReplicaManager:
         self._drop_strays()
         for listener in self.image_listeners:
             listener(delta, image)
-        for event in self._topic_waiters:
-            event.set()
-
-    async def wait_for_image(
-        self, is_there: Callable[[ClusterImage], bool], timeout_ms: int
-    ) -> bool:
-        """Wait until a published image satisfies `is_there`; False after `timeout_ms`."""
-        if is_there(self.image):
-            return True
-        event = asyncio.Event()
-        self._topic_waiters.append(event)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while not is_there(self.image):
-                    event.clear()
-                    await event.wait()
-                return True
-        except TimeoutError:
-            return False
-        finally:
-            self._topic_waiters.remove(event)
 
     def _lead(self, key: Key, topic: str, image: PartitionImage) -> None:
         replica = self._ensure(key, topic, image)

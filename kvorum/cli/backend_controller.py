@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kvorum.cli.backends import Row, check
+from kvorum.cli.backends import Row, check, refusal
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.controller_client import ControllerClient
 from kvorum.metadata.image.features import UNSAID, level_of
@@ -17,18 +17,21 @@ from kvorum.metadata.requests.controller_requests import (
     FeatureUpdate,
     NewTopic,
     TopicReference,
+    UnregisterBrokerRequest,
     UpdateFeatures,
     UpdateKind,
 )
-from kvorum.metadata.rpc.codec import (
-    decode_created,
-    decode_deleted,
-    encode_create_topics,
-    encode_delete_topics,
+from kvorum.metadata.rpc.calls import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
+    ControllerCall,
+    Reply,
+    Request,
 )
-from kvorum.metadata.rpc.features_codec import decode_updated, encode_update
 from kvorum.rpc import admin_pb2 as pb
-from kvorum.rpc.features_pb2_grpc import FeaturesStub
+from kvorum.runtime.errors import Rejected
 from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
 
@@ -37,6 +40,15 @@ class ControllerBackend:
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         self.client = ControllerClient(addresses, timeout_s)
+
+    def request(
+        self, call: ControllerCall[Request, Reply], request: Request, subject: str
+    ) -> Reply:
+        """The active controller's reply. Raises CommandFailed, about the subject, if it refuses."""
+        reply = self.client.request(call, request)
+        if isinstance(reply, Rejected):
+            raise refusal(reply.code, reply.message, subject)
+        return reply
 
     def topics(self, names: list[str] | None) -> list[Row]:
         return [_topic_row(topic) for topic in self._found(names)]
@@ -79,10 +91,8 @@ class ControllerBackend:
             assignments=tuple(tuple(replicas) for replicas in assignment),
             configs=tuple(configs.items()),
         )
-        message = encode_create_topics(CreateTopics(topics=(topic,), validate_only=validate_only))
-        reply = self.client.call(lambda stub, timeout: stub.CreateTopics(message, timeout=timeout))
-        check(reply.status.code, reply.status.message, f"topic {name}")
-        made = decode_created(reply.topics)[0]
+        request = CreateTopics(topics=(topic,), validate_only=validate_only)
+        (made,) = self.request(CREATE_TOPICS, request, f"topic {name}")
         check(made.error, made.message, f"topic {name}")
         return {
             "topic": name,
@@ -92,14 +102,10 @@ class ControllerBackend:
         }
 
     def delete_topics(self, names: list[str]) -> list[Row]:
-        message = encode_delete_topics(
-            DeleteTopics(topics=tuple(TopicReference(name=name) for name in names))
-        )
-        reply = self.client.call(lambda stub, timeout: stub.DeleteTopics(message, timeout=timeout))
-        check(reply.status.code, reply.status.message, "delete topics")
+        request = DeleteTopics(topics=tuple(TopicReference(name=name) for name in names))
         return [
             {"topic": gone.name, "error": gone.error.name, "message": gone.message}
-            for gone in decode_deleted(reply.topics)
+            for gone in self.request(DELETE_TOPICS, request, "delete topics")
         ]
 
     def brokers(self) -> list[Row]:
@@ -115,11 +121,8 @@ class ControllerBackend:
         ]
 
     def unregister_broker(self, broker_id: int) -> None:
-        message = pb.UnregisterBrokerRequest(broker_id=broker_id)
-        reply = self.client.call(
-            lambda stub, timeout: stub.UnregisterBroker(message, timeout=timeout)
-        )
-        check(reply.status.code, reply.status.message, f"broker {broker_id}")
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+        self.request(UNREGISTER_BROKER, request, f"broker {broker_id}")
 
     def features(self) -> list[Row]:
         image = self._image()
@@ -144,12 +147,7 @@ class ControllerBackend:
             FeatureUpdate(name=name, max_level=level, kind=UpdateKind(kind))
             for name, level in levels.items()
         )
-        message = encode_update(UpdateFeatures(updates=updates, validate_only=dry_run))
-        reply = self.client.call(
-            lambda channel, timeout: FeaturesStub(channel).UpdateFeatures(message, timeout=timeout),
-            on_channel=True,
-        )
-        check(reply.status.code, reply.status.message, "update features")
+        request = UpdateFeatures(updates=updates, validate_only=dry_run)
         return [
             {
                 "feature": row.name,
@@ -157,7 +155,7 @@ class ControllerBackend:
                 "error": row.error.name,
                 "message": row.message,
             }
-            for row in decode_updated(reply.features)
+            for row in self.request(UPDATE_FEATURES, request, "update features")
         ]
 
     def quorum(self) -> Row:

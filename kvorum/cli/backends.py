@@ -104,12 +104,16 @@ def open_controllers(
     return ControllerClient(addresses, timeout_s, no_quorum=no_quorum)
 
 
-def check(code: int, message: str | None, what: str) -> None:
+def check(code: int, message: str | None, subject: str) -> None:
     """Raise CommandFailed for an error code of the cluster."""
-    if code == ErrorCode.NONE:
-        return
+    if code != ErrorCode.NONE:
+        raise refusal(code, message, subject)
+
+
+def refusal(code: int, message: str | None, subject: str) -> CommandFailed:
+    """The failure of a command whose request about a subject was refused."""
     if message and quorum_report.is_sentence(message):
-        raise CommandFailed(quorum_report.without_age(message), EXIT_NO_QUORUM)
+        return CommandFailed(quorum_report.without_age(message), EXIT_NO_QUORUM)
     try:
         name = ErrorCode(code).name
     except ValueError:
@@ -117,11 +121,11 @@ def check(code: int, message: str | None, what: str) -> None:
     exit_code = 1
     if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
         exit_code = EXIT_NO_QUORUM
-    parts = [what, name, message or ""]
-    subject = re.escape(what.rpartition(" ")[2])
-    if message and re.search(rf"(?<![\w.-]){subject}(?![\w.-])", message):
+    parts = [subject, name, message or ""]
+    item = re.escape(subject.rpartition(" ")[2])
+    if message and re.search(rf"(?<![\w.-]){item}(?![\w.-])", message):
         del parts[0]  # the message says itself what it is about
-    raise CommandFailed(": ".join(filter(None, parts)), exit_code)
+    return CommandFailed(": ".join(filter(None, parts)), exit_code)
 
 
 class KafkaBackend:

@@ -21,8 +21,7 @@ from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, Source, broker_co
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.quotas import entity_text, filter_problem, matching
 from kvorum.metadata.image.records import QuotaEntity
-from kvorum.metadata.rpc import configs_codec
-from kvorum.rpc import configs_pb2_grpc as pb_grpc
+from kvorum.metadata.rpc.calls import ALTER_CLIENT_QUOTAS, ALTER_CONFIGS
 
 
 class ControllerConfigs(ControllerBackend):
@@ -45,17 +44,8 @@ class ControllerConfigs(ControllerBackend):
     def alter_configs(
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
-        message = configs_codec.encode_alter_configs(
-            alteration(kind, name, changes, dry_run=dry_run)
-        )
-        reply = self.client.call(
-            lambda channel, timeout: pb_grpc.ConfigsStub(channel).AlterConfigs(
-                message, timeout=timeout
-            ),
-            on_channel=True,
-        )
-        check(reply.status.code, reply.status.message, label(kind, name))
-        for result in configs_codec.decode_altered_configs(reply.resources):
+        request = alteration(kind, name, changes, dry_run=dry_run)
+        for result in self.request(ALTER_CONFIGS, request, label(kind, name)):
             check(result.error, result.message, label(kind, name))
         return label(kind, name)
 
@@ -70,17 +60,8 @@ class ControllerConfigs(ControllerBackend):
     def alter_quotas(
         self, entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
     ) -> str:
-        message = configs_codec.encode_alter_quotas(
-            quota_alteration(entity, quotas, dry_run=dry_run)
-        )
-        reply = self.client.call(
-            lambda channel, timeout: pb_grpc.ConfigsStub(channel).AlterClientQuotas(
-                message, timeout=timeout
-            ),
-            on_channel=True,
-        )
-        check(reply.status.code, reply.status.message, entity_text(entity))
-        for result in configs_codec.decode_altered_quotas(reply.entries):
+        request = quota_alteration(entity, quotas, dry_run=dry_run)
+        for result in self.request(ALTER_CLIENT_QUOTAS, request, entity_text(entity)):
             check(result.error, result.message, entity_text(entity))
         return entity_text(entity)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -12,9 +12,10 @@ import grpc
 from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, warn
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.snapshot_view import MetadataCopy
+from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.rpc import admin_pb2_grpc as pb_grpc
-from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.text import address_text
 
 UNREACHABLE_AFTER_S = 0.6
@@ -67,25 +68,23 @@ class ControllerClient:
             raise CommandFailed(f"no controller has the id {node_id}; there are {known}")
         return address
 
-    def call(self, invoke: Callable[[Any, float], Any], *, on_channel: bool = False) -> Any:
-        """`invoke(stub, timeout s)` on the active controller; its reply, which has a status.
-
-        on_channel: invoke makes its own stub of the channel that it is given instead.
-        """
+    def request(self, call: ControllerCall[Request, Reply], request: Request) -> Reply | Rejected:
+        """The active controller's reply to a call of the table, or why it refuses."""
+        message = call.encode_request(request)
         start = time.monotonic()
         deadline = start + self._timeout_s
         while True:
             leader_id = self._leader_within(start + LEADER_WAIT_S).node_id
             address = self._address_by_id[leader_id]
             try:
-                stub = self._channel(address) if on_channel else self._stub(address)
-                reply = invoke(stub, max(deadline - time.monotonic(), 0.1))
+                timeout_s = max(deadline - time.monotonic(), 0.1)
+                answer = call.method(self._channel(address))(message, timeout=timeout_s)
             except grpc.RpcError as error:
                 raise CommandFailed(
                     f"controller {leader_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
                 ) from error
-            if reply.status.code != ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
-                return reply
+            if answer.status.code != ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
+                return call.decode_reply(answer)
             time.sleep(RETRY_PAUSE_S)
 
     def read_metadata_log(self, from_offset: int = 0) -> MetadataCopy:

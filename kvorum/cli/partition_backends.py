@@ -11,7 +11,21 @@ from typing import Any, Protocol
 
 from kvorum.cli.backend_controller import ControllerBackend
 from kvorum.cli.backends import Backend, KafkaBackend, Row, check
-from kvorum.rpc.partitions_pb2_grpc import PartitionsStub
+from kvorum.metadata.requests.controller_requests import (
+    AlterReassignments,
+    CreatePartitions,
+    ElectionType,
+    ElectLeaders,
+    ListReassignments,
+    MorePartitions,
+    Reassignment,
+)
+from kvorum.metadata.rpc.calls import (
+    ALTER_REASSIGNMENTS,
+    CREATE_PARTITIONS,
+    ELECT_LEADERS,
+    LIST_REASSIGNMENTS,
+)
 from kvorum.runtime.errors import ErrorCode
 
 ITEMS_PER_REQUEST_MAX = 5_000
@@ -134,72 +148,32 @@ class _ThroughBroker:
 
 class _ThroughController:
     def __init__(self, backend: ControllerBackend) -> None:
-        self._client = backend.client
+        self._request = backend.request
 
     def add(
         self, topic: str, count: int, assignments: Assignments | None, *, validate_only: bool
     ) -> None:
-        from kvorum.metadata.requests.controller_requests import CreatePartitions, MorePartitions
-        from kvorum.metadata.rpc.partitions_codec import decode_grown, encode_create_partitions
-
         wanted = MorePartitions(name=topic, count=count, assignments=assignments)
-        message = encode_create_partitions(
-            CreatePartitions(topics=(wanted,), validate_only=validate_only)
-        )
-        reply = self._client.call(
-            lambda channel, timeout: PartitionsStub(channel).CreatePartitions(
-                message, timeout=timeout
-            ),
-            on_channel=True,
-        )
-        check(reply.status.code, reply.status.message, f"topic {topic}")
-        grown = decode_grown(reply.topics)[0]
+        request = CreatePartitions(topics=(wanted,), validate_only=validate_only)
+        (grown,) = self._request(CREATE_PARTITIONS, request, f"topic {topic}")
         check(grown.error, grown.message, f"topic {topic}")
 
     def reassign(self, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> list[Row]:
-        from kvorum.metadata.requests.controller_requests import AlterReassignments, Reassignment
-        from kvorum.metadata.rpc.partitions_codec import (
-            decode_reassigned,
-            encode_alter_reassignments,
-        )
-
         rows: list[Row] = []
         for chunk in _chunks(wanted):
-            message = encode_alter_reassignments(
-                AlterReassignments(
-                    reassignments=tuple(
-                        Reassignment(topic=topic, partition_id=partition, replicas=replicas)
-                        for topic, partition, replicas in chunk
-                    )
+            request = AlterReassignments(
+                reassignments=tuple(
+                    Reassignment(topic=topic, partition_id=partition, replicas=replicas)
+                    for topic, partition, replicas in chunk
                 )
             )
-            rows += self._reassign_chunk(message, decode_reassigned)
+            rows += [
+                _outcome(p.topic, p.partition_id, p.error, p.message)
+                for p in self._request(ALTER_REASSIGNMENTS, request, "reassign partitions")
+            ]
         return rows
 
-    def _reassign_chunk(self, message: Any, decode: Any) -> list[Row]:
-        reply = self._client.call(
-            lambda channel, timeout: PartitionsStub(channel).AlterReassignments(
-                message, timeout=timeout
-            ),
-            on_channel=True,
-        )
-        check(reply.status.code, reply.status.message, "reassign partitions")
-        return [
-            _outcome(p.topic, p.partition_id, p.error, p.message) for p in decode(reply.partitions)
-        ]
-
     def reassignments(self) -> list[Row]:
-        from kvorum.metadata.requests.controller_requests import ListReassignments
-        from kvorum.metadata.rpc.partitions_codec import decode_ongoing, encode_list_reassignments
-
-        message = encode_list_reassignments(ListReassignments())
-        reply = self._client.call(
-            lambda channel, timeout: PartitionsStub(channel).ListReassignments(
-                message, timeout=timeout
-            ),
-            on_channel=True,
-        )
-        check(reply.status.code, reply.status.message, "list reassignments")
         return [
             {
                 "topic": ongoing.topic,
@@ -208,21 +182,16 @@ class _ThroughController:
                 "adding_replicas": list(ongoing.adding_replicas),
                 "removing_replicas": list(ongoing.removing_replicas),
             }
-            for ongoing in decode_ongoing(reply.reassignments)
+            for ongoing in self._request(
+                LIST_REASSIGNMENTS, ListReassignments(), "list reassignments"
+            )
         ]
 
     def elect(self, targets: Sequence[Target] | None, election: int) -> list[Row]:
-        from kvorum.metadata.requests.controller_requests import ElectionType, ElectLeaders
-        from kvorum.metadata.rpc.codec import decode_elected, encode_elect_leaders
-
-        message = encode_elect_leaders(
-            ElectLeaders(partitions=tuple(targets or ()), election=ElectionType(election))
-        )
-        reply = self._client.call(lambda stub, timeout: stub.ElectLeaders(message, timeout=timeout))
-        check(reply.status.code, reply.status.message, "elect leaders")
+        request = ElectLeaders(partitions=tuple(targets or ()), election=ElectionType(election))
         return [
             _outcome(e.topic, e.partition_id, e.error, e.message)
-            for e in decode_elected(reply.leaders)
+            for e in self._request(ELECT_LEADERS, request, "elect leaders")
         ]
 
 

@@ -166,8 +166,8 @@ def _add_request(leader: Any, node_id: int, dry_run: bool) -> Any:
     known_at = split_address(newest.address)
     if known_at is None:
         raise CommandFailed(f"node {node_id} says that it listens on {newest.address!r}")
-    address = pb.Address(host=known_at[0], port=known_at[1])
-    voter = pb.Voter(node_id=node_id, directory_id=newest.directory_id, address=address)
+    host, port = known_at
+    voter = pb.Voter(node_id=node_id, directory_id=newest.directory_id, host=host, port=port)
     return pb.AddVoterRequest(cluster_id=leader.cluster_id, voter=voter, is_dry_run=dry_run)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class ReplicaAssignment(_message.Message):
+class BrokerIds(_message.Message):
     __slots__ = ("broker_ids",)
     BROKER_IDS_FIELD_NUMBER: _ClassVar[int]
     broker_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -31,9 +31,9 @@ class NewTopic(_message.Message):
     name: str
     num_partitions: int
     replication_factor: int
-    assignments: _containers.RepeatedCompositeFieldContainer[ReplicaAssignment]
+    assignments: _containers.RepeatedCompositeFieldContainer[BrokerIds]
     configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
-    def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[ReplicaAssignment, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[BrokerIds, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
 
 class CreateTopicsRequest(_message.Message):
     __slots__ = ("topics", "validate_only")
@@ -109,6 +109,94 @@ class DeleteTopicsReply(_message.Message):
     end_offset: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeletedTopic, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
+class Assignments(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[BrokerIds]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[BrokerIds, _Mapping]]] = ...) -> None: ...
+
+class MorePartitions(_message.Message):
+    __slots__ = ("name", "count", "assignments")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    count: int
+    assignments: Assignments
+    def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., assignments: _Optional[_Union[Assignments, _Mapping]] = ...) -> None: ...
+
+class CreatePartitionsRequest(_message.Message):
+    __slots__ = ("topics", "validate_only")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[MorePartitions]
+    validate_only: bool
+    def __init__(self, topics: _Optional[_Iterable[_Union[MorePartitions, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class GrownTopic(_message.Message):
+    __slots__ = ("name", "error", "message")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    error: int
+    message: str
+    def __init__(self, name: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class CreatePartitionsReply(_message.Message):
+    __slots__ = ("status", "leader_id", "topics", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    topics: _containers.RepeatedCompositeFieldContainer[GrownTopic]
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[GrownTopic, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class Reassignment(_message.Message):
+    __slots__ = ("topic", "partition_id", "replicas")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    replicas: BrokerIds
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., replicas: _Optional[_Union[BrokerIds, _Mapping]] = ...) -> None: ...
+
+class AlterReassignmentsRequest(_message.Message):
+    __slots__ = ("reassignments", "allow_replication_factor_change")
+    REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    reassignments: _containers.RepeatedCompositeFieldContainer[Reassignment]
+    allow_replication_factor_change: bool
+    def __init__(self, reassignments: _Optional[_Iterable[_Union[Reassignment, _Mapping]]] = ..., allow_replication_factor_change: bool = ...) -> None: ...
+
+class ReassignedPartition(_message.Message):
+    __slots__ = ("topic", "partition_id", "error", "message")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    error: int
+    message: str
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AlterReassignmentsReply(_message.Message):
+    __slots__ = ("status", "leader_id", "partitions", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    partitions: _containers.RepeatedCompositeFieldContainer[ReassignedPartition]
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ReassignedPartition, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
 class TopicPartition(_message.Message):
     __slots__ = ("topic", "partition_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -117,13 +205,49 @@ class TopicPartition(_message.Message):
     partition_id: int
     def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ...) -> None: ...
 
-class ElectLeadersRequest(_message.Message):
-    __slots__ = ("partitions", "election_type")
+class TopicPartitions(_message.Message):
+    __slots__ = ("partitions",)
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    ELECTION_TYPE_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[TopicPartition]
-    election_type: int
-    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., election_type: _Optional[int] = ...) -> None: ...
+    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+
+class ListReassignmentsRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: TopicPartitions
+    def __init__(self, partitions: _Optional[_Union[TopicPartitions, _Mapping]] = ...) -> None: ...
+
+class OngoingReassignment(_message.Message):
+    __slots__ = ("topic", "partition_id", "replicas", "adding_replicas", "removing_replicas")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
+    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ListReassignmentsReply(_message.Message):
+    __slots__ = ("status", "leader_id", "reassignments")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    reassignments: _containers.RepeatedCompositeFieldContainer[OngoingReassignment]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., reassignments: _Optional[_Iterable[_Union[OngoingReassignment, _Mapping]]] = ...) -> None: ...
+
+class ElectLeadersRequest(_message.Message):
+    __slots__ = ("partitions", "election")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    election: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., election: _Optional[int] = ...) -> None: ...
 
 class ElectedLeader(_message.Message):
     __slots__ = ("topic", "partition_id", "error", "message")
@@ -148,6 +272,208 @@ class ElectLeadersReply(_message.Message):
     leaders: _containers.RepeatedCompositeFieldContainer[ElectedLeader]
     end_offset: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., leaders: _Optional[_Iterable[_Union[ElectedLeader, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class ConfigOperation(_message.Message):
+    __slots__ = ("name", "kind", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: int
+    value: str
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+
+class ConfigAlteration(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "operations")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    resource_name: str
+    operations: _containers.RepeatedCompositeFieldContainer[ConfigOperation]
+    def __init__(self, resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., operations: _Optional[_Iterable[_Union[ConfigOperation, _Mapping]]] = ...) -> None: ...
+
+class AlterConfigsRequest(_message.Message):
+    __slots__ = ("resources", "is_replacement", "validate_only")
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    IS_REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    resources: _containers.RepeatedCompositeFieldContainer[ConfigAlteration]
+    is_replacement: bool
+    validate_only: bool
+    def __init__(self, resources: _Optional[_Iterable[_Union[ConfigAlteration, _Mapping]]] = ..., is_replacement: bool = ..., validate_only: bool = ...) -> None: ...
+
+class AlteredConfigs(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "error", "message")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    resource_name: str
+    error: int
+    message: str
+    def __init__(self, resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AlterConfigsReply(_message.Message):
+    __slots__ = ("status", "leader_id", "resources", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    resources: _containers.RepeatedCompositeFieldContainer[AlteredConfigs]
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[AlteredConfigs, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class QuotaEntityPart(_message.Message):
+    __slots__ = ("type", "name")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    name: str
+    def __init__(self, type: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class QuotaOperation(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: float
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class QuotaAlteration(_message.Message):
+    __slots__ = ("entity", "operations")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[QuotaEntityPart]
+    operations: _containers.RepeatedCompositeFieldContainer[QuotaOperation]
+    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntityPart, _Mapping]]] = ..., operations: _Optional[_Iterable[_Union[QuotaOperation, _Mapping]]] = ...) -> None: ...
+
+class AlterClientQuotasRequest(_message.Message):
+    __slots__ = ("entries", "validate_only")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[QuotaAlteration]
+    validate_only: bool
+    def __init__(self, entries: _Optional[_Iterable[_Union[QuotaAlteration, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class AlteredQuota(_message.Message):
+    __slots__ = ("entity", "error", "message")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[QuotaEntityPart]
+    error: int
+    message: str
+    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntityPart, _Mapping]]] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AlterClientQuotasReply(_message.Message):
+    __slots__ = ("status", "leader_id", "entries", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    entries: _containers.RepeatedCompositeFieldContainer[AlteredQuota]
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[AlteredQuota, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class ScramDeletion(_message.Message):
+    __slots__ = ("user", "mechanism")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    mechanism: int
+    def __init__(self, user: _Optional[str] = ..., mechanism: _Optional[int] = ...) -> None: ...
+
+class ScramUpsertion(_message.Message):
+    __slots__ = ("user", "mechanism", "iterations", "salt", "stored_key", "server_key")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SALT_FIELD_NUMBER: _ClassVar[int]
+    STORED_KEY_FIELD_NUMBER: _ClassVar[int]
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    def __init__(self, user: _Optional[str] = ..., mechanism: _Optional[int] = ..., iterations: _Optional[int] = ..., salt: _Optional[bytes] = ..., stored_key: _Optional[bytes] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+
+class AlterScramCredentialsRequest(_message.Message):
+    __slots__ = ("deletions", "upsertions")
+    DELETIONS_FIELD_NUMBER: _ClassVar[int]
+    UPSERTIONS_FIELD_NUMBER: _ClassVar[int]
+    deletions: _containers.RepeatedCompositeFieldContainer[ScramDeletion]
+    upsertions: _containers.RepeatedCompositeFieldContainer[ScramUpsertion]
+    def __init__(self, deletions: _Optional[_Iterable[_Union[ScramDeletion, _Mapping]]] = ..., upsertions: _Optional[_Iterable[_Union[ScramUpsertion, _Mapping]]] = ...) -> None: ...
+
+class AlteredScramUser(_message.Message):
+    __slots__ = ("user", "error", "message")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    error: int
+    message: str
+    def __init__(self, user: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AlterScramCredentialsReply(_message.Message):
+    __slots__ = ("status", "leader_id", "users", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    users: _containers.RepeatedCompositeFieldContainer[AlteredScramUser]
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., users: _Optional[_Iterable[_Union[AlteredScramUser, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class FeatureUpdate(_message.Message):
+    __slots__ = ("name", "max_level", "kind")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    max_level: int
+    kind: int
+    def __init__(self, name: _Optional[str] = ..., max_level: _Optional[int] = ..., kind: _Optional[int] = ...) -> None: ...
+
+class UpdateFeaturesRequest(_message.Message):
+    __slots__ = ("updates", "validate_only")
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    updates: _containers.RepeatedCompositeFieldContainer[FeatureUpdate]
+    validate_only: bool
+    def __init__(self, updates: _Optional[_Iterable[_Union[FeatureUpdate, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class UpdatedFeature(_message.Message):
+    __slots__ = ("name", "error", "message")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    error: int
+    message: str
+    def __init__(self, name: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class UpdateFeaturesReply(_message.Message):
+    __slots__ = ("status", "leader_id", "features", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    features: _containers.RepeatedCompositeFieldContainer[UpdatedFeature]
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., features: _Optional[_Iterable[_Union[UpdatedFeature, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class UnregisterBrokerRequest(_message.Message):
     __slots__ = ("broker_id",)

@@ -44,10 +44,45 @@ class AdminStub(object):
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_admin__pb2.DeleteTopicsReply.FromString,
                 _registered_method=True)
+        self.CreatePartitions = channel.unary_unary(
+                '/kvorum.rpc.Admin/CreatePartitions',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.CreatePartitionsReply.FromString,
+                _registered_method=True)
+        self.AlterReassignments = channel.unary_unary(
+                '/kvorum.rpc.Admin/AlterReassignments',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterReassignmentsRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterReassignmentsReply.FromString,
+                _registered_method=True)
+        self.ListReassignments = channel.unary_unary(
+                '/kvorum.rpc.Admin/ListReassignments',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.ListReassignmentsRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.ListReassignmentsReply.FromString,
+                _registered_method=True)
         self.ElectLeaders = channel.unary_unary(
                 '/kvorum.rpc.Admin/ElectLeaders',
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_admin__pb2.ElectLeadersReply.FromString,
+                _registered_method=True)
+        self.AlterConfigs = channel.unary_unary(
+                '/kvorum.rpc.Admin/AlterConfigs',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterConfigsRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterConfigsReply.FromString,
+                _registered_method=True)
+        self.AlterClientQuotas = channel.unary_unary(
+                '/kvorum.rpc.Admin/AlterClientQuotas',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterClientQuotasRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterClientQuotasReply.FromString,
+                _registered_method=True)
+        self.AlterScramCredentials = channel.unary_unary(
+                '/kvorum.rpc.Admin/AlterScramCredentials',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsReply.FromString,
+                _registered_method=True)
+        self.UpdateFeatures = channel.unary_unary(
+                '/kvorum.rpc.Admin/UpdateFeatures',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.UpdateFeaturesReply.FromString,
                 _registered_method=True)
         self.UnregisterBroker = channel.unary_unary(
                 '/kvorum.rpc.Admin/UnregisterBroker',
@@ -91,8 +126,51 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreatePartitions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ElectLeaders(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterConfigs(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterClientQuotas(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterScramCredentials(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFeatures(self, request, context):
+        """Feature levels (KIP-584).
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -145,10 +223,45 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=kvorum_dot_rpc_dot_admin__pb2.DeleteTopicsRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_admin__pb2.DeleteTopicsReply.SerializeToString,
             ),
+            'CreatePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartitions,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.CreatePartitionsRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.CreatePartitionsReply.SerializeToString,
+            ),
+            'AlterReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterReassignments,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterReassignmentsRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterReassignmentsReply.SerializeToString,
+            ),
+            'ListReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReassignments,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.ListReassignmentsRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.ListReassignmentsReply.SerializeToString,
+            ),
             'ElectLeaders': grpc.unary_unary_rpc_method_handler(
                     servicer.ElectLeaders,
                     request_deserializer=kvorum_dot_rpc_dot_admin__pb2.ElectLeadersRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_admin__pb2.ElectLeadersReply.SerializeToString,
+            ),
+            'AlterConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterConfigs,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterConfigsRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterConfigsReply.SerializeToString,
+            ),
+            'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClientQuotas,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterClientQuotasRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterClientQuotasReply.SerializeToString,
+            ),
+            'AlterScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterScramCredentials,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsReply.SerializeToString,
+            ),
+            'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFeatures,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.UpdateFeaturesRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.UpdateFeaturesReply.SerializeToString,
             ),
             'UnregisterBroker': grpc.unary_unary_rpc_method_handler(
                     servicer.UnregisterBroker,
@@ -241,6 +354,87 @@ class Admin(object):
             _registered_method=True)
 
     @staticmethod
+    def CreatePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/CreatePartitions',
+            kvorum_dot_rpc_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.CreatePartitionsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/AlterReassignments',
+            kvorum_dot_rpc_dot_admin__pb2.AlterReassignmentsRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.AlterReassignmentsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/ListReassignments',
+            kvorum_dot_rpc_dot_admin__pb2.ListReassignmentsRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.ListReassignmentsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ElectLeaders(request,
             target,
             options=(),
@@ -257,6 +451,114 @@ class Admin(object):
             '/kvorum.rpc.Admin/ElectLeaders',
             kvorum_dot_rpc_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
             kvorum_dot_rpc_dot_admin__pb2.ElectLeadersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/AlterConfigs',
+            kvorum_dot_rpc_dot_admin__pb2.AlterConfigsRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.AlterConfigsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/AlterClientQuotas',
+            kvorum_dot_rpc_dot_admin__pb2.AlterClientQuotasRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.AlterClientQuotasReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/AlterScramCredentials',
+            kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.AlterScramCredentialsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/UpdateFeatures',
+            kvorum_dot_rpc_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.UpdateFeaturesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -146,3 +146,71 @@ class AllocateProducerIdsReply(_message.Message):
     start: int
     length: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., start: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class ReplicasOfTopic(_message.Message):
+    __slots__ = ("topic_id", "partition_ids")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_IDS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DirectoryReplicas(_message.Message):
+    __slots__ = ("directory_id", "topics")
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    directory_id: bytes
+    topics: _containers.RepeatedCompositeFieldContainer[ReplicasOfTopic]
+    def __init__(self, directory_id: _Optional[bytes] = ..., topics: _Optional[_Iterable[_Union[ReplicasOfTopic, _Mapping]]] = ...) -> None: ...
+
+class AssignReplicasRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "directories")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    directories: _containers.RepeatedCompositeFieldContainer[DirectoryReplicas]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[DirectoryReplicas, _Mapping]]] = ...) -> None: ...
+
+class RefusedReplica(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "error")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    error: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ...) -> None: ...
+
+class AssignReplicasReply(_message.Message):
+    __slots__ = ("status", "leader_id", "refused")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedReplica]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedReplica, _Mapping]]] = ...) -> None: ...
+
+class RegisterControllerRequest(_message.Message):
+    __slots__ = ("controller_id", "cluster_id", "incarnation_id", "endpoints", "features")
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]
+    features: _containers.RepeatedCompositeFieldContainer[_common_pb2.FeatureRange]
+    def __init__(self, controller_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_common_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
+
+class RegisterControllerReply(_message.Message):
+    __slots__ = ("status", "leader_id")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ...) -> None: ...

@@ -54,6 +54,16 @@ class ControllerStub(object):
                 request_serializer=kvorum_dot_rpc_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_controller__pb2.AllocateProducerIdsReply.FromString,
                 _registered_method=True)
+        self.AssignReplicas = channel.unary_unary(
+                '/kvorum.rpc.Controller/AssignReplicas',
+                request_serializer=kvorum_dot_rpc_dot_controller__pb2.AssignReplicasRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_controller__pb2.AssignReplicasReply.FromString,
+                _registered_method=True)
+        self.RegisterController = channel.unary_unary(
+                '/kvorum.rpc.Controller/RegisterController',
+                request_serializer=kvorum_dot_rpc_dot_controller__pb2.RegisterControllerRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_controller__pb2.RegisterControllerReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer(object):
@@ -85,6 +95,20 @@ class ControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AssignReplicas(self, request, context):
+        """The data directories that hold a broker's replicas (KIP-858). Grouped: a directory often holds
+        thousands.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RegisterController(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +131,16 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.AllocateProducerIds,
                     request_deserializer=kvorum_dot_rpc_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_controller__pb2.AllocateProducerIdsReply.SerializeToString,
+            ),
+            'AssignReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AssignReplicas,
+                    request_deserializer=kvorum_dot_rpc_dot_controller__pb2.AssignReplicasRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_controller__pb2.AssignReplicasReply.SerializeToString,
+            ),
+            'RegisterController': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterController,
+                    request_deserializer=kvorum_dot_rpc_dot_controller__pb2.RegisterControllerRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_controller__pb2.RegisterControllerReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +251,60 @@ class Controller(object):
             '/kvorum.rpc.Controller/AllocateProducerIds',
             kvorum_dot_rpc_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
             kvorum_dot_rpc_dot_controller__pb2.AllocateProducerIdsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AssignReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Controller/AssignReplicas',
+            kvorum_dot_rpc_dot_controller__pb2.AssignReplicasRequest.SerializeToString,
+            kvorum_dot_rpc_dot_controller__pb2.AssignReplicasReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Controller/RegisterController',
+            kvorum_dot_rpc_dot_controller__pb2.RegisterControllerRequest.SerializeToString,
+            kvorum_dot_rpc_dot_controller__pb2.RegisterControllerReply.FromString,
             options,
             channel_credentials,
             insecure,

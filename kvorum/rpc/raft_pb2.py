@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kvorum/rpc/raft.proto\x12\nkvorum.rpc\"%\n\x07\x41\x64\x64ress\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\"T\n\x05Voter\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12$\n\x07\x61\x64\x64ress\x18\x03 \x01(\x0b\x32\x13.kvorum.rpc.Address\"\xd1\x01\n\x0bVoteRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x14\n\x0c\x63\x61ndidate_id\x18\x03 \x01(\x05\x12\x10\n\x08voter_id\x18\x04 \x01(\x05\x12\x12\n\nlast_epoch\x18\x05 \x01(\x05\x12\x12\n\nend_offset\x18\x06 \x01(\x03\x12\x13\n\x0bis_pre_vote\x18\x07 \x01(\x08\x12\x1e\n\x16\x63\x61ndidate_directory_id\x18\x08 \x01(\x0c\x12\x1a\n\x12voter_directory_id\x18\t \x01(\x0c\"\x90\x01\n\x0cVoteResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x12\n\nis_granted\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\x05\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12+\n\x0eleader_address\x18\x06 \x01(\x0b\x32\x13.kvorum.rpc.Address\"\xaa\x01\n\x17\x42\x65ginQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x10\n\x08voter_id\x18\x04 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x05 \x01(\x0c\x12+\n\x0eleader_address\x18\x06 \x01(\x0b\x32\x13.kvorum.rpc.Address\"k\n\x15\x45ndQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x1c\n\x14preferred_successors\x18\x04 \x03(\x05\"s\n\x13QuorumEpochResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12+\n\x0eleader_address\x18\x04 \x01(\x0b\x32\x13.kvorum.rpc.Address\"\xeb\x01\n\x0c\x46\x65tchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x12\n\nreplica_id\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x05 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x03\x12\x16\n\x0e\x63orrelation_id\x18\x07 \x01(\x03\x12\x1c\n\x14replica_directory_id\x18\x08 \x01(\x0c\x12$\n\x07\x61\x64\x64ress\x18\t \x01(\x0b\x32\x13.kvorum.rpc.Address\"\xc6\x02\n\rFetchResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x14\n\x0cis_diverging\x18\x05 \x01(\x08\x12\x17\n\x0f\x64iverging_epoch\x18\x06 \x01(\x05\x12\x1c\n\x14\x64iverging_end_offset\x18\x07 \x01(\x03\x12\x0f\n\x07records\x18\x08 \x01(\x0c\x12\x16\n\x0e\x63orrelation_id\x18\t \x01(\x03\x12+\n\x0eleader_address\x18\n \x01(\x0b\x32\x13.kvorum.rpc.Address\x12\x14\n\x0chas_snapshot\x18\x0b \x01(\x08\x12\x1b\n\x13snapshot_end_offset\x18\x0c \x01(\x03\x12\x16\n\x0esnapshot_epoch\x18\r \x01(\x05\"\xc5\x01\n\x14\x46\x65tchSnapshotRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x12\n\nreplica_id\x18\x03 \x01(\x05\x12\x1c\n\x14replica_directory_id\x18\x04 \x01(\x0c\x12\x1b\n\x13snapshot_end_offset\x18\x05 \x01(\x03\x12\x16\n\x0esnapshot_epoch\x18\x06 \x01(\x05\x12\x10\n\x08position\x18\x07 \x01(\x03\x12\x11\n\tbytes_max\x18\x08 \x01(\x05\"\xa3\x01\n\x15\x46\x65tchSnapshotResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x10\n\x08position\x18\x04 \x01(\x03\x12\x0c\n\x04size\x18\x05 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\x12+\n\x0eleader_address\x18\x07 \x01(\x0b\x32\x13.kvorum.rpc.Address\"[\n\x0f\x41\x64\x64VoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12 \n\x05voter\x18\x02 \x01(\x0b\x32\x11.kvorum.rpc.Voter\x12\x12\n\nis_dry_run\x18\x03 \x01(\x08\"c\n\x12RemoveVoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12\x12\n\nis_dry_run\x18\x04 \x01(\x08\"Y\n\x12UpdateVoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12 \n\x05voter\x18\x03 \x01(\x0b\x32\x11.kvorum.rpc.Voter\"\xa7\x01\n\x13VoterChangeResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t\x12!\n\x06voters\x18\x05 \x03(\x0b\x32\x11.kvorum.rpc.Voter\x12+\n\x0eleader_address\x18\x06 \x01(\x0b\x32\x13.kvorum.rpc.Address2\xf3\x04\n\x04Raft\x12\x39\n\x04Vote\x12\x17.kvorum.rpc.VoteRequest\x1a\x18.kvorum.rpc.VoteResponse\x12X\n\x10\x42\x65ginQuorumEpoch\x12#.kvorum.rpc.BeginQuorumEpochRequest\x1a\x1f.kvorum.rpc.QuorumEpochResponse\x12T\n\x0e\x45ndQuorumEpoch\x12!.kvorum.rpc.EndQuorumEpochRequest\x1a\x1f.kvorum.rpc.QuorumEpochResponse\x12@\n\x05\x46\x65tch\x12\x18.kvorum.rpc.FetchRequest\x1a\x19.kvorum.rpc.FetchResponse(\x01\x30\x01\x12T\n\rFetchSnapshot\x12 .kvorum.rpc.FetchSnapshotRequest\x1a!.kvorum.rpc.FetchSnapshotResponse\x12H\n\x08\x41\x64\x64Voter\x12\x1b.kvorum.rpc.AddVoterRequest\x1a\x1f.kvorum.rpc.VoterChangeResponse\x12N\n\x0bRemoveVoter\x12\x1e.kvorum.rpc.RemoveVoterRequest\x1a\x1f.kvorum.rpc.VoterChangeResponse\x12N\n\x0bUpdateVoter\x12\x1e.kvorum.rpc.UpdateVoterRequest\x1a\x1f.kvorum.rpc.VoterChangeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kvorum/rpc/raft.proto\x12\nkvorum.rpc\"%\n\x07\x41\x64\x64ress\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\"J\n\x05Voter\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\"/\n\x0eOffsetAndEpoch\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"\xd1\x01\n\x0bVoteRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x14\n\x0c\x63\x61ndidate_id\x18\x03 \x01(\x05\x12\x10\n\x08voter_id\x18\x04 \x01(\x05\x12\x12\n\nlast_epoch\x18\x05 \x01(\x05\x12\x12\n\nend_offset\x18\x06 \x01(\x03\x12\x13\n\x0bis_pre_vote\x18\x07 \x01(\x08\x12\x1e\n\x16\x63\x61ndidate_directory_id\x18\x08 \x01(\x0c\x12\x1a\n\x12voter_directory_id\x18\t \x01(\x0c\"\x90\x01\n\x0cVoteResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x12\n\nis_granted\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\x05\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12+\n\x0eleader_address\x18\x06 \x01(\x0b\x32\x13.kvorum.rpc.Address\"\xaa\x01\n\x17\x42\x65ginQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x10\n\x08voter_id\x18\x04 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x05 \x01(\x0c\x12+\n\x0eleader_address\x18\x06 \x01(\x0b\x32\x13.kvorum.rpc.Address\"k\n\x15\x45ndQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x1c\n\x14preferred_successors\x18\x04 \x03(\x05\"s\n\x13QuorumEpochResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12+\n\x0eleader_address\x18\x04 \x01(\x0b\x32\x13.kvorum.rpc.Address\"\xeb\x01\n\x0c\x46\x65tchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x12\n\nreplica_id\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x05 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x03\x12\x16\n\x0e\x63orrelation_id\x18\x07 \x01(\x03\x12\x1c\n\x14replica_directory_id\x18\x08 \x01(\x0c\x12$\n\x07\x61\x64\x64ress\x18\t \x01(\x0b\x32\x13.kvorum.rpc.Address\"\xb0\x02\n\rFetchResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x32\n\tdiverging\x18\x05 \x01(\x0b\x32\x1a.kvorum.rpc.OffsetAndEpochH\x00\x88\x01\x01\x12\x31\n\x08snapshot\x18\x06 \x01(\x0b\x32\x1a.kvorum.rpc.OffsetAndEpochH\x01\x88\x01\x01\x12\x0f\n\x07records\x18\x07 \x01(\x0c\x12\x16\n\x0e\x63orrelation_id\x18\x08 \x01(\x03\x12+\n\x0eleader_address\x18\t \x01(\x0b\x32\x13.kvorum.rpc.AddressB\x0c\n\n_divergingB\x0b\n\t_snapshot\"\xbe\x01\n\x14\x46\x65tchSnapshotRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x12\n\nreplica_id\x18\x03 \x01(\x05\x12\x1c\n\x14replica_directory_id\x18\x04 \x01(\x0c\x12,\n\x08snapshot\x18\x05 \x01(\x0b\x32\x1a.kvorum.rpc.OffsetAndEpoch\x12\x10\n\x08position\x18\x06 \x01(\x03\x12\x11\n\tbytes_max\x18\x07 \x01(\x05\"\xa3\x01\n\x15\x46\x65tchSnapshotResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x10\n\x08position\x18\x04 \x01(\x03\x12\x0c\n\x04size\x18\x05 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\x12+\n\x0eleader_address\x18\x07 \x01(\x0b\x32\x13.kvorum.rpc.Address\"[\n\x0f\x41\x64\x64VoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12 \n\x05voter\x18\x02 \x01(\x0b\x32\x11.kvorum.rpc.Voter\x12\x12\n\nis_dry_run\x18\x03 \x01(\x08\"c\n\x12RemoveVoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12\x12\n\nis_dry_run\x18\x04 \x01(\x08\"Y\n\x12UpdateVoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12 \n\x05voter\x18\x03 \x01(\x0b\x32\x11.kvorum.rpc.Voter\"\xa7\x01\n\x13VoterChangeResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t\x12!\n\x06voters\x18\x05 \x03(\x0b\x32\x11.kvorum.rpc.Voter\x12+\n\x0eleader_address\x18\x06 \x01(\x0b\x32\x13.kvorum.rpc.Address2\xf3\x04\n\x04Raft\x12\x39\n\x04Vote\x12\x17.kvorum.rpc.VoteRequest\x1a\x18.kvorum.rpc.VoteResponse\x12X\n\x10\x42\x65ginQuorumEpoch\x12#.kvorum.rpc.BeginQuorumEpochRequest\x1a\x1f.kvorum.rpc.QuorumEpochResponse\x12T\n\x0e\x45ndQuorumEpoch\x12!.kvorum.rpc.EndQuorumEpochRequest\x1a\x1f.kvorum.rpc.QuorumEpochResponse\x12@\n\x05\x46\x65tch\x12\x18.kvorum.rpc.FetchRequest\x1a\x19.kvorum.rpc.FetchResponse(\x01\x30\x01\x12T\n\rFetchSnapshot\x12 .kvorum.rpc.FetchSnapshotRequest\x1a!.kvorum.rpc.FetchSnapshotResponse\x12H\n\x08\x41\x64\x64Voter\x12\x1b.kvorum.rpc.AddVoterRequest\x1a\x1f.kvorum.rpc.VoterChangeResponse\x12N\n\x0bRemoveVoter\x12\x1e.kvorum.rpc.RemoveVoterRequest\x1a\x1f.kvorum.rpc.VoterChangeResponse\x12N\n\x0bUpdateVoter\x12\x1e.kvorum.rpc.UpdateVoterRequest\x1a\x1f.kvorum.rpc.VoterChangeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,33 +34,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADDRESS']._serialized_start=37
   _globals['_ADDRESS']._serialized_end=74
   _globals['_VOTER']._serialized_start=76
-  _globals['_VOTER']._serialized_end=160
-  _globals['_VOTEREQUEST']._serialized_start=163
-  _globals['_VOTEREQUEST']._serialized_end=372
-  _globals['_VOTERESPONSE']._serialized_start=375
-  _globals['_VOTERESPONSE']._serialized_end=519
-  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_start=522
-  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_end=692
-  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_start=694
-  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_end=801
-  _globals['_QUORUMEPOCHRESPONSE']._serialized_start=803
-  _globals['_QUORUMEPOCHRESPONSE']._serialized_end=918
-  _globals['_FETCHREQUEST']._serialized_start=921
-  _globals['_FETCHREQUEST']._serialized_end=1156
-  _globals['_FETCHRESPONSE']._serialized_start=1159
-  _globals['_FETCHRESPONSE']._serialized_end=1485
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=1488
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=1685
-  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_start=1688
-  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_end=1851
-  _globals['_ADDVOTERREQUEST']._serialized_start=1853
-  _globals['_ADDVOTERREQUEST']._serialized_end=1944
-  _globals['_REMOVEVOTERREQUEST']._serialized_start=1946
-  _globals['_REMOVEVOTERREQUEST']._serialized_end=2045
-  _globals['_UPDATEVOTERREQUEST']._serialized_start=2047
-  _globals['_UPDATEVOTERREQUEST']._serialized_end=2136
-  _globals['_VOTERCHANGERESPONSE']._serialized_start=2139
-  _globals['_VOTERCHANGERESPONSE']._serialized_end=2306
-  _globals['_RAFT']._serialized_start=2309
-  _globals['_RAFT']._serialized_end=2936
+  _globals['_VOTER']._serialized_end=150
+  _globals['_OFFSETANDEPOCH']._serialized_start=152
+  _globals['_OFFSETANDEPOCH']._serialized_end=199
+  _globals['_VOTEREQUEST']._serialized_start=202
+  _globals['_VOTEREQUEST']._serialized_end=411
+  _globals['_VOTERESPONSE']._serialized_start=414
+  _globals['_VOTERESPONSE']._serialized_end=558
+  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_start=561
+  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_end=731
+  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_start=733
+  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_end=840
+  _globals['_QUORUMEPOCHRESPONSE']._serialized_start=842
+  _globals['_QUORUMEPOCHRESPONSE']._serialized_end=957
+  _globals['_FETCHREQUEST']._serialized_start=960
+  _globals['_FETCHREQUEST']._serialized_end=1195
+  _globals['_FETCHRESPONSE']._serialized_start=1198
+  _globals['_FETCHRESPONSE']._serialized_end=1502
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=1505
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=1695
+  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_start=1698
+  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_end=1861
+  _globals['_ADDVOTERREQUEST']._serialized_start=1863
+  _globals['_ADDVOTERREQUEST']._serialized_end=1954
+  _globals['_REMOVEVOTERREQUEST']._serialized_start=1956
+  _globals['_REMOVEVOTERREQUEST']._serialized_end=2055
+  _globals['_UPDATEVOTERREQUEST']._serialized_start=2057
+  _globals['_UPDATEVOTERREQUEST']._serialized_end=2146
+  _globals['_VOTERCHANGERESPONSE']._serialized_start=2149
+  _globals['_VOTERCHANGERESPONSE']._serialized_end=2316
+  _globals['_RAFT']._serialized_start=2319
+  _globals['_RAFT']._serialized_end=2946
 # @@protoc_insertion_point(module_scope)

@@ -15,14 +15,24 @@ class Address(_message.Message):
     def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class Voter(_message.Message):
-    __slots__ = ("node_id", "directory_id", "address")
+    __slots__ = ("node_id", "directory_id", "host", "port")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     directory_id: bytes
-    address: Address
-    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
+    host: str
+    port: int
+    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class OffsetAndEpoch(_message.Message):
+    __slots__ = ("offset", "epoch")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    epoch: int
+    def __init__(self, offset: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
     __slots__ = ("cluster_id", "epoch", "candidate_id", "voter_id", "last_epoch", "end_offset", "is_pre_vote", "candidate_directory_id", "voter_directory_id")
@@ -125,54 +135,44 @@ class FetchRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., replica_id: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., correlation_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
-    __slots__ = ("epoch", "leader_id", "error", "high_watermark", "is_diverging", "diverging_epoch", "diverging_end_offset", "records", "correlation_id", "leader_address", "has_snapshot", "snapshot_end_offset", "snapshot_epoch")
+    __slots__ = ("epoch", "leader_id", "error", "high_watermark", "diverging", "snapshot", "records", "correlation_id", "leader_address")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
-    IS_DIVERGING_FIELD_NUMBER: _ClassVar[int]
-    DIVERGING_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    DIVERGING_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DIVERGING_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    HAS_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
-    SNAPSHOT_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    SNAPSHOT_EPOCH_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     leader_id: int
     error: int
     high_watermark: int
-    is_diverging: bool
-    diverging_epoch: int
-    diverging_end_offset: int
+    diverging: OffsetAndEpoch
+    snapshot: OffsetAndEpoch
     records: bytes
     correlation_id: int
     leader_address: Address
-    has_snapshot: bool
-    snapshot_end_offset: int
-    snapshot_epoch: int
-    def __init__(self, epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., error: _Optional[int] = ..., high_watermark: _Optional[int] = ..., is_diverging: bool = ..., diverging_epoch: _Optional[int] = ..., diverging_end_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., correlation_id: _Optional[int] = ..., leader_address: _Optional[_Union[Address, _Mapping]] = ..., has_snapshot: bool = ..., snapshot_end_offset: _Optional[int] = ..., snapshot_epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., error: _Optional[int] = ..., high_watermark: _Optional[int] = ..., diverging: _Optional[_Union[OffsetAndEpoch, _Mapping]] = ..., snapshot: _Optional[_Union[OffsetAndEpoch, _Mapping]] = ..., records: _Optional[bytes] = ..., correlation_id: _Optional[int] = ..., leader_address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
-    __slots__ = ("cluster_id", "epoch", "replica_id", "replica_directory_id", "snapshot_end_offset", "snapshot_epoch", "position", "bytes_max")
+    __slots__ = ("cluster_id", "epoch", "replica_id", "replica_directory_id", "snapshot", "position", "bytes_max")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICA_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
-    SNAPSHOT_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    SNAPSHOT_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     epoch: int
     replica_id: int
     replica_directory_id: bytes
-    snapshot_end_offset: int
-    snapshot_epoch: int
+    snapshot: OffsetAndEpoch
     position: int
     bytes_max: int
-    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., snapshot_end_offset: _Optional[int] = ..., snapshot_epoch: _Optional[int] = ..., position: _Optional[int] = ..., bytes_max: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., snapshot: _Optional[_Union[OffsetAndEpoch, _Mapping]] = ..., position: _Optional[int] = ..., bytes_max: _Optional[int] = ...) -> None: ...
 
 class FetchSnapshotResponse(_message.Message):
     __slots__ = ("epoch", "leader_id", "error", "position", "size", "data", "leader_address")

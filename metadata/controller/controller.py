@@ -77,7 +77,7 @@ from kvorum.metadata.requests.controller_requests import (
     UpdatedFeature,
     UpdateFeatures,
 )
-from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.metadata.requests.directory_requests import AssignReplicas, RefusedReplica
 from kvorum.metadata.requests.scram_requests import AlteredScramUser, AlterScramCredentials
 from kvorum.runtime.errors import InvariantViolated, KvorumError, Rejected, invariant, required
 
@@ -114,7 +114,7 @@ Reply = (
     | tuple[GrownTopic, ...]
     | tuple[ReassignedPartition, ...]
     | tuple[OngoingReassignment, ...]
-    | tuple[AssignedReplica, ...]
+    | tuple[RefusedReplica, ...]
     | ProducerIdBlock
     | tuple[UpdatedFeature, ...]
     | RegisteredController

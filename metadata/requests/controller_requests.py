@@ -13,6 +13,7 @@ from enum import IntEnum
 from kvorum.metadata.image.features import FeatureRange
 from kvorum.metadata.image.records import Endpoint
 from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.ids import UUID_ZERO, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class CreatedTopic:
     name: str
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
-    topic_id: bytes = bytes(16)
+    topic_id: Uuid = UUID_ZERO
     num_partitions: int = -1
     replication_factor: int = -1
 
@@ -54,7 +55,7 @@ class TopicReference:
     """A topic by name, or by id when name is empty."""
 
     name: str = ""
-    topic_id: bytes = bytes(16)
+    topic_id: Uuid = UUID_ZERO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class DeleteTopics:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopic:
     name: str
-    topic_id: bytes = bytes(16)
+    topic_id: Uuid = UUID_ZERO
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
 
@@ -120,7 +121,7 @@ class HeartbeatReply:
 class IsrProposal:
     """A leader asks for a new ISR. new_isr: (broker id, broker epoch or -1) pairs (KIP-903)."""
 
-    topic_id: bytes
+    topic_id: Uuid
     partition_id: int
     leader_epoch: int
     partition_epoch: int
@@ -138,7 +139,7 @@ class AlterPartition:
 class AlteredPartition:
     """The partition as it is after the proposal, or the reason why it was refused."""
 
-    topic_id: bytes
+    topic_id: Uuid
     partition_id: int
     error: ErrorCode = ErrorCode.NONE
     leader: int = -1

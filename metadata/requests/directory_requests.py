@@ -30,9 +30,9 @@ class AssignReplicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignedReplica:
-    """The verdict on one of them."""
+class RefusedReplica:
+    """One of them that was not noted."""
 
     topic_id: bytes
     partition_id: int
-    error: ErrorCode = ErrorCode.NONE
+    error: ErrorCode

@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic
 
 import grpc.aio
 
 from kvorum.metadata.inspect import quorum_report
+from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
-from kvorum.rpc import configs_pb2_grpc as configs_grpc
 from kvorum.rpc import controller_pb2_grpc as pb_grpc
-from kvorum.rpc import directories_pb2_grpc as directories_grpc
-from kvorum.rpc import features_pb2_grpc as features_grpc
-from kvorum.rpc import partitions_pb2_grpc as partitions_grpc
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -36,6 +34,15 @@ ATTEMPT_TIMEOUT_MS = 1_000
 LOST_MAX = 2
 """Controllers that may be lost while at work on one request. The first is a failover, of which
 a client need not hear. After the second the request itself may be why: it would end them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Reply]):
+    """A reply, and the end (exclusive) of the metadata log that holds the outcome; -1 if the call
+    changes nothing that a caller would wait for."""
+
+    reply: Reply
+    end_offset: int
 
 
 class _Superseded(Exception):
@@ -58,6 +65,7 @@ class ControllerClient:
         self._channels: dict[int, Channel] = {}
         # Stubs wrap every method of their service when they are made: once a channel is enough.
         self._stubs: dict[tuple[int, type], Any] = {}
+        self._methods: dict[tuple[int, str], Callable[..., Any]] = {}
         # Calls may be under way on a channel that nobody uses any more: closed at the end.
         self._moved: list[Channel] = []
         self._ids = sorted(self._addresses)
@@ -89,8 +97,8 @@ class ControllerClient:
         moved = [i for i in self._channels if addresses.get(i) != self._addresses.get(i)]
         for node_id in moved:
             self._moved.append(self._channels.pop(node_id))
-            for key in [key for key in self._stubs if key[0] == node_id]:
-                del self._stubs[key]
+            self._stubs = {key: stub for key, stub in self._stubs.items() if key[0] != node_id}
+            self._methods = {key: m for key, m in self._methods.items() if key[0] != node_id}
         self._addresses = dict(addresses)
         self._ids = sorted(self._addresses)
         if self._leader_id not in self._addresses:
@@ -157,23 +165,29 @@ class ControllerClient:
     def controller_stub(self, controller_id: int) -> Any:
         return self._stub(pb_grpc.ControllerStub, controller_id)
 
-    def partitions_stub(self, controller_id: int) -> Any:
-        return self._stub(partitions_grpc.PartitionsStub, controller_id)
-
     def admin_stub(self, controller_id: int) -> Any:
         return self._stub(admin_grpc.AdminStub, controller_id)
 
-    def configs_stub(self, controller_id: int) -> Any:
-        return self._stub(configs_grpc.ConfigsStub, controller_id)
-
-    def directories_stub(self, controller_id: int) -> Any:
-        return directories_grpc.DirectoriesStub(self._channel(controller_id))
-
-    def features_stub(self, controller_id: int) -> Any:
-        return self._stub(features_grpc.FeaturesStub, controller_id)
-
     def raft_stub(self, controller_id: int) -> Any:
         return raft_grpc.RaftStub(self._channel(controller_id))
+
+    async def request(
+        self, call: ControllerCall[Request, Reply], request: Request, timeout_ms: int
+    ) -> Answer[Reply] | Rejected:
+        """A call of the table, sent to the active controller as `call` does.
+
+        Its reply; or why there is none, or why it was refused.
+        """
+        message = call.encode_request(request)
+        answer = await self.call(
+            lambda client, target, timeout: client._method(call, target)(message, timeout=timeout),
+            timeout_ms,
+            leader_wait_ms=quorum_report.LEADER_WAIT_MS if call.is_for_client else None,
+        )
+        reply = answer if isinstance(answer, Rejected) else call.decode_reply(answer)
+        if isinstance(reply, Rejected):
+            return reply
+        return Answer(reply, getattr(answer, "end_offset", -1))
 
     async def call(
         self,
@@ -333,6 +347,7 @@ class ControllerClient:
             await channel.close()
         self._channels.clear()
         self._stubs.clear()
+        self._methods.clear()
         self._moved.clear()
 
     def _stub(self, kind: type, controller_id: int) -> Any:
@@ -341,6 +356,13 @@ class ControllerClient:
         if stub is None:
             stub = self._stubs[key] = kind(self._channel(controller_id))
         return stub
+
+    def _method(self, call: ControllerCall[Any, Any], controller_id: int) -> Callable[..., Any]:
+        key = (controller_id, call.path)
+        method = self._methods.get(key)
+        if method is None:
+            method = self._methods[key] = call.method(self._channel(controller_id))
+        return method
 
     def _channel(self, controller_id: int) -> Channel:
         channel = self._channels.get(controller_id)

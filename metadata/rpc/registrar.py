@@ -10,8 +10,7 @@ import grpc.aio
 
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
-from kvorum.metadata.rpc import features_codec
-from kvorum.rpc import features_pb2_grpc as pb_grpc
+from kvorum.metadata.rpc.calls import REGISTER_CONTROLLER
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, ErrorCode
 from kvorum.runtime.rpc import open_channel
@@ -80,11 +79,10 @@ class Registrar:
         return True
 
     async def _call(self, address: str) -> tuple[int, str] | None:
-        message = features_codec.encode_register_controller(self._registration)
+        message = REGISTER_CONTROLLER.encode_request(self._registration)
         channel = open_channel(address)
         try:
-            stub = pb_grpc.FeaturesStub(channel)
-            reply = await stub.RegisterController(message, timeout=CALL_TIMEOUT_S)
+            reply = await REGISTER_CONTROLLER.method(channel)(message, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             logger.info(
                 "controller=%d cannot register: %s",

@@ -1,26 +1,37 @@
-"""The controller's gRPC edge: messages in, requests to the loop, replies back as messages."""
+"""The controller's gRPC edge: messages in, requests to the loop, replies back as messages.
+
+The calls of the table (`metadata.rpc.calls`) are served alike; written out here are heartbeats and
+what a node tells of itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import grpc
 
 from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.inspect import quorum_description
-from kvorum.metadata.requests import controller_requests as r
-from kvorum.metadata.rpc import codec
+from kvorum.metadata.requests.controller_requests import HeartbeatReply
+from kvorum.metadata.rpc.calls import (
+    ADMIN_CALLS,
+    CONTROLLER_CALLS,
+    HEARTBEAT_REPLY,
+    HEARTBEAT_REQUEST,
+    ControllerCall,
+)
 from kvorum.raft.flight_recorder import FlightRecorder
 from kvorum.raft.model import OffsetAndEpoch
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2 as pb
 from kvorum.rpc import controller_pb2_grpc as pb_grpc
-from kvorum.runtime.errors import Rejected
 from kvorum.snapshots.format import SnapshotId
 from kvorum.snapshots.store import SnapshotNotFound
+from kvorum.storage.format.batch import iter_headers
 
 COMMIT_TIMEOUT_MS = 10_000
 """How long a request may wait for commitment; the caller's own deadline is usually shorter."""
@@ -32,17 +43,11 @@ RECORD_CHUNK_BYTES = 16 << 10
 
 
 class ControllerServicer(pb_grpc.ControllerServicer):
-    """Requests of brokers."""
+    """Requests of brokers and of the other controllers."""
 
     def __init__(self, loop: ControllerLoop) -> None:
         self._loop = loop
-
-    async def RegisterBroker(self, request: pb.RegisterBrokerRequest, context: Any) -> Any:
-        reply = await self._loop.submit(codec.decode_register(request), COMMIT_TIMEOUT_MS)
-        message = pb.RegisterBrokerReply(leader_id=self._loop.leader_id)
-        if isinstance(reply, r.RegisteredBroker):
-            message.broker_epoch = reply.broker_epoch
-        return with_status(message, reply)
+        _serve_calls(self, CONTROLLER_CALLS, loop)
 
     async def Heartbeat(
         self, request_iterator: AsyncIterator[pb.HeartbeatRequest], context: Any
@@ -54,35 +59,18 @@ class ControllerServicer(pb_grpc.ControllerServicer):
                 if sender != (request.broker_id, request.broker_epoch):
                     sender = (request.broker_id, request.broker_epoch)
                     serial = self._loop.stream_began(*sender)
-                reply = await self._loop.submit(codec.decode_heartbeat(request), COMMIT_TIMEOUT_MS)
-                message = pb.HeartbeatReply(leader_id=self._loop.leader_id)
-                if isinstance(reply, r.HeartbeatReply):
-                    message.is_caught_up = reply.is_caught_up
-                    message.is_fenced = reply.is_fenced
-                    message.should_shut_down = reply.should_shut_down
-                yield with_status(message, reply)
+                heartbeat = HEARTBEAT_REQUEST.decode(request)
+                yield self._heartbeat_reply(await self._loop.submit(heartbeat, COMMIT_TIMEOUT_MS))
         finally:
             if sender is not None:
                 self._loop.stream_broke(*sender, serial)
 
-    async def AlterPartition(self, request: pb.AlterPartitionRequest, context: Any) -> Any:
-        reply = await self._loop.submit(codec.decode_alter_partition(request), COMMIT_TIMEOUT_MS)
-        message = pb.AlterPartitionReply(leader_id=self._loop.leader_id)
-        if isinstance(reply, tuple):
-            message.partitions.extend(codec.encode_altered(reply))  # type: ignore[arg-type]
-        return with_status(message, reply)
-
-    async def AllocateProducerIds(
-        self, request: pb.AllocateProducerIdsRequest, context: Any
-    ) -> Any:
-        asked = r.AllocateProducerIds(
-            broker_id=request.broker_id, broker_epoch=request.broker_epoch
-        )
-        reply = await self._loop.submit(asked, COMMIT_TIMEOUT_MS)
-        message = pb.AllocateProducerIdsReply(leader_id=self._loop.leader_id)
-        if isinstance(reply, r.ProducerIdBlock):
-            message.start, message.length = reply.start, reply.length
-        return with_status(message, reply)
+    def _heartbeat_reply(self, reply: Any) -> Any:
+        leader_id = self._loop.leader_id
+        if isinstance(reply, HeartbeatReply):
+            return HEARTBEAT_REPLY.encode(reply, leader_id=leader_id, status={})
+        status = {"code": reply.code, "message": reply.message}
+        return pb.HeartbeatReply(leader_id=leader_id, status=status)
 
 
 class AdminServicer(admin_grpc.AdminServicer):
@@ -92,43 +80,9 @@ class AdminServicer(admin_grpc.AdminServicer):
         self, loop: ControllerLoop, *, cluster_id: str, nodes: dict[int, tuple[str, int]]
     ) -> None:
         self._loop = loop
+        _serve_calls(self, ADMIN_CALLS, loop)
         self._cluster_id = cluster_id
         self._nodes = nodes
-
-    async def CreateTopics(self, request: admin_pb.CreateTopicsRequest, context: Any) -> Any:
-        reply = await self._loop.submit(codec.decode_create_topics(request), COMMIT_TIMEOUT_MS)
-        message = admin_pb.CreateTopicsReply(leader_id=self._loop.leader_id)
-        if isinstance(reply, tuple):
-            message.topics.extend(codec.encode_created(reply))  # type: ignore[arg-type]
-            message.end_offset = self._loop.controller.committed.end_offset
-        return with_status(message, reply)
-
-    async def DeleteTopics(self, request: admin_pb.DeleteTopicsRequest, context: Any) -> Any:
-        reply = await self._loop.submit(codec.decode_delete_topics(request), COMMIT_TIMEOUT_MS)
-        message = admin_pb.DeleteTopicsReply(leader_id=self._loop.leader_id)
-        if isinstance(reply, tuple):
-            message.topics.extend(codec.encode_deleted(reply))  # type: ignore[arg-type]
-            message.end_offset = self._loop.controller.committed.end_offset
-        return with_status(message, reply)
-
-    async def ElectLeaders(self, request: admin_pb.ElectLeadersRequest, context: Any) -> Any:
-        reply = await self._loop.submit(codec.decode_elect_leaders(request), COMMIT_TIMEOUT_MS)
-        message = admin_pb.ElectLeadersReply(leader_id=self._loop.leader_id)
-        if isinstance(reply, tuple):
-            message.leaders.extend(codec.encode_elected(reply))  # type: ignore[arg-type]
-            message.end_offset = self._loop.controller.committed.end_offset
-        return with_status(message, reply)
-
-    async def UnregisterBroker(
-        self, request: admin_pb.UnregisterBrokerRequest, context: Any
-    ) -> Any:
-        asked = r.UnregisterBrokerRequest(broker_id=request.broker_id)
-        reply = await self._loop.submit(asked, COMMIT_TIMEOUT_MS)
-        message = admin_pb.UnregisterBrokerReply(
-            leader_id=self._loop.leader_id,
-            end_offset=self._loop.controller.committed.end_offset,
-        )
-        return with_status(message, reply)
 
     async def DescribeQuorum(self, request: admin_pb.DescribeQuorumRequest, context: Any) -> Any:
         node = self._loop.node
@@ -205,7 +159,7 @@ class AdminServicer(admin_grpc.AdminServicer):
             yield admin_pb.MetadataLogChunk(
                 records=piece, high_watermark=high_watermark, epoch=epoch
             )
-            offset = codec.end_offset_of(piece)
+            offset = _end_offset_of(piece)
 
     async def _pieces_of(self, snapshot: OffsetAndEpoch, context: Any) -> AsyncIterator[bytes]:
         store = self._loop.node.files.store
@@ -221,7 +175,24 @@ class AdminServicer(admin_grpc.AdminServicer):
             position += len(piece)
 
 
-def with_status(message: Any, reply: Any) -> Any:
-    """The message with the refusal in its status, if the reply is one."""
-    message.status.CopyFrom(codec.encode_status(reply if isinstance(reply, Rejected) else None))
-    return message
+def _serve_calls(
+    servicer: Any, calls: Iterable[ControllerCall[Any, Any]], loop: ControllerLoop
+) -> None:
+    """Give a servicer the methods of these calls."""
+    for call in calls:
+        setattr(servicer, call.name, functools.partial(_answer, loop, call))
+
+
+async def _answer(
+    loop: ControllerLoop, call: ControllerCall[Any, Any], message: Any, context: Any
+) -> Any:
+    reply = await loop.submit(call.decode_request(message), COMMIT_TIMEOUT_MS)
+    return call.encode_reply(reply, loop.leader_id, loop.controller.committed.end_offset)
+
+
+def _end_offset_of(records: bytes) -> int:
+    """End offset (exclusive) of a non-empty run of whole batches."""
+    end_offset = -1
+    for _, header in iter_headers(records):
+        end_offset = header.end_offset
+    return end_offset

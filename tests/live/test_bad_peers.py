@@ -225,8 +225,8 @@ def test_fetch_beyond_the_end_is_told_where_the_log_ends(
         last_fetched_epoch=status["leader_epoch"],
     )
     (reply,) = pb_grpc.RaftStub(channel).Fetch(iter([request]), timeout=TIMEOUT_S)
-    assert reply.is_diverging
-    assert reply.diverging_end_offset == status["high_watermark"]
+    assert reply.HasField("diverging")
+    assert reply.diverging.offset == status["high_watermark"]
 
 
 def test_snapshot_that_is_not_there_is_refused(cluster: HandMade, channel: grpc.Channel) -> None:
@@ -234,8 +234,6 @@ def test_snapshot_that_is_not_there_is_refused(cluster: HandMade, channel: grpc.
         cluster_id=cluster_id(cluster),
         epoch=cluster.quorum("status")["leader_epoch"],
         replica_id=101,
-        snapshot_end_offset=0,
-        snapshot_epoch=0,
         position=0,
         bytes_max=1_000,
     )

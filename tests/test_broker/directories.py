@@ -10,7 +10,7 @@ from typing import Any
 from kvorum.broker.log_dirs.log_directories import Claim
 from kvorum.metadata.controller.decide.directories import after_failure, assign_replicas
 from kvorum.metadata.controller.decide.electorate import electorate
-from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.metadata.requests.directory_requests import AssignReplicas, RefusedReplica
 from kvorum.runtime.disk import Disk, OsDisk
 from kvorum.runtime.errors import Rejected
 
@@ -23,14 +23,9 @@ class DirectoriesSide:
     def _refused(self) -> Rejected | None:
         raise NotImplementedError
 
-    async def assign_replicas(
-        self, request: AssignReplicas
-    ) -> tuple[AssignedReplica, ...] | Rejected:
-        await asyncio.sleep(0)
+    def assign_replicas(self, request: AssignReplicas) -> tuple[RefusedReplica, ...] | Rejected:
         controller = self._controller
         controller.assignments.append(request)
-        if refused := self._refused():
-            return refused
         decision = assign_replicas(controller.image, request, electorate(controller.image))
         if decision.records:
             controller.commit(*decision.records)

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import QuorumDescription, ReplicaState
@@ -44,16 +44,13 @@ from kvorum.metadata.image.records import (
     RemoveTopic,
     Topic,
 )
-from kvorum.metadata.requests.config_requests import (
-    AlterClientQuotas,
-    AlterConfigs,
-    AlteredConfigs,
-    AlteredQuota,
-)
 from kvorum.metadata.requests.controller_requests import (
+    AllocateProducerIds,
     AlteredPartition,
     AlterPartition,
+    AlterReassignments,
     CreatedTopic,
+    CreatePartitions,
     CreateTopics,
     DeletedTopic,
     DeleteTopics,
@@ -62,7 +59,23 @@ from kvorum.metadata.requests.controller_requests import (
     ProducerIdBlock,
 )
 from kvorum.metadata.requests.directory_requests import AssignReplicas
-from kvorum.metadata.requests.scram_requests import AlteredScramUser, AlterScramCredentials
+from kvorum.metadata.rpc.calls import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_CLIENT_QUOTAS,
+    ALTER_CONFIGS,
+    ALTER_PARTITION,
+    ALTER_REASSIGNMENTS,
+    ALTER_SCRAM_CREDENTIALS,
+    ASSIGN_REPLICAS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    LIST_REASSIGNMENTS,
+    ControllerCall,
+    Reply,
+    Request,
+)
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
@@ -126,39 +139,8 @@ class FakeController:
         return broker is not None and broker.is_active
 
 
-class PartitionsSide:
-    """The Partitions protocol: the real decisions on the hand-made image."""
-
-    def __init__(self, side):
-        self._side = side
-        self._controller = side._controller
-
-    async def create_partitions(self, request, timeout_ms):
-        context = Context(next_offset=0, rng=self._controller.rng, cluster_id="")
-        return await self._answer(create_partitions(self._controller.image, request, context))
-
-    async def alter_reassignments(self, request, timeout_ms):
-        image = self._controller.image
-        return await self._answer(alter_reassignments(image, request, electorate(image)))
-
-    async def list_reassignments(self, request, timeout_ms):
-        return await self._answer(list_reassignments(self._controller.image, request))
-
-    async def _answer(self, decision):
-        await asyncio.sleep(0)
-        if refused := self._side._refused():
-            return refused
-        if decision.records:
-            self._controller.commit(*decision.records)
-        return decision.reply
-
-
 class BrokerSide(DirectoriesSide):
     """The Controller protocol as one broker sees it."""
-
-    @property
-    def partitions(self) -> PartitionsSide:
-        return PartitionsSide(self)
 
     def __init__(self, controller: FakeController, broker_id: int) -> None:
         self._controller = controller
@@ -178,12 +160,19 @@ class BrokerSide(DirectoriesSide):
             return None
         return Rejected(ErrorCode.REQUEST_TIMED_OUT, "no controller answers")
 
-    async def create_topics(
-        self, request: CreateTopics, timeout_ms: int
-    ) -> tuple[CreatedTopic, ...] | Rejected:
+    async def request(
+        self, call: ControllerCall[Request, Reply], request: Request, timeout_ms: int = 0
+    ) -> Reply | Rejected:
+        """What the method named after the call answers: decided as in earnest, or by hand."""
         await asyncio.sleep(0)
+        if call is ALTER_PARTITION:
+            self._controller.alter_requests.append(request)
         if refused := self._refused():
             return refused
+        reply: Reply | Rejected = self._ANSWERS[call](self, request)
+        return reply
+
+    def create_topics(self, request: CreateTopics) -> tuple[CreatedTopic, ...]:
         made = []
         for topic in request.topics:
             if topic.name in self._controller.image.topic_ids:
@@ -210,12 +199,7 @@ class BrokerSide(DirectoriesSide):
             )
         return tuple(made)
 
-    async def delete_topics(
-        self, request: DeleteTopics, timeout_ms: int
-    ) -> tuple[DeletedTopic, ...] | Rejected:
-        await asyncio.sleep(0)
-        if refused := self._refused():
-            return refused
+    def delete_topics(self, request: DeleteTopics) -> tuple[DeletedTopic, ...]:
         gone = []
         for item in request.topics:
             image = self._controller.image
@@ -228,14 +212,7 @@ class BrokerSide(DirectoriesSide):
             gone.append(DeletedTopic(name=topic.name, topic_id=topic.topic_id))
         return tuple(gone)
 
-    async def alter_partition(
-        self, request: AlterPartition
-    ) -> tuple[AlteredPartition, ...] | Rejected:
-        await asyncio.sleep(0)
-        controller = self._controller
-        controller.alter_requests.append(request)
-        if refused := self._refused():
-            return refused
+    def alter_partition(self, request: AlterPartition) -> tuple[AlteredPartition, ...]:
         return tuple(self._alter(proposal) for proposal in request.proposals)
 
     def _alter(self, proposal: Any) -> AlteredPartition:
@@ -268,43 +245,47 @@ class BrokerSide(DirectoriesSide):
             partition_epoch=new.partition_epoch,
         )
 
-    async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
-        await asyncio.sleep(0)
-        if refused := self._refused():
-            return refused
+    def allocate_producer_ids(self, request: AllocateProducerIds) -> ProducerIdBlock:
         start = self._controller.next_producer_id
         self._controller.next_producer_id += 1000
         return ProducerIdBlock(start=start, length=1000)
 
-    async def elect_leaders(self, request: ElectLeaders) -> tuple[ElectedLeader, ...] | Rejected:
-        await asyncio.sleep(0)
+    def elect_leaders(self, request: ElectLeaders) -> tuple[ElectedLeader, ...]:
         error = ErrorCode.ELECTION_NOT_NEEDED
         return tuple(
             ElectedLeader(topic=t, partition_id=p, error=error) for t, p in request.partitions
         )
 
-    async def _decided(self, decide: Callable[..., Any], request: Any) -> Any:
-        await asyncio.sleep(0)
-        if refused := self._refused():
-            return refused
-        decision = decide(self._controller.image, request)
-        self._controller.commit(*decision.records)
+    def create_partitions(self, request: CreatePartitions) -> Any:
+        context = Context(next_offset=0, rng=self._controller.rng, cluster_id="")
+        return self._committed(create_partitions(self._controller.image, request, context))
+
+    def alter_reassignments(self, request: AlterReassignments) -> Any:
+        image = self._controller.image
+        return self._committed(alter_reassignments(image, request, electorate(image)))
+
+    def _decided(self, decide: Callable[..., Any], request: Any) -> Any:
+        return self._committed(decide(self._controller.image, request))
+
+    def _committed(self, decision: Any) -> Any:
+        if decision.records:
+            self._controller.commit(*decision.records)
         return decision.reply
 
-    async def alter_configs(
-        self, request: AlterConfigs, timeout_ms: int
-    ) -> tuple[AlteredConfigs, ...] | Rejected:
-        return await self._decided(alter_configs, request)
-
-    async def alter_client_quotas(
-        self, request: AlterClientQuotas, timeout_ms: int
-    ) -> tuple[AlteredQuota, ...] | Rejected:
-        return await self._decided(alter_client_quotas, request)
-
-    async def alter_scram_credentials(
-        self, request: AlterScramCredentials, timeout_ms: int
-    ) -> tuple[AlteredScramUser, ...] | Rejected:
-        return await self._decided(alter_scram_credentials, request)
+    _ANSWERS: ClassVar[dict[Any, Callable[..., Any]]] = {
+        CREATE_TOPICS: create_topics,
+        DELETE_TOPICS: delete_topics,
+        CREATE_PARTITIONS: create_partitions,
+        ALTER_REASSIGNMENTS: alter_reassignments,
+        LIST_REASSIGNMENTS: lambda self, asked: self._decided(list_reassignments, asked),
+        ELECT_LEADERS: elect_leaders,
+        ALTER_CONFIGS: lambda self, asked: self._decided(alter_configs, asked),
+        ALTER_CLIENT_QUOTAS: lambda self, asked: self._decided(alter_client_quotas, asked),
+        ALTER_SCRAM_CREDENTIALS: lambda self, asked: self._decided(alter_scram_credentials, asked),
+        ALTER_PARTITION: alter_partition,
+        ASSIGN_REPLICAS: DirectoriesSide.assign_replicas,
+        ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
+    }
 
     async def describe_quorum(self) -> QuorumDescription | Rejected:
         await asyncio.sleep(0)

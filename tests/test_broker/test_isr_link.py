@@ -18,7 +18,7 @@ class Refusing:
 
     broker_epoch = 10
 
-    async def alter_partition(self, request):
+    async def request(self, call, request):
         return tuple(
             AlteredPartition(
                 topic_id=p.topic_id, partition_id=p.partition_id,
@@ -37,7 +37,7 @@ class Controller:
     def __init__(self):
         self.asked = asyncio.Queue()
 
-    async def alter_partition(self, request):
+    async def request(self, call, request):
         await self.asked.put(request)
         await asyncio.Event().wait()
 

@@ -19,12 +19,12 @@ BAD = UpdatedFeature(
 
 
 def answer(version: int, *outcome: UpdatedFeature) -> dict:
-    async def decide(asked: object, timeout_ms: int) -> tuple[UpdatedFeature, ...]:
+    async def decide(call: object, asked: object, timeout_ms: int) -> tuple[UpdatedFeature, ...]:
         return outcome
 
     context = SimpleNamespace(
         api_version=version,
-        services=SimpleNamespace(controller=SimpleNamespace(update_features=decide)),
+        services=SimpleNamespace(controller=SimpleNamespace(request=decide)),
     )
     request = SimpleNamespace(
         timeout=datetime.timedelta(seconds=5),

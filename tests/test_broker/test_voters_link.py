@@ -10,9 +10,9 @@ import grpc
 import pytest
 from grpc.aio import Metadata
 
-from kvorum.broker.controller.voter_requests import VotersLink
+from kvorum.broker.controller.voter_requests import VoterRequests
 from kvorum.metadata.inspect.quorum_report import LEADER_WAIT_MS
-from kvorum.raft.codec import decode_add_voter, decode_remove_voter, encode_response
+from kvorum.raft.codec import decode, encode_response
 from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest, VoterChangeResponse
 from kvorum.raft.voters import Voter, VoterSet
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -56,22 +56,22 @@ def said(error: ErrorCode, *voters: Voter, message: str = "") -> VoterChangeResp
 
 
 def add(quorum: Quorum, timeout_ms: int = LONG_MS) -> Rejected | None:
-    return asyncio.run(VotersLink(quorum).add(ADD, timeout_ms))  # type: ignore[arg-type]
+    return asyncio.run(VoterRequests(quorum).add(ADD, timeout_ms))  # type: ignore[arg-type]
 
 
 def remove(quorum: Quorum, timeout_ms: int = LONG_MS) -> Rejected | None:
-    return asyncio.run(VotersLink(quorum).remove(REMOVE, timeout_ms))  # type: ignore[arg-type]
+    return asyncio.run(VoterRequests(quorum).remove(REMOVE, timeout_ms))  # type: ignore[arg-type]
 
 
 def test_the_leader_is_asked_what_the_client_asked() -> None:
     quorum = Quorum(said(ErrorCode.NONE, OLD, NEW), leaders=(7,))
     assert add(quorum) is None
     ((leader_id, message),) = quorum.asked
-    assert (leader_id, decode_add_voter(message)) == (7, ADD)
+    assert (leader_id, decode(message)) == (7, ADD)
     quorum = Quorum(said(ErrorCode.NONE, OLD), leaders=(7,))
     assert remove(quorum) is None
     ((leader_id, message),) = quorum.asked
-    assert (leader_id, decode_remove_voter(message)) == (7, REMOVE)
+    assert (leader_id, decode(message)) == (7, REMOVE)
 
 
 def test_a_node_that_catches_up_is_waited_for() -> None:

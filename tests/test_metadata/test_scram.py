@@ -17,16 +17,9 @@ from kvorum.metadata.requests.controller_requests import FeatureUpdate, UpdateFe
 from kvorum.metadata.requests.scram_requests import (
     SHA_256,
     SHA_512,
-    AlteredScramUser,
     AlterScramCredentials,
     ScramDeletion,
     ScramUpsertion,
-)
-from kvorum.metadata.rpc.scram_codec import (
-    decode_alter_scram,
-    decode_altered_scram,
-    encode_alter_scram,
-    encode_altered_scram,
 )
 from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
@@ -149,12 +142,3 @@ def test_nothing_that_is_shown_has_a_secret():
         repr(world.image),
     ):
         assert SECRET.decode() not in text and SECRET.hex() not in text
-
-
-def test_requests_and_outcomes_cross_the_network_as_they_are():
-    asked = AlterScramCredentials(
-        deletions=(ScramDeletion(user="bob", mechanism=SHA_512),), upsertions=(upsertion(),)
-    )
-    assert decode_alter_scram(encode_alter_scram(asked)) == asked
-    told = (AlteredScramUser(user="bob", error=ErrorCode.RESOURCE_NOT_FOUND, message="m"),)
-    assert decode_altered_scram(encode_altered_scram(told)) == told

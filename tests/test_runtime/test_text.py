@@ -41,7 +41,7 @@ def test_controllers_and_voters_of_ipv6_addresses_are_told_without_brackets():
     )
     leader = SimpleNamespace(voters=[], observers=[observer], cluster_id="c")
     voter = _add_request(leader, 4, False).voter
-    assert (voter.address.host, voter.address.port) == ("::1", 9192)
+    assert (voter.host, voter.port) == ("::1", 9192)
 
 
 def test_a_host_and_a_port_that_may_be_ipv6_are_joined_in_one_place_only():

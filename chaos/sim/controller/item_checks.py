@@ -204,9 +204,10 @@ def _listed(
 def _assigned(
     request: AssignReplicas, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    for asked, item in zip(request.replicas, reply, strict=True):
+    refused = {(item.topic_id, item.partition_id) for item in reply}
+    for asked in request.replicas:
         partition = after.partition(asked.topic_id, asked.partition_id)
-        if item.error is ErrorCode.NONE:
+        if (asked.topic_id, asked.partition_id) not in refused:
             yield (
                 partition is not None
                 # The report may complete a move, which takes the broker out as well (seed 851).

@@ -25,16 +25,9 @@ from kvorum.chaos.sim.controller.machine import BrokerMachine
 from kvorum.chaos.sim.disk import PowerCut
 from kvorum.chaos.sim.partitions.event_loop import SimLoop
 from kvorum.chaos.sim.partitions.sockets import SimSocket
-from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.requests.controller_requests import (
-    AllocateProducerIds,
-    AlteredPartition,
-    AlterPartition,
-    ProducerIdBlock,
-)
-from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
+from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.storage.log.checkpoints import (
     read_clean_shutdown,
@@ -90,27 +83,13 @@ class ControllerPort:
         # The simulated clients ask no controller for anything.
         return False
 
-    async def alter_partition(
-        self, request: AlterPartition
-    ) -> tuple[AlteredPartition, ...] | Rejected:
-        reply: tuple[AlteredPartition, ...] | Rejected = await self._ask(request)
+    async def request(
+        self, call: ControllerCall[Request, Reply], request: Request, timeout_ms: int = 0
+    ) -> Reply | Rejected:
+        reply: Reply | Rejected = await self._ask(request)
         return reply
 
-    async def assign_replicas(
-        self, request: AssignReplicas
-    ) -> tuple[AssignedReplica, ...] | Rejected:
-        reply: tuple[AssignedReplica, ...] | Rejected = await self._ask(request)
-        return reply
-
-    async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
-        reply: ProducerIdBlock | Rejected = await self._ask(
-            AllocateProducerIds(
-                broker_id=self._process.node.node_id, broker_epoch=self.broker_epoch
-            )
-        )
-        return reply
-
-    async def _ask(self, request: Request) -> Any:
+    async def _ask(self, request: Any) -> Any:
         loop = self._process.loop
         future = loop.create_future()
 

@@ -26,8 +26,8 @@ from kvorum.metadata.image.records import (
 )
 from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
 from kvorum.metadata.requests.directory_requests import (
-    AssignedReplica,
     AssignReplicas,
+    RefusedReplica,
     ReplicaDirectory,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -102,11 +102,12 @@ def after_failure(
 
 def assign_replicas(
     image: ClusterImage, request: AssignReplicas, voters: Electorate
-) -> Decision[tuple[AssignedReplica, ...] | Rejected]:
+) -> Decision[tuple[RefusedReplica, ...] | Rejected]:
     """Note where replicas lie; a replica whose place is offline is given up there.
 
-    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker holds no
-    replica of it) and INVALID_REQUEST are each the item's own.
+    The reply has the replicas that were refused, each with its own error: UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker holds no replica of it) or
+    INVALID_REQUEST.
     """
     stale = stale_broker(image, request.broker_id, request.broker_epoch)
     if stale is not None:
@@ -122,7 +123,7 @@ def assign_replicas(
             ),
         )
     records: list[Record] = []
-    results: list[AssignedReplica] = []
+    refused: list[RefusedReplica] = []
     seen: set[tuple[bytes, int]] = set()
     for asked in request.replicas:
         key = (asked.topic_id, asked.partition_id)
@@ -136,12 +137,15 @@ def assign_replicas(
             record = _assigned(key, partition, broker, asked.directory_id, terms)
             if record is not None:
                 records.append(record)
-        results.append(
-            AssignedReplica(topic_id=asked.topic_id, partition_id=asked.partition_id, error=error)
-        )
+        if error is not ErrorCode.NONE:
+            refused.append(
+                RefusedReplica(
+                    topic_id=asked.topic_id, partition_id=asked.partition_id, error=error
+                )
+            )
     if not _has_words(image):
         records = [r for r in map(_without_words, records) if r is not None]
-    return Decision(tuple(records), tuple(results))
+    return Decision(tuple(records), tuple(refused))
 
 
 def _changes_without(
