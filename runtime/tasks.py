@@ -15,6 +15,27 @@ _CANCEL_AGAIN_S = 1.0
 """Longer than any clean-up of a task that did take its cancellation."""
 
 
+def report_failure(error: BaseException) -> None:
+    """Hand an error that no caller is left to see to the loop's exception handler.
+
+    Such an error is a bug of ours; the process that set the handler ends and recovers from disk.
+    """
+    asyncio.get_running_loop().call_exception_handler(
+        {"message": f"a background task failed: {error!r}", "exception": error}
+    )
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run blocking work off the loop, to its end even when the caller is cancelled: half-awaited, a
+    write would race with a stop."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
+
+
 class TaskGroup:
     """Background tasks of one component.
 

@@ -13,7 +13,6 @@ from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.controller.producer_ids import ProducerIdSource
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.topics import InternalTopicMaker
-from kvorum.broker.failures import report_failure
 from kvorum.broker.groups.shard_factory import group_shard_maker
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
@@ -29,7 +28,7 @@ from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.image import BrokerImage, ClusterImage
 from kvorum.metadata.image.records import Endpoint
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, report_failure
 from kvorum.wire.framing import API_VERSIONS_KEY, response_head
 from kvorum.wire.kio_codec import encode_response
 from kvorum.wire.produce_codec import NodeEndpoint

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.blocking import in_thread
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.manager.delayed_delete_records import (
     UNKNOWN_LOW_WATERMARK,
@@ -24,6 +23,7 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import DELETE
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
+from kvorum.runtime.tasks import in_thread
 from kvorum.storage.log.log import OffsetOutOfRange
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api

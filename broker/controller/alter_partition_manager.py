@@ -7,10 +7,10 @@ at most one in flight (`isr` sees to it).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.failures import report_failure
+from kvorum.broker.controller.retry_queue import RetryQueue, Unheard
 from kvorum.broker.partition.isr import Reaction
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.requests.controller_requests import (
@@ -20,19 +20,19 @@ from kvorum.metadata.requests.controller_requests import (
 )
 from kvorum.metadata.rpc.calls import ALTER_PARTITION
 from kvorum.runtime.errors import Rejected
-from kvorum.runtime.tasks import TaskGroup
 
 PROPOSALS_PER_REQUEST_MAX = 1_000
-RETRY_FIRST_MS = 20
-RETRY_MAX_MS = 1_000
 REFUSED_PAUSE_MS = 250
 """After a refused proposal: pause before the same partition proposes anew. Without it a follower
 that may not join yet would cause a request to the controller with each of its fetches."""
 
-Key = tuple[bytes, int]
+PartitionKey = tuple[bytes, int]
+"""Topic id and partition id."""
+
+Proposed = tuple[Replica, IsrProposal]
 
 
-class IsrLink:
+class AlterPartitionManager:
     """The queue between the partitions and the controller."""
 
     def __init__(
@@ -41,12 +41,10 @@ class IsrLink:
         self._broker_id = broker_id
         self._controller = controller
         self._now_ms = now_ms
-        self._queue: dict[Key, tuple[Replica, IsrProposal]] = {}
-        self._in_flight: dict[Key, tuple[Replica, IsrProposal]] = {}
-        self._not_before_ms: dict[Key, int] = {}
-        self._tasks = TaskGroup(report_failure)
-        self._task: asyncio.Task[None] | None = None
-        self._is_stopped = False
+        self._queue: RetryQueue[PartitionKey, Proposed] = RetryQueue(
+            self._send, batch_max=PROPOSALS_PER_REQUEST_MAX, name="alter-partition"
+        )
+        self._not_before_ms: dict[PartitionKey, int] = {}
 
     def propose_expand(self, replica: Replica) -> None:
         """A fetch showed that a follower has caught up: ask to add it, if it is not in yet."""
@@ -64,7 +62,7 @@ class IsrLink:
             return
         proposal = replica.core.propose_expand(now_ms)
         if proposal is not None:
-            self._enqueue(key, replica, proposal)
+            self._queue.put(key, (replica, proposal))
 
     def check(self, replicas: Iterable[Replica]) -> None:
         """The periodic look: drop laggards, add returners, send again what got no answer."""
@@ -82,58 +80,43 @@ class IsrLink:
                 or core.propose_expand(now_ms)
                 or core.propose_recovered()
             )
-            if proposal is None and key not in self._queue and key not in self._in_flight:
+            if proposal is None and key not in self._queue:
                 proposal = core.proposal_in_flight()
             if proposal is not None:
-                self._enqueue(key, replica, proposal)
+                self._queue.put(key, (replica, proposal))
 
     async def stop(self) -> None:
-        self._is_stopped = True
-        self._queue.clear()
-        await self._tasks.stop()
+        await self._queue.stop()
 
-    def _enqueue(self, key: Key, replica: Replica, proposal: IsrProposal) -> None:
-        if self._is_stopped:
-            return
-        self._queue[key] = (replica, proposal)
-        if self._task is None or self._task.done():
-            self._task = self._tasks.spawn(self._run(), "isr-link")
-
-    async def _run(self) -> None:
-        pause_ms = RETRY_FIRST_MS
-        while self._queue:
-            keys = list(self._queue)[:PROPOSALS_PER_REQUEST_MAX]
-            self._in_flight = {key: self._queue.pop(key) for key in keys}
-            reply = await self._send([proposal for _, proposal in self._in_flight.values()])
-            in_flight, self._in_flight = self._in_flight, {}
-            if isinstance(reply, Rejected):
-                for key, (replica, proposal) in in_flight.items():
-                    # Only what is still meant: metadata may have overtaken it.
-                    if replica.core.proposal_in_flight() == proposal:
-                        self._queue.setdefault(key, (replica, proposal))
-                await asyncio.sleep(pause_ms / 1000)
-                pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
-                continue
-            pause_ms = RETRY_FIRST_MS
-            answered = {(a.topic_id, a.partition_id): a for a in reply}
-            needs_pause = False
-            for key, (replica, proposal) in in_flight.items():
-                answer = answered.get(key)
-                if answer is not None and self._on_answer(key, replica, proposal, answer):
-                    needs_pause = True
-            if needs_pause:
-                await asyncio.sleep(pause_ms / 1000)
-
-    async def _send(self, proposals: list[IsrProposal]) -> tuple[AlteredPartition, ...] | Rejected:
-        request = AlterPartition(
-            broker_id=self._broker_id,
-            broker_epoch=self._controller.broker_epoch,
-            proposals=tuple(proposals),
+    async def _send(
+        self, proposals: Mapping[PartitionKey, Proposed]
+    ) -> Unheard[PartitionKey, Proposed]:
+        reply = await self._controller.request(
+            ALTER_PARTITION,
+            AlterPartition(
+                broker_id=self._broker_id,
+                broker_epoch=self._controller.broker_epoch,
+                proposals=tuple(proposal for _, proposal in proposals.values()),
+            ),
         )
-        return await self._controller.request(ALTER_PARTITION, request)
+        if isinstance(reply, Rejected):
+            # Only what is still meant: metadata may have overtaken it.
+            still_meant = {
+                key: (replica, proposal)
+                for key, (replica, proposal) in proposals.items()
+                if replica.core.proposal_in_flight() == proposal
+            }
+            return Unheard(still_meant, is_whole=True)
+        answered = {(a.topic_id, a.partition_id): a for a in reply}
+        again = {
+            key: (replica, proposal)
+            for key, (replica, proposal) in proposals.items()
+            if key in answered and self._on_answer(key, replica, proposal, answered[key])
+        }
+        return Unheard(again)
 
     def _on_answer(
-        self, key: Key, replica: Replica, proposal: IsrProposal, answer: AlteredPartition
+        self, key: PartitionKey, replica: Replica, proposal: IsrProposal, answer: AlteredPartition
     ) -> bool:
         """Take one answer in; True when the proposal goes out again."""
         if replica.is_closed:
@@ -141,7 +124,6 @@ class IsrLink:
         core = replica.core
         reaction = core.on_isr_answer(proposal, answer)
         if reaction is Reaction.RETRY:
-            self._queue.setdefault(key, (replica, proposal))
             return True
         if core.raise_high_watermark(self._now_ms()):
             replica.on_high_watermark()
@@ -156,5 +138,5 @@ class IsrLink:
         return False
 
     def _expand_if_open(self, replica: Replica) -> None:
-        if not replica.is_closed and not self._is_stopped:
+        if not replica.is_closed and not self._queue.is_stopped:
             self.reconsider(replica)

@@ -18,13 +18,12 @@ from kvorum.broker.coordinator.model import (
     TransactionEnded,
 )
 from kvorum.broker.coordinator.shard_context import Respond, State, Term
-from kvorum.broker.failures import report_failure
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, report_failure
 
 MakeShard = Callable[[int, int], Shard]
 """(partition id, leader epoch) -> an empty shard."""

@@ -21,7 +21,6 @@ from contextlib import suppress
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.failures import report_failure
 from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
 from kvorum.broker.fetch.log_start_ack import StartCheckpoints
 from kvorum.broker.metadata_answers.suspects import Suspects
@@ -30,7 +29,7 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, report_failure
 from kvorum.runtime.text import address_text
 from kvorum.wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
 

@@ -24,6 +24,10 @@ Answers = list[tuple[Watched, FetchedPartition]]
 Respond = Callable[[int, int, Answers], None]
 """Called once with (error code, session id, the partitions' answers)."""
 
+Objections = dict[Watched, FetchedPartition | None]
+"""What `objection_to` has said in this turn of the loop: to judge a follower may take a read of the
+disk."""
+
 
 class ParkedFetch:
     """A fetch that waits for data until its deadline."""
@@ -114,8 +118,9 @@ def start_fetch(
         state.forget(request)
     if state.is_replica:
         manager.facts.last_fetch_ms[state.replica_id] = now_ms
+    objections: Objections = {}
     for watched in state.update(request):
-        _take_in(manager, watched, now_ms)
+        _take_in(manager, watched, now_ms, objections)
     if is_full and request.session_epoch == INITIAL_EPOCH:
         manager.sessions.add(state, now_ms)
     # A follower's first fetch of a session is answered at once: parked, it would look through all
@@ -130,7 +135,7 @@ def start_fetch(
         bytes_max=min(request.bytes_max, manager.config.fetch_max_bytes),
         is_full=is_full,
     )
-    answers, size, is_urgent = collect(manager, parked)
+    answers, size, is_urgent = collect(manager, parked, objections)
     is_enough = is_urgent or size >= parked.min_bytes or (size and _is_all(parked, answers))
     if not waits or is_enough or not state.partitions:
         parked.finish(answers)
@@ -145,7 +150,9 @@ def start_fetch(
     return parked
 
 
-def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int, bool]:
+def collect(
+    manager: ReplicaManager, parked: ParkedFetch, objections: Objections | None = None
+) -> tuple[Answers, int, bool]:
     """(answers, bytes of records in them, whether they must go out whatever their size)."""
     state = parked.state
     answers: Answers = []
@@ -158,7 +165,8 @@ def collect(manager: ReplicaManager, parked: ParkedFetch) -> tuple[Answers, int,
         room = _room(manager, watched)
         # Of what is held back for its bytes all else is told: an error, where the histories part.
         bytes_left = min(parked.bytes_max - size, room)
-        answer = _answer(manager, watched, bytes_left, is_first=size == 0 and room > 0)
+        is_first = size == 0 and room > 0
+        answer = _answer(manager, watched, bytes_left, objections or {}, is_first=is_first)
         if room == 0:
             is_held = True
             if answer is not None and not parked.is_full and not _must_be_told(watched, answer):
@@ -243,13 +251,19 @@ def _drop_session(manager: ReplicaManager, session_id: int) -> None:
         old.parked.cancel()
 
 
-def _take_in(manager: ReplicaManager, watched: Watched, now_ms: int) -> None:
-    """Connect a listed partition to its replica; a follower's offset becomes its position."""
+def _take_in(
+    manager: ReplicaManager, watched: Watched, now_ms: int, objections: Objections
+) -> None:
+    """Connect a listed partition to its replica; a follower's offset becomes its position.
+
+    objections: takes what is found out of a follower's fetch, for the answer.
+    """
     replica = watched.replica or manager.watch(watched)
     state = watched.state
     if replica is None or not state.is_replica:
         return
-    if objection_to(replica, watched) is not None:
+    objection = objections[watched] = objection_to(replica, watched)
+    if objection is not None:
         return
     asked = watched.asked
     core = replica.core
@@ -276,25 +290,27 @@ def _room(manager: ReplicaManager, watched: Watched) -> int:
 
 
 def _answer(
-    manager: ReplicaManager, watched: Watched, bytes_left: int, *, is_first: bool
+    manager: ReplicaManager,
+    watched: Watched,
+    bytes_left: int,
+    objections: Objections,
+    *,
+    is_first: bool,
 ) -> FetchedPartition | None:
     """The answer of this partition; None if it has nothing new."""
     replica = watched.replica or manager.watch(watched)
     if replica is None:
         error = manager.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
         return FetchedPartition(watched.asked.partition_id, error.value)
-    objection = objection_to(replica, watched)
+    is_checked = watched in objections
+    objection = objections[watched] if is_checked else objection_to(replica, watched)
     if objection is not None:
         return objection
     core, log, asked = replica.core, replica.log, watched.asked
     high_watermark, start_offset = core.high_watermark, log.start_offset
     stable_offset = log.last_stable_offset(high_watermark)
-    end_offset = high_watermark
-    is_committed_only = False
-    if watched.state.replica_id >= 0:
-        end_offset = core.end_offset
-    elif watched.state.is_read_committed:
-        end_offset, is_committed_only = stable_offset, True
+    end_offset = _readable_end(replica, watched.state)
+    is_committed_only = not watched.state.is_replica and watched.state.is_read_committed
     records, aborted = None, None
     if asked.fetch_offset < end_offset and (bytes_left > 0 or is_first):
         try:
@@ -397,11 +413,4 @@ def _has_unread(watched: Watched) -> bool:
     replica = watched.replica
     if replica is None:
         return True
-    core, state = replica.core, watched.state
-    if state.replica_id >= 0:
-        end_offset = core.end_offset
-    elif state.is_read_committed:
-        end_offset = replica.log.last_stable_offset(core.high_watermark)
-    else:
-        end_offset = core.high_watermark
-    return watched.asked.fetch_offset < end_offset
+    return watched.asked.fetch_offset < _readable_end(replica, watched.state)

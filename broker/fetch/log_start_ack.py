@@ -12,11 +12,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from kvorum.broker.blocking import in_thread
-from kvorum.broker.failures import report_failure
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.partition.replica import Replica
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
 
 _log = logging.getLogger(__name__)
 

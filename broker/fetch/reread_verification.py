@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple, Protocol
 
-from kvorum.broker.blocking import in_thread
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.failures import report_failure
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
 from kvorum.broker.partition.follower_state import RemoteReplica
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import CorruptData
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
 from kvorum.storage.log.log import OffsetOutOfRange
 from kvorum.storage.recovery.batch_walk import first_damage
 from kvorum.wire.fetch_codec import FetchPartition

@@ -12,16 +12,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Protocol
 
-from kvorum.broker.blocking import in_thread
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.controller.alter_partition_manager import IsrLink
-from kvorum.broker.failures import report_failure
+from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.fetch.follower_fetch import Fetchers
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +46,7 @@ class TimedReplicas(Protocol):
     def fetchers(self) -> Fetchers: ...
 
     @property
-    def isr(self) -> IsrLink: ...
+    def isr(self) -> AlterPartitionManager: ...
 
     def all(self) -> list[Replica]: ...
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from kvorum.broker.controller.assignments_manager import DirectoryLink
+from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.fetch.follower_fetch import Fetchers
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory, is_disk_fault
 from kvorum.broker.partition.replica import Replica
@@ -43,7 +43,7 @@ class FailingReplicas(Protocol):
     def directories(self) -> LogDirectories: ...
 
     @property
-    def directory_link(self) -> DirectoryLink: ...
+    def assignments(self) -> AssignmentsManager: ...
 
     @property
     def fetchers(self) -> Fetchers: ...
@@ -169,7 +169,7 @@ class ReplicaFailures:
 
     def _tell(self, key: Key, directory_id: bytes) -> None:
         if directory_id != UNASSIGNED_DIRECTORY:
-            self._manager.directory_link.tell(key, directory_id)
+            self._manager.assignments.assign(key, directory_id)
 
     @staticmethod
     def _place_of(home: LogDirectory) -> bytes:

@@ -12,14 +12,12 @@ import errno
 import logging
 from typing import Protocol
 
-from kvorum.broker.blocking import in_thread
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.failures import report_failure
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData, KvorumError
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
 from kvorum.storage.cleaning.cleanable_range import CleaningPlan
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
 

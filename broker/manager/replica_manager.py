@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import with_dynamic
-from kvorum.broker.controller.alter_partition_manager import IsrLink
-from kvorum.broker.controller.assignments_manager import DirectoryLink
+from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
+from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.fetch.fetch_sessions import SessionCache, Watched
 from kvorum.broker.fetch.follower_fetch import Connect, Fetchers, Key, PeerAddress, connect_tcp
@@ -92,12 +92,14 @@ class ReplicaManager:
         self.peer_address = peer_address
         self.connect = connect
         self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
-        self.isr = IsrLink(broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms)
+        self.isr = AlterPartitionManager(
+            broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms
+        )
         self.leader_throttle = LeaderThrottle(self.turn, clock.monotonic_ms)
         self.follower_quota = ReplicationQuota(clock.monotonic_ms())
         self._set_rates()
         self.directories = LogDirectories(disk, data_directories, rng, lambda: self.image.topics)
-        self.directory_link = DirectoryLink(broker_id=broker_id, controller=controller)
+        self.assignments = AssignmentsManager(broker_id=broker_id, controller=controller)
         self._starts = StartCheckpoints(self.on_directory_error)
         self.fetchers = Fetchers(
             broker_id=broker_id,
@@ -152,7 +154,7 @@ class ReplicaManager:
         """Fetchers down, waiting requests answered, logs closed cleanly, checkpoints written."""
         await self.fetchers.stop()
         await self.isr.stop()
-        await self.directory_link.stop()
+        await self.assignments.stop()
         self.isolation.stop()
         await self.cleaner.stop()
         await self.served_checks.stop()
@@ -306,7 +308,7 @@ class ReplicaManager:
 
     def _delete(self, key: Key) -> None:
         self.fetchers.unfollow(key)
-        self.directory_link.forget(key)
+        self.assignments.forget(key)
         self.failures.delete_broken(key, self._broken.pop(key, None))
         replica = self._replicas.pop(key, None)
         self._with_files.pop(key, None)

@@ -7,7 +7,6 @@ from typing import Any
 from kvorum.broker.config.broker_config import part_of
 from kvorum.broker.coordinator.model import Told
 from kvorum.broker.coordinator.shard_context import Term
-from kvorum.broker.failures import report_failure
 from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.config import TransactionConfig
 from kvorum.broker.transactions.coordinators import Coordinators
@@ -17,7 +16,7 @@ from kvorum.broker.transactions.requests import ProducerIdTaken, SendMarkers, Ta
 from kvorum.broker.transactions.shard import TransactionShard
 from kvorum.metadata.image.features import TRANSACTION_VERSION, level_of
 from kvorum.runtime.errors import InvariantViolated, Rejected
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, report_failure
 
 
 class TransactionDriver:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from kvorum.broker.coordinator.model import Told
 from kvorum.broker.coordinator.shard_context import State, Term
-from kvorum.broker.failures import report_failure
 from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.marker_book import Batch, MarkerBook
 from kvorum.broker.transactions.marking import Marker, write_markers
@@ -23,7 +22,7 @@ from kvorum.broker.transactions.model import TopicPartition
 from kvorum.broker.transactions.peers import Peers, error_of
 from kvorum.broker.transactions.requests import MarkersWritten, SendMarkers
 from kvorum.runtime.errors import ErrorCode
-from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.tasks import TaskGroup, report_failure
 from kvorum.wire.versions import Api
 
 _log = logging.getLogger(__name__)

@@ -405,7 +405,7 @@ class Cluster(DirectoryHost):
         await broker.server.stop()
         await broker.manager.fetchers.stop()
         await broker.manager.isr.stop()
-        await broker.manager.directory_link.stop()
+        await broker.manager.assignments.stop()
         broker.manager.isolation.stop()
         await broker.manager.cleaner.stop()
         await broker.manager._maintenance.stop()

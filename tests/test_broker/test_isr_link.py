@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from kvorum.broker.controller.alter_partition_manager import IsrLink
+from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import RECOVERED, RECOVERING
 from kvorum.metadata.requests.controller_requests import AlteredPartition
@@ -45,7 +45,7 @@ class Controller:
 def test_a_lone_leader_that_was_elected_uncleanly_is_reported_as_recovered():
     async def scenario():
         controller = Controller()
-        link = IsrLink(broker_id=1, controller=controller, now_ms=lambda: 0)
+        link = AlterPartitionManager(broker_id=1, controller=controller, now_ms=lambda: 0)
         quiet, recovering = make(), make()
         for core, state in ((quiet, RECOVERED), (recovering, RECOVERING)):
             image = PartitionImage((1,), (1,), 1, 6, 8, leader_recovery_state=state)
@@ -65,7 +65,7 @@ def test_a_lone_leader_that_was_elected_uncleanly_is_reported_as_recovered():
 
 def test_a_deletion_that_waits_for_a_proposal_hears_that_it_is_refused():
     async def scenario():
-        link = IsrLink(broker_id=1, controller=Refusing(), now_ms=lambda: 0)
+        link = AlterPartitionManager(broker_id=1, controller=Refusing(), now_ms=lambda: 0)
         core = make(isr=(1,))
         has_looked = asyncio.Event()
         replica = SimpleNamespace(

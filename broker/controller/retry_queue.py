@@ -1,0 +1,92 @@
+"""News of a broker for the active controller: sent in batches, again until they are heard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from kvorum.runtime.tasks import TaskGroup, report_failure
+
+RETRY_FIRST_MS = 20
+RETRY_MAX_MS = 1_000
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard(Generic[Key, Item]):
+    """Items to be sent again, unless there are newer ones.
+
+    is_whole: no controller took the batch, so that the pause before the next one grows.
+    """
+
+    items: Mapping[Key, Item] = field(default_factory=dict)
+    is_whole: bool = False
+
+
+class RetryQueue(Generic[Key, Item]):
+    """At most one item a key, the newest.
+
+    Items gather while a batch is under way and leave together in the next one.
+
+    send: sends a batch and returns what of it has not been heard. batch_max: items in a batch.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Mapping[Key, Item]], Awaitable[Unheard[Key, Item]]],
+        *,
+        batch_max: int,
+        name: str,
+    ) -> None:
+        self._send = send
+        self._batch_max = batch_max
+        self._name = name
+        self._queue: dict[Key, Item] = {}
+        self._in_flight: Mapping[Key, Item] = {}
+        self._tasks = TaskGroup(report_failure)
+        self._task: asyncio.Task[None] | None = None
+        self.is_stopped = False
+
+    def __contains__(self, key: Key) -> bool:
+        """True if an item of this key waits or is under way."""
+        return key in self._queue or key in self._in_flight
+
+    def put(self, key: Key, item: Item) -> None:
+        """Send an item, in place of one of the same key that waits. Needs a running loop."""
+        if self.is_stopped:
+            return
+        self._queue[key] = item
+        if self._task is None or self._task.done():
+            self._task = self._tasks.spawn(self._run(), self._name)
+
+    def forget(self, key: Key) -> None:
+        """There is nothing to tell of this key any more."""
+        self._queue.pop(key, None)
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+        self._queue.clear()
+        await self._tasks.stop()
+
+    async def _run(self) -> None:
+        pause_ms = RETRY_FIRST_MS
+        # All that one turn of the loop brings leaves together.
+        await asyncio.sleep(0)
+        while self._queue:
+            keys = list(self._queue)[: self._batch_max]
+            self._in_flight = {key: self._queue.pop(key) for key in keys}
+            unheard = await self._send(self._in_flight)
+            self._in_flight = {}
+            for key, item in unheard.items.items():
+                self._queue.setdefault(key, item)
+            if unheard.is_whole:
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
+                continue
+            pause_ms = RETRY_FIRST_MS
+            if unheard.items:
+                await asyncio.sleep(pause_ms / 1000)
