@@ -38,6 +38,7 @@ from kvorum.storage.format.batch import (
     iter_records,
 )
 from kvorum.storage.log.log import Log
+from kvorum.storage.log.retention import apply_retention, remove_deleted
 
 DiskEffect = (
     PersistVoteState
@@ -221,8 +222,8 @@ class ReplicaLog:
         if start_offset > self.log.end_offset:
             return  # the log was replaced meanwhile by one that begins later
         self.log.advance_start_offset(start_offset)
-        self.log.apply_retention(now_ms=wall_ms, high_watermark=start_offset)
-        self.log.remove_deleted(wall_ms)
+        apply_retention(self.log, now_ms=wall_ms, high_watermark=start_offset)
+        remove_deleted(self.log, wall_ms)
 
     def timestamp_before(self, end_offset: int) -> int:
         """Timestamp of the last record below end_offset, which the log holds."""

@@ -7,8 +7,6 @@ nothing (KIP-595, KIP-996).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kvorum.raft.effects import LeaderChanged, Noted, PersistVoteState, Reply
 from kvorum.raft.messages import FetchResponse, VoterChangeResponse
 from kvorum.raft.model import VoteState
@@ -23,15 +21,13 @@ from kvorum.raft.roles.states import (
     Role,
     Unattached,
 )
+from kvorum.raft.state import RaftState
 from kvorum.runtime.errors import ErrorCode, invariant
 from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
-if TYPE_CHECKING:
-    from kvorum.raft.core import RaftCore
-
 
 def become_unattached(
-    core: RaftCore,
+    state: RaftState,
     epoch: int,
     now_ms: int,
     *,
@@ -40,25 +36,25 @@ def become_unattached(
     leader_id: int = NO_NODE,
 ) -> None:
     """A higher epoch was seen, or a vote was granted in this one (voted_id)."""
-    invariant(epoch >= core.epoch, f"epoch would fall from {core.epoch} to {epoch}")
+    invariant(epoch >= state.epoch, f"epoch would fall from {state.epoch} to {epoch}")
     election_deadline_ms = NEVER_MS
     discover_at_ms = NEVER_MS
-    if core.is_electable:
+    if state.is_electable:
         # A node that only saw a higher epoch keeps the time it had left, so that a stream of
         # would-be candidates cannot put off its own election for ever.
-        if voted_id == NO_NODE and isinstance(core.role, Unattached | Prospective | Candidate):
-            election_deadline_ms = core.role.election_deadline_ms
+        if voted_id == NO_NODE and isinstance(state.role, Unattached | Prospective | Candidate):
+            election_deadline_ms = state.role.election_deadline_ms
         else:
-            election_deadline_ms = core.random_election_deadline_ms(now_ms)
-    if not core.is_electable or core.config.bootstrap_ids:
+            election_deadline_ms = state.random_election_deadline_ms(now_ms)
+    if not state.is_electable or state.config.bootstrap_ids:
         # With dynamic voters all that this node knows may have moved, so it asks as well.
         discover_at_ms = now_ms
-    if epoch == core.epoch and voted_id == NO_NODE:
-        voted_id, voted_directory_id = core.voted_id, core.voted_directory_id
-    if (epoch, leader_id, voted_id) != (core.epoch, core.persisted_leader_id, core.voted_id):
-        _persist(core, epoch, leader_id, voted_id, voted_directory_id)
+    if epoch == state.epoch and voted_id == NO_NODE:
+        voted_id, voted_directory_id = state.voted_id, state.voted_directory_id
+    if (epoch, leader_id, voted_id) != (state.epoch, state.persisted_leader_id, state.voted_id):
+        _persist(state, epoch, leader_id, voted_id, voted_directory_id)
     _enter(
-        core,
+        state,
         Unattached(
             leader_id=leader_id,
             election_deadline_ms=election_deadline_ms,
@@ -67,78 +63,78 @@ def become_unattached(
     )
 
 
-def become_follower(core: RaftCore, epoch: int, leader_id: int, now_ms: int) -> None:
+def become_follower(state: RaftState, epoch: int, leader_id: int, now_ms: int) -> None:
     """The leader of `epoch` is known: fetch from it."""
-    invariant(epoch >= core.epoch, f"epoch would fall from {core.epoch} to {epoch}")
-    invariant(leader_id != core.config.node_id, "a node cannot follow itself")
-    is_same = epoch == core.epoch
-    voted_id = core.voted_id if is_same else NO_NODE
-    voted_directory_id = core.voted_directory_id if is_same else UUID_ZERO
-    if (epoch, leader_id) != (core.epoch, core.persisted_leader_id):
-        _persist(core, epoch, leader_id, voted_id, voted_directory_id)
+    invariant(epoch >= state.epoch, f"epoch would fall from {state.epoch} to {epoch}")
+    invariant(leader_id != state.config.node_id, "a node cannot follow itself")
+    is_same = epoch == state.epoch
+    voted_id = state.voted_id if is_same else NO_NODE
+    voted_directory_id = state.voted_directory_id if is_same else UUID_ZERO
+    if (epoch, leader_id) != (state.epoch, state.persisted_leader_id):
+        _persist(state, epoch, leader_id, voted_id, voted_directory_id)
     _enter(
-        core,
+        state,
         Follower(
             leader_id=leader_id,
-            fetch_deadline_ms=core.random_fetch_deadline_ms(now_ms),
+            fetch_deadline_ms=state.random_fetch_deadline_ms(now_ms),
             retry_at_ms=now_ms,
-            update_voter_at_ms=now_ms if core.is_voter_entry_stale else NEVER_MS,
+            update_voter_at_ms=now_ms if state.is_voter_entry_stale else NEVER_MS,
         ),
     )
 
 
-def become_prospective(core: RaftCore, now_ms: int) -> Prospective:
+def become_prospective(state: RaftState, now_ms: int) -> Prospective:
     """The leader is lost, or there never was one: ask whether a vote would be granted."""
     role = Prospective(
-        leader_id=core.role.leader_id,
-        election_deadline_ms=core.random_election_deadline_ms(now_ms),
-        granted={core.config.node_id},
+        leader_id=state.role.leader_id,
+        election_deadline_ms=state.random_election_deadline_ms(now_ms),
+        granted={state.config.node_id},
     )
-    _enter(core, role)
+    _enter(state, role)
     return role
 
 
-def become_candidate(core: RaftCore, now_ms: int) -> Candidate:
+def become_candidate(state: RaftState, now_ms: int) -> Candidate:
     """A majority would vote for this node: raise the epoch and vote for itself, on disk."""
-    _persist(core, core.epoch + 1, NO_NODE, core.config.node_id, core.config.directory_id)
+    _persist(state, state.epoch + 1, NO_NODE, state.config.node_id, state.config.directory_id)
     role = Candidate(
-        election_deadline_ms=core.random_election_deadline_ms(now_ms),
-        granted={core.config.node_id},
+        election_deadline_ms=state.random_election_deadline_ms(now_ms),
+        granted={state.config.node_id},
     )
-    _enter(core, role)
+    _enter(state, role)
     return role
 
 
-def become_leader(core: RaftCore, role: Leader) -> None:
+def become_leader(state: RaftState, role: Leader) -> None:
     """A majority voted for this node in this epoch."""
-    config = core.config
-    _persist(core, core.epoch, config.node_id, config.node_id, config.directory_id)
-    _enter(core, role)
+    config = state.config
+    _persist(state, state.epoch, config.node_id, config.node_id, config.directory_id)
+    _enter(state, role)
 
 
-def become_resigned(core: RaftCore, now_ms: int, reason: str) -> None:
+def become_resigned(state: RaftState, now_ms: int, reason: str) -> None:
     """A leader steps down; nothing is written, its epoch is over for it all the same."""
-    core.emit(Noted(f"epoch={core.epoch} resigned reason={reason!r}"))
+    state.emit(Noted(f"epoch={state.epoch} resigned reason={reason!r}"))
     _enter(
-        core,
+        state,
         Resigned(
-            leader_id=core.config.node_id,
-            election_deadline_ms=core.random_election_deadline_ms(now_ms),
+            leader_id=state.config.node_id,
+            election_deadline_ms=state.random_election_deadline_ms(now_ms),
         ),
     )
 
 
-def _enter(core: RaftCore, role: Role) -> None:
-    before = core.role
+def _enter(state: RaftState, role: Role) -> None:
+    before = state.role
     allowed = TRANSITIONS[type(before)]
     invariant(
         type(role) in allowed, f"no transition {type(before).__name__} -> {type(role).__name__}"
     )
-    core.role = role
+    state.role = role
     if isinstance(before, Leader):
-        _turn_away_parked(core, before)
+        _turn_away_parked(state, before)
     if not isinstance(role, Leader):
-        core.note_leadership(LeaderChanged(core.epoch, _acknowledged_leader(role)))
+        state.note_leadership(LeaderChanged(state.epoch, _acknowledged_leader(role)))
 
 
 def _acknowledged_leader(role: Role) -> int:
@@ -146,27 +142,29 @@ def _acknowledged_leader(role: Role) -> int:
     return role.leader_id if isinstance(role, Follower) else NO_NODE
 
 
-def _turn_away_parked(core: RaftCore, leader: Leader) -> None:
-    epoch, leader_id = core.epoch, core.role.leader_id
+def _turn_away_parked(state: RaftState, leader: Leader) -> None:
+    epoch, leader_id = state.epoch, state.role.leader_id
     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     for parked in leader.parked.values():
-        core.emit(Reply(parked.token, FetchResponse(epoch=epoch, leader_id=leader_id, error=error)))
+        state.emit(
+            Reply(parked.token, FetchResponse(epoch=epoch, leader_id=leader_id, error=error))
+        )
     if leader.pending_change is not None:
         response = VoterChangeResponse(
             epoch=epoch,
             leader_id=leader_id,
             error=error,
             message="the leader stepped down before the change was committed; it may still be",
-            voters=core.voter_set,
+            voters=state.voter_set,
         )
-        core.emit(Reply(leader.pending_change.token, response))
+        state.emit(Reply(leader.pending_change.token, response))
 
 
 def _persist(
-    core: RaftCore, epoch: int, leader_id: int, voted_id: int, voted_directory_id: bytes
+    state: RaftState, epoch: int, leader_id: int, voted_id: int, voted_directory_id: bytes
 ) -> None:
-    core.epoch = epoch
-    core.voted_id = voted_id
-    core.voted_directory_id = voted_directory_id
-    core.persisted_leader_id = leader_id
-    core.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))
+    state.epoch = epoch
+    state.voted_id = voted_id
+    state.voted_directory_id = voted_directory_id
+    state.persisted_leader_id = leader_id
+    state.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))

@@ -14,7 +14,6 @@ from grimp import build_graph
 CIRCLE_FILES_MAX = 3
 
 LARGE_CIRCLES = {
-    "kvorum.raft": 7,
     "kvorum.chaos.sim": 14,
     "kvorum.chaos.sim.controller": 10,
     "kvorum.chaos.sim.partitions": 10,

@@ -20,6 +20,7 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.storage.format.batch import BatchError
+from kvorum.storage.log.timestamp_lookup import find_by_timestamp, find_max_timestamp
 from kvorum.wire.versions import Api
 
 API = Api(key=2, name="list_offsets", min_version=1, max_version=11, first_flexible=6)
@@ -133,9 +134,9 @@ def _look_up(
     if timestamp_ms == MAX_TIMESTAMP:
         # Records above the known end may be committed, and one of them may have the largest
         # timestamp.
-        found = log.offset_of_max_timestamp(end_offset if is_end_known else core.end_offset)
+        found = find_max_timestamp(log, end_offset=end_offset if is_end_known else core.end_offset)
     else:
-        found = log.find_offset_by_timestamp(timestamp_ms, end_offset=end_offset)
+        found = find_by_timestamp(log, timestamp_ms, end_offset=end_offset)
     if not is_end_known and (found is None or found[1] >= end_offset):
         return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE
     return found or NONE_FOUND, ErrorCode.NONE

@@ -197,7 +197,7 @@ def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
         if replica is None or answer.records is None:
             continue
         try:
-            available_bytes, has_more = replica.log.available(
+            available_bytes, has_more = replica.log.segments.available(
                 watched.asked.fetch_offset, end_offset=_readable_end(replica, watched.state)
             )
         except (OSError, CorruptData) as failure:
@@ -321,7 +321,7 @@ def _answer(
                 at_least_one_batch=is_first,
             )
             if is_committed_only and records.length:
-                aborted = log.aborted_in(records, end_offset=end_offset)
+                aborted = log.segments.aborted_in(records, end_offset=end_offset)
         except OffsetOutOfRange:
             return out_of_range(replica, watched)
         except (OSError, CorruptData) as failure:

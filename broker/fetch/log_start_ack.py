@@ -50,7 +50,7 @@ class StartCheckpoints:
         durable = replica.home.store.checkpoints.durable_start(core.topic, core.partition_id)
         if durable >= start_offset:
             return start_offset
-        first = log.durable_first_offset
+        first = log.segments.durable_first_offset
         if first >= start_offset:
             return start_offset  # the name of its first file says it
         self._waiting[replica] = None

@@ -20,6 +20,7 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
+from kvorum.storage.log.retention import take_deleted
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +106,10 @@ class Maintenance:
         for home, replicas in self._by_home():
             home.store.checkpoints.collect_high_watermarks(replicas)
             for replica in replicas:
-                replica.log.forget_replicated_markers(replica.core.high_watermark)
+                producers = replica.log.producers
+                if producers.unreplicated:
+                    # For a follower, which no reader makes do so: else it gathers them for ever.
+                    producers.forget_replicated(replica.core.high_watermark)
             await self._write(home, home.store.checkpoints.write_high_watermarks)
 
     async def _flush_sealed(self) -> None:
@@ -202,13 +206,16 @@ class Maintenance:
         now_ms = self._manager.clock.wall_ms()
         for home, replicas in self._by_home():
             directories = home.store.take_removals()
-            files = [path for replica in replicas for path in replica.log.take_deleted(now_ms)]
+            files = [path for replica in replicas for path in take_deleted(replica.log, now_ms)]
             if directories or files:
                 await self._write(home, partial(home.store.remove, directories, files))
 
     async def _expire_producers(self) -> None:
         for replica in self._manager.with_files():
-            replica.log.expire_producers(self._manager.clock.wall_ms())
+            replica.log.producers.expire(
+                self._manager.clock.wall_ms(),
+                expiration_ms=replica.log.config.producer_id_expiration_ms,
+            )
 
 
 async def _every(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:

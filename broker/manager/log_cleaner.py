@@ -18,6 +18,7 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData, KvorumError
 from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
+from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleanable_range import CleaningPlan
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
 
@@ -137,7 +138,8 @@ class LogCleaner:
             return None
         core = replica.core
         try:
-            return replica.log.plan_cleaning(
+            return log_cleaning.plan(
+                replica.log,
                 checkpoint=replica.home.store.checkpoints.cleaner_offset(
                     core.topic, core.partition_id
                 ),
@@ -154,7 +156,8 @@ class LogCleaner:
     async def _clean(self, replica: Replica, plan: CleaningPlan) -> None:
         config = self._manager.config
         log = replica.log
-        job = log.begin_cleaning(
+        job = log_cleaning.begin(
+            log,
             plan,
             CleanerConfig(
                 dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
@@ -167,7 +170,7 @@ class LogCleaner:
             await self._drive(replica, job)
         finally:
             # Also when we are cancelled: what is on disk must be in memory before the log closes.
-            log.end_cleaning(job)
+            log_cleaning.end(log, job)
         if job.is_cancelled or replica.is_closed:
             return
         self.cleaned += 1
@@ -210,7 +213,7 @@ class LogCleaner:
             # The folder is between two states, which the next start puts in order.
             replica.fail(failure, "compaction")
             raise
-        replica.log.apply_swap(self._manager.clock.wall_ms())
+        log_cleaning.apply_swap(replica.log, self._manager.clock.wall_ms())
 
 
 async def _advance(job: CleaningJob) -> int:

@@ -31,6 +31,7 @@ from kvorum.storage.format.batch import (
 )
 from kvorum.storage.log.checkpoints import put_partition_metadata, sync_partition_metadata
 from kvorum.storage.log.log import Log
+from kvorum.storage.log.retention import apply_retention
 from kvorum.wire.produce_codec import ProducedPartition
 
 _log = logging.getLogger(__name__)
@@ -392,7 +393,7 @@ class Replica:
         log = self.log
         before = log.start_offset
         try:
-            log.apply_retention(now_ms=wall_ms, high_watermark=self.core.high_watermark)
+            apply_retention(log, now_ms=wall_ms, high_watermark=self.core.high_watermark)
         finally:
             # Also if the disk failed half-way: the start has moved by then.
             if log.start_offset > before:

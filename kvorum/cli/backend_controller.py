@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kvorum.cli.backends import Row, check, refusal
-from kvorum.cli.common import CommandFailed
+from kvorum.cli.common import CommandFailed, Row, check, refusal
 from kvorum.cli.controller_client import ControllerClient
 from kvorum.metadata.image.features import UNSAID, level_of
 from kvorum.metadata.image.image import ClusterImage, TopicImage
-from kvorum.metadata.inspect.snapshot_view import image_of
+from kvorum.metadata.inspect.history import image_of
 from kvorum.metadata.requests.controller_requests import (
     CreateTopics,
     DeleteTopics,

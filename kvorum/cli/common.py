@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
+from kvorum.metadata.inspect import quorum_report
+from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable, ErrorCode
 from kvorum.runtime.text import split_address
 
 EXIT_FAILED = 1
@@ -24,6 +26,9 @@ INT16_MAX, INT32_MAX, INT64_MAX = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 DEFAULT_BOOTSTRAP = "localhost:9092"
 ENVIRONMENT_BOOTSTRAP = "KVORUM_BOOTSTRAP_SERVER"
 DEFAULT_TIMEOUT_S = 5.0
+
+Row = dict[str, Any]
+"""One line of an answer, with the keys that `-o json` prints."""
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -40,6 +45,30 @@ def refused(error: ConfigError | CorruptData) -> CommandFailed:
     """For what a node would refuse: usage, unless a disk or what lies on it is to blame."""
     is_disk = isinstance(error, CorruptData | DirectoryUnusable)
     return CommandFailed(str(error), EXIT_FAILED if is_disk else EXIT_USAGE)
+
+
+def check(code: int, message: str | None, subject: str) -> None:
+    """Raise CommandFailed for an error code of the cluster."""
+    if code != ErrorCode.NONE:
+        raise refusal(code, message, subject)
+
+
+def refusal(code: int, message: str | None, subject: str) -> CommandFailed:
+    """The failure of a command whose request about a subject was refused."""
+    if message and quorum_report.is_sentence(message):
+        return CommandFailed(quorum_report.without_age(message), EXIT_NO_QUORUM)
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    exit_code = 1
+    if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+        exit_code = EXIT_NO_QUORUM
+    parts = [subject, name, message or ""]
+    item = re.escape(subject.rpartition(" ")[2])
+    if message and re.search(rf"(?<![\w.-]){item}(?![\w.-])", message):
+        del parts[0]  # the message says itself what it is about
+    return CommandFailed(": ".join(filter(None, parts)), exit_code)
 
 
 def warn(text: str) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvorum.cli.backend_controller import ControllerBackend
-from kvorum.cli.backends import Row, check
-from kvorum.cli.common import CommandFailed
-from kvorum.cli.config_backends import (
+from kvorum.cli.common import CommandFailed, Row, check
+from kvorum.cli.config_rows import (
     Change,
     alteration,
     config_row,

@@ -10,7 +10,8 @@ import click
 from kvorum.cli.common import cluster_options, show
 
 if TYPE_CHECKING:
-    from kvorum.cli.config_backends import Change, ConfigBackend
+    from kvorum.cli.config_backends import ConfigBackend
+    from kvorum.cli.config_rows import Change
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 

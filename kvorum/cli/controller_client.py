@@ -11,7 +11,7 @@ import grpc
 
 from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, warn
 from kvorum.metadata.inspect import quorum_report
-from kvorum.metadata.inspect.snapshot_view import MetadataCopy
+from kvorum.metadata.inspect.history import MetadataCopy
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.rpc import admin_pb2_grpc as pb_grpc

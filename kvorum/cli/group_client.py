@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, assigned_partitions
-from kvorum.cli.backends import KafkaBackend, Row, check
-from kvorum.cli.common import CommandFailed
+from kvorum.cli.backend_broker import BrokerBackend
+from kvorum.cli.common import CommandFailed, Row, check
 from kvorum.cli.kafka_client import KafkaConnection
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.text import address_text
@@ -28,7 +28,7 @@ _MOVING = frozenset(
 class GroupClient:
     """Keeps a connection to each broker that it has asked."""
 
-    def __init__(self, backend: KafkaBackend, timeout_s: float) -> None:
+    def __init__(self, backend: BrokerBackend, timeout_s: float) -> None:
         self._backend = backend
         self._timeout_s = timeout_s
         self._deadline_s = time.monotonic() + timeout_s

@@ -77,13 +77,14 @@ def delete(names: tuple[str, ...], **options: Any) -> None:
 
 
 def _client(options: dict[str, Any]) -> GroupClient:
-    from kvorum.cli.backends import KafkaBackend, open_backend
+    from kvorum.cli.backend_broker import BrokerBackend
+    from kvorum.cli.backends import open_backend
     from kvorum.cli.group_client import GroupClient
 
     if options["bootstrap_controller"]:
         raise click.UsageError("controllers know nothing of groups: give --bootstrap-server")
     backend = open_backend(options["bootstrap_server"], None, options["timeout"])
-    if not isinstance(backend, KafkaBackend):
+    if not isinstance(backend, BrokerBackend):
         raise TypeError(f"no groups through a {type(backend).__name__}")
     client = GroupClient(backend, options["timeout"])
     click.get_current_context().call_on_close(client.close)

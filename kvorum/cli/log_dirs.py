@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
+from kvorum.cli.common import INT32_MAX, CommandFailed, check, cluster_options, show
 
 if TYPE_CHECKING:
     from kvorum.wire.log_dirs_codec import DescribedDirectory
@@ -51,7 +51,6 @@ def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
 
 
 def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[dict[str, Any]]:
-    from kvorum.cli.backends import check
     from kvorum.cli.kafka_client import KafkaConnection
     from kvorum.runtime.errors import ErrorCode
     from kvorum.runtime.ids import uuid_text

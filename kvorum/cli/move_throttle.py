@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kvorum.cli.config_backends import Change, ConfigBackend
+    from kvorum.cli.config_backends import ConfigBackend
+    from kvorum.cli.config_rows import Change
     from kvorum.cli.reassignment_file import Assignment
 
 SIDES = ("leader", "follower")

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.backend_controller import ControllerBackend
-from kvorum.cli.backends import Backend, KafkaBackend, Row, check
+from kvorum.cli.backends import Backend
+from kvorum.cli.common import Row, check
 from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     CreatePartitions,
@@ -58,7 +60,7 @@ def partitions_of(backend: Backend) -> PartitionBackend:
     """The same cluster, asked about partitions."""
     if isinstance(backend, ControllerBackend):
         return _ThroughController(backend)
-    if isinstance(backend, KafkaBackend):
+    if isinstance(backend, BrokerBackend):
         return _ThroughBroker(backend)
     raise TypeError(f"no partitions through a {type(backend).__name__}")
 
@@ -66,7 +68,7 @@ def partitions_of(backend: Backend) -> PartitionBackend:
 class _ThroughBroker:
     """Works against Apache Kafka as well."""
 
-    def __init__(self, backend: KafkaBackend) -> None:
+    def __init__(self, backend: BrokerBackend) -> None:
         self._backend = backend
         self._call = backend.connection.call
         self._timeout_ms = backend.timeout_ms

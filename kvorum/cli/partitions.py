@@ -12,6 +12,7 @@ from kvorum.cli.common import (
     INT32_MAX,
     INT64_MAX,
     CommandFailed,
+    Row,
     cluster_options,
     show,
     show_outcomes,
@@ -20,7 +21,7 @@ from kvorum.cli.common import (
 from kvorum.cli.restore import restore
 
 if TYPE_CHECKING:
-    from kvorum.cli.backends import Backend, Row
+    from kvorum.cli.backends import Backend
     from kvorum.cli.config_backends import ConfigBackend
     from kvorum.cli.partition_backends import PartitionBackend
     from kvorum.cli.reassignment_file import Assignment

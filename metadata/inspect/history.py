@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
@@ -20,9 +20,6 @@ from kvorum.raft.control_text import control_text
 from kvorum.runtime.errors import CorruptData, InvariantViolated, KvorumError
 from kvorum.snapshots.format import SnapshotHeader, decode_file
 from kvorum.storage.format.batch import BatchError, BatchHeader, iter_headers, iter_records
-
-if TYPE_CHECKING:
-    from kvorum.metadata.inspect.snapshot_view import MetadataCopy
 
 
 class OffsetNotHeld(KvorumError):
@@ -44,6 +41,19 @@ class LogEntry:
     version: int
     fields: dict[str, Any]
     record: Record | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataCopy:
+    """Committed metadata as a node sent it.
+
+    snapshot: a whole checkpoint file, empty if the log begins at offset 0. records: the batches
+    behind it. high_watermark: where they end (exclusive).
+    """
+
+    snapshot: bytes = b""
+    records: bytes = b""
+    high_watermark: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +190,11 @@ def history_of(copy: MetadataCopy, *, name: str) -> MetadataHistory:
         log_start_offset=start,
         end_offset=_end_of(copy.records, base),
     )
+
+
+def image_of(copy: MetadataCopy) -> ClusterImage:
+    """The cluster as the copy says. Raises CorruptData, UnreadableRecord."""
+    return history_of(copy, name="the copy received").image_at()
 
 
 def _end_of(records: bytes, base: int) -> int:

@@ -6,8 +6,6 @@ one meets any majority of the other (KIP-853).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kvorum.raft.effects import AppendVoters, Noted, Reply
 from kvorum.raft.messages import (
     AddVoterRequest,
@@ -17,104 +15,85 @@ from kvorum.raft.messages import (
     VoterChangeResponse,
 )
 from kvorum.raft.model import BatchSpan
-from kvorum.raft.progress import PendingChange, ReplicaProgress
+from kvorum.raft.progress import PendingChange
 from kvorum.raft.quorum import majority
-from kvorum.raft.roles import leader
+from kvorum.raft.roles import leadership
 from kvorum.raft.roles.states import Leader
+from kvorum.raft.state import RaftState
 from kvorum.raft.voters import HOST_BYTES_MAX, VOTERS_MAX, Voter, VoterSet
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import UUID_ZERO, uuid_text
 
-if TYPE_CHECKING:
-    from kvorum.raft.core import RaftCore
-
 
 def on_request(
-    core: RaftCore, role: Leader, request: VoterChangeRequest, token: int, now_ms: int
+    state: RaftState, role: Leader, request: VoterChangeRequest, token: int, now_ms: int
 ) -> None:
     """Check, append the new set, and answer once it is committed."""
-    refusal = _common_refusal(core, role)
+    refusal = _common_refusal(state, role)
     after: VoterSet | Rejected
     if refusal is not None:
         after = refusal
     elif isinstance(request, AddVoterRequest):
-        after = _after_add(core, role, request, now_ms)
+        after = _after_add(state, role, request, now_ms)
     elif isinstance(request, RemoveVoterRequest):
-        after = _after_remove(core, role, request, now_ms)
+        after = _after_remove(state, role, request, now_ms)
     else:
-        after = _after_update(core, request)
+        after = _after_update(state, request)
     if isinstance(after, Rejected):
-        core.emit(Noted(f"epoch={core.epoch} voter change refused reason={after.message!r}"))
-        _reply(core, token, core.voter_set, after)
+        state.emit(Noted(f"epoch={state.epoch} voter change refused reason={after.message!r}"))
+        _reply(state, token, state.voter_set, after)
         return
     is_dry_run = not isinstance(request, UpdateVoterRequest) and request.is_dry_run
-    if is_dry_run or after == core.voter_set:
-        _reply(core, token, after)
+    if is_dry_run or after == state.voter_set:
+        _reply(state, token, after)
         return
-    core.emit(Noted(f"epoch={core.epoch} voters={after}"))
-    offset = core.log.end_offset
-    core.log.append(BatchSpan(offset, offset, core.epoch, after, offset))
-    core.emit(AppendVoters(offset, core.epoch, after))
-    role.pending_change = PendingChange(token, core.log.end_offset)
-    apply_voter_set(core, role)
-    leader.set_check_quorum(core, role, now_ms)
-    leader.wake_voters(core, role)
+    state.emit(Noted(f"epoch={state.epoch} voters={after}"))
+    offset = state.log.end_offset
+    state.log.append(BatchSpan(offset, offset, state.epoch, after, offset))
+    state.emit(AppendVoters(offset, state.epoch, after))
+    role.pending_change = PendingChange(token, state.log.end_offset)
+    leadership.apply_voter_set(state, role)
+    leadership.set_check_quorum(state, role, now_ms)
+    leadership.wake_voters(state, role)
 
 
-def apply_voter_set(core: RaftCore, role: Leader) -> None:
-    """Sort the replicas anew into voters and observers; what is known of them stays."""
-    known = {(p.node_id, p.directory_id): p for p in role.voters.values()} | role.observers
-    before = {p.node_id: p for p in role.voters.values()}
-    voters: dict[int, ReplicaProgress] = {}
-    for voter in core.voter_set.voters:
-        if core.is_own(voter):
-            continue
-        progress = known.get((voter.node_id, voter.directory_id))
-        if progress is None and voter.directory_id == UUID_ZERO:
-            progress = before.get(voter.node_id)
-        voters[voter.node_id] = progress or ReplicaProgress(voter.node_id, voter.directory_id)
-    chosen = {id(progress) for progress in voters.values()}
-    role.voters = voters
-    role.observers = {key: p for key, p in known.items() if id(p) not in chosen}
-
-
-def on_committed(core: RaftCore, role: Leader, now_ms: int) -> None:
+def on_committed(state: RaftState, role: Leader, now_ms: int) -> None:
     """The high watermark moved: is the change done, and does this node still belong to the set?"""
     pending = role.pending_change
-    if pending is not None and core.high_watermark >= pending.end_offset:
+    if pending is not None and state.high_watermark >= pending.end_offset:
         role.pending_change = None
-        _reply(core, pending.token, core.voter_set)
-    is_settled = core.log.voters.last_offset < core.high_watermark
-    if is_settled and not core.is_voter:
-        leader.resign(core, now_ms, "it is no voter any more")
+        _reply(state, pending.token, state.voter_set)
+    is_settled = state.log.voters.last_offset < state.high_watermark
+    if is_settled and not state.is_voter:
+        leadership.resign(state, now_ms, "it is no voter any more")
 
 
-def _common_refusal(core: RaftCore, role: Leader) -> Rejected | None:
-    if not core.config.is_dynamic:
+def _common_refusal(state: RaftState, role: Leader) -> Rejected | None:
+    if not state.config.is_dynamic:
         return Rejected(
             ErrorCode.UNSUPPORTED_VERSION,
             "the voter set is static (controller.quorum.voters, kraft.version 0); only a quorum "
             "made with dynamic voters (kvorum init) can change it",
         )
-    if core.high_watermark <= role.epoch_start_offset:
+    if state.high_watermark <= role.epoch_start_offset:
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"the leader of epoch {core.epoch} has not committed anything yet; try again",
+            f"the leader of epoch {state.epoch} has not committed anything yet; try again",
         )
-    if core.log.voters.last_offset >= core.high_watermark:
+    if state.log.voters.last_offset >= state.high_watermark:
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"another change, at offset {core.log.voters.last_offset}, is not committed yet; one "
+            f"another change, at offset {state.log.voters.last_offset}, is not committed yet; one "
             "at a time",
         )
     return None
 
 
 def _after_add(
-    core: RaftCore, role: Leader, request: AddVoterRequest, now_ms: int
+    state: RaftState, role: Leader, request: AddVoterRequest, now_ms: int
 ) -> VoterSet | Rejected:
     voter = request.voter
-    if core.voter_set.get(voter.node_id) is not None:
+    if state.voter_set.get(voter.node_id) is not None:
         return Rejected(
             ErrorCode.DUPLICATE_VOTER,
             f"node {voter.node_id} is a voter already; if its disk is lost, remove it first",
@@ -123,7 +102,7 @@ def _after_add(
     if unfit is not None:
         return unfit
     progress = role.observers.get((voter.node_id, voter.directory_id))
-    if progress is None or now_ms - progress.last_contact_ms > core.config.fetch_timeout_ms:
+    if progress is None or now_ms - progress.last_contact_ms > state.config.fetch_timeout_ms:
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT,
             f"node {voter.node_id} with directory {uuid_text(voter.directory_id)} does not fetch "
@@ -132,26 +111,26 @@ def _after_add(
     if progress.address is None:
         return Rejected(ErrorCode.INVALID_REQUEST, f"node {voter.node_id} is no controller")
     caught_up_ms = progress.last_caught_up_ms
-    if caught_up_ms < 0 or now_ms - caught_up_ms > core.config.fetch_timeout_ms:
+    if caught_up_ms < 0 or now_ms - caught_up_ms > state.config.fetch_timeout_ms:
         return Rejected(
             ErrorCode.REQUEST_TIMED_OUT,
             f"node {voter.node_id} has not caught up: it has {max(progress.end_offset, 0)} of "
-            f"{core.high_watermark}",
+            f"{state.high_watermark}",
         )
-    after = core.voter_set.with_voter(voter)
+    after = state.voter_set.with_voter(voter)
     if len(after) > VOTERS_MAX:
         return Rejected(ErrorCode.INVALID_REQUEST, f"a quorum has at most {VOTERS_MAX} voters")
-    return _unreachable(core, role, after, now_ms) or after
+    return _unreachable(state, role, after, now_ms) or after
 
 
 def _after_remove(
-    core: RaftCore, role: Leader, request: RemoveVoterRequest, now_ms: int
+    state: RaftState, role: Leader, request: RemoveVoterRequest, now_ms: int
 ) -> VoterSet | Rejected:
-    voter = core.voter_set.get(request.node_id)
+    voter = state.voter_set.get(request.node_id)
     if voter is None:
         return Rejected(
             ErrorCode.VOTER_NOT_FOUND,
-            f"node {request.node_id} is not among the voters {core.voter_set.ids}",
+            f"node {request.node_id} is not among the voters {state.voter_set.ids}",
         )
     if request.directory_id not in (UUID_ZERO, voter.directory_id):
         return Rejected(
@@ -159,19 +138,19 @@ def _after_remove(
             f"node {request.node_id} votes with directory {uuid_text(voter.directory_id)}, not "
             f"{uuid_text(request.directory_id)}",
         )
-    after = core.voter_set.without(request.node_id)
+    after = state.voter_set.without(request.node_id)
     if not after.voters:
         return Rejected(ErrorCode.INVALID_REQUEST, "the last voter cannot be removed")
-    return _unreachable(core, role, after, now_ms) or after
+    return _unreachable(state, role, after, now_ms) or after
 
 
-def _after_update(core: RaftCore, request: UpdateVoterRequest) -> VoterSet | Rejected:
-    voter = core.voter_set.get(request.voter.node_id)
-    if request.epoch != core.epoch:
-        return Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"the epoch is {core.epoch}")
+def _after_update(state: RaftState, request: UpdateVoterRequest) -> VoterSet | Rejected:
+    voter = state.voter_set.get(request.voter.node_id)
+    if request.epoch != state.epoch:
+        return Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"the epoch is {state.epoch}")
     if voter is None or not voter.is_key(voter.node_id, request.voter.directory_id):
         return Rejected(ErrorCode.VOTER_NOT_FOUND, f"{request.voter} is no voter")
-    return _unfit(request.voter) or core.voter_set.with_voter(request.voter)
+    return _unfit(request.voter) or state.voter_set.with_voter(request.voter)
 
 
 def _unfit(voter: Voter) -> Rejected | None:
@@ -188,17 +167,17 @@ def _unfit(voter: Voter) -> Rejected | None:
     return None
 
 
-def _unreachable(core: RaftCore, role: Leader, after: VoterSet, now_ms: int) -> Rejected | None:
+def _unreachable(state: RaftState, role: Leader, after: VoterSet, now_ms: int) -> Rejected | None:
     """A set whose majority is not there now would never commit, and stop all writes with it."""
     replicas = [*role.voters.values(), *role.observers.values()]
     alive = {
         progress.node_id
         for progress in replicas
         if after.has(progress.node_id, progress.directory_id)
-        and now_ms - progress.last_contact_ms <= core.config.check_quorum_timeout_ms
+        and now_ms - progress.last_contact_ms <= state.config.check_quorum_timeout_ms
     }
-    if after.has(core.config.node_id, core.config.directory_id):
-        alive.add(core.config.node_id)
+    if after.has(state.config.node_id, state.config.directory_id):
+        alive.add(state.config.node_id)
     if len(alive) >= majority(len(after)):
         return None
     missing = sorted(set(after.ids) - alive)
@@ -209,13 +188,13 @@ def _unreachable(core: RaftCore, role: Leader, after: VoterSet, now_ms: int) -> 
     )
 
 
-def _reply(core: RaftCore, token: int, voters: VoterSet, refusal: Rejected | None = None) -> None:
-    core.emit(
+def _reply(state: RaftState, token: int, voters: VoterSet, refusal: Rejected | None = None) -> None:
+    state.emit(
         Reply(
             token,
             VoterChangeResponse(
-                epoch=core.epoch,
-                leader_id=core.config.node_id,
+                epoch=state.epoch,
+                leader_id=state.config.node_id,
                 error=ErrorCode.NONE if refusal is None else refusal.code,
                 message="" if refusal is None else refusal.message,
                 voters=voters,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -14,8 +14,8 @@ from kvorum.runtime.http2 import frames
 from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
 from kvorum.runtime.http2.stream import Stream
 
-if TYPE_CHECKING:
-    from kvorum.runtime.http2.client import Channel
+Begin = Callable[[str, float | None], Awaitable[tuple[Stream, bytes]]]
+"""Method and timeout (ms) to a stream, with the headers of its request; raises Unsent."""
 
 
 class StreamCall:
@@ -27,13 +27,13 @@ class StreamCall:
 
     def __init__(
         self,
-        channel: Channel,
+        begin: Begin,
         method: str,
         serialize: Callable[[Any], bytes],
         parse: Callable[[bytes], Any],
         timeout_s: float | None,
     ) -> None:
-        self._channel = channel
+        self._begin = begin
         self._method = method
         self._serialize = serialize
         self._parse = parse
@@ -138,7 +138,7 @@ class StreamCall:
     async def _open(self) -> None:
         timeout_ms = None if self._timeout_s is None else self._timeout_s * 1000
         try:
-            stream, head = await self._channel.begin(self._method, timeout_ms)
+            stream, head = await self._begin(self._method, timeout_ms)
         except BaseException:
             self._stop_deadline()
             raise

@@ -72,7 +72,9 @@ class Channel:
         """A call of one request and many answers, to iterate over."""
 
         async def call(request: Any, timeout: float | None = None) -> AsyncIterator[Any]:
-            stream = StreamCall(self, method, request_serializer, response_deserializer, timeout)
+            stream = StreamCall(
+                self.begin, method, request_serializer, response_deserializer, timeout
+            )
             try:
                 try:
                     await stream.write(request)
@@ -97,7 +99,9 @@ class Channel:
         """A conversation."""
 
         def call(timeout: float | None = None) -> StreamCall:
-            return StreamCall(self, method, request_serializer, response_deserializer, timeout)
+            return StreamCall(
+                self.begin, method, request_serializer, response_deserializer, timeout
+            )
 
         return call
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import grpc
 
@@ -14,19 +14,29 @@ from kvorum.runtime.http2.frames import ProtocolError
 from kvorum.runtime.http2.keepalive import SERVER_FACTOR
 from kvorum.runtime.http2.stream import Stream
 
-if TYPE_CHECKING:
-    from kvorum.runtime.http2.server import Server
-
 logger = logging.getLogger("kvorum.rpc")
 
 PREFACE_TIMEOUT_MS = 5_000
 """A connection that has not said by then that it speaks HTTP/2 is closed."""
 
 
+class CallServer(Protocol):
+    """The server of a connection, as the connection uses it (`server.Server`)."""
+
+    connections: set[ServerConnection]
+    is_stopping: bool
+
+    def on_call(
+        self, connection: ServerConnection, stream: Stream, request: dict[str, str]
+    ) -> None: ...
+
+    def refuse_call(self, stream: Stream, code: grpc.StatusCode, details: str) -> None: ...
+
+
 class ServerConnection(Connection):
     """A caller. calls: handlers of it that have not ended, those of streams it gave up too."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: CallServer) -> None:
         super().__init__()
         self._keepalive.factor = SERVER_FACTOR
         self.calls = 0

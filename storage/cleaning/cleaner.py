@@ -1,9 +1,10 @@
 """One clean of one log: read the dirty part's keys, then write all up to there anew. Blocking.
 
-`Log.begin_cleaning` makes a job. Whoever drives it calls `advance` in a thread, in pieces, until it
+`log_cleaning.begin` makes a job. Whoever drives it calls `advance` in a thread, in pieces, until it
 is done. When `advance` says that a group of segments is ready, `swap` (also in the thread) puts it
-in place on disk, and `Log.apply_swap` (on the log's own thread) in memory. `Log.end_cleaning`
-closes. The job reads only sealed segments, which nobody changes: a truncation cancels it first.
+in place on disk, and `log_cleaning.apply_swap` (on the log's own thread) in memory.
+`log_cleaning.end` closes. The job reads only sealed segments, which nobody changes: a truncation
+cancels it first.
 """
 
 from __future__ import annotations

@@ -152,6 +152,32 @@ class LeaderEpochCache:
         return ("\n".join(lines) + "\n").encode()
 
 
+class EpochCheckpoint:
+    """The file that a log keeps its epochs in."""
+
+    __slots__ = ("_cache", "_disk", "_path")
+
+    def __init__(self, disk: Disk, directory: str, cache: LeaderEpochCache) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{CHECKPOINT_NAME}"
+        self._cache = cache
+
+    def pending(self) -> tuple[str, bytes] | None:
+        """Path and content for a flush to write, None if the file has them already."""
+        return (self._path, self._cache.to_bytes()) if self._cache.is_dirty else None
+
+    def write(self, durable_end_offset: int) -> None:
+        """Replace the file, apart from a flush: by the epochs of durable records alone.
+
+        Bad sequence: 1. a controller cuts its log above records that it has not fsynced yet, 2. an
+        epoch that began with one of them is in the checkpoint, 3. the power fails: the log ends
+        below, and `raft.metadata_log` takes it for one that lost its files.
+        """
+        self._disk.write_atomic(self._path, self._cache.to_bytes(durable_end_offset))
+        starts = self._cache.start_offsets
+        self._cache.is_dirty = bool(starts) and starts[-1] >= durable_end_offset
+
+
 def read_epochs(disk: Disk, path: str) -> LeaderEpochCache:
     """The cache of a checkpoint file that exists. Raises CorruptData."""
     lines = disk.read_bytes(path).decode("utf-8", "replace").split("\n")

@@ -4,22 +4,21 @@ One task owns a log; nothing here locks or waits. An append is one write into th
 NOT durable: durable is what lies below `durable_end_offset`, which only a completed flush moves.
 Time is an argument. A log that was never appended to has no folder and no file.
 
-Files: `segment.py`; start-up: `recovery.py`; fsync order: `flush.py`; timestamps: `lookup.py`.
+Files: `segment.py`; start-up: `recovery.py`; fsync order: `flush.py`. Above it, on what it shows of
+itself: `timestamp_lookup.py`, `retention.py`, and compaction in `storage.cleaning.log_cleaning`.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 from bisect import bisect_right
 
 from kvorum.runtime.disk import Disk
 from kvorum.storage.format.batch import HEADER_BYTES, Buffer, read_header
-from kvorum.storage.log import timestamp_lookup as lookup
 from kvorum.storage.log.append_plan import Placed, place_as_follower, place_as_leader, run_that_fits
 from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from kvorum.storage.log.flush import FlushTicket
-from kvorum.storage.log.log_base import LogBase
+from kvorum.storage.log.leader_epochs import EpochCheckpoint, LeaderEpochCache
 from kvorum.storage.log.model import (
     NO_FILE,
     RELATIVE_OFFSET_MAX,
@@ -29,9 +28,10 @@ from kvorum.storage.log.model import (
     OffsetOutOfRange,
     OutOfOrderAppend,
 )
+from kvorum.storage.log.producer_state import ProducerStateTable
 from kvorum.storage.log.rolling import must_roll
 from kvorum.storage.log.segment import Segment
-from kvorum.storage.log.transaction_index import AbortedTransaction, collect_aborted
+from kvorum.storage.log.segments import SegmentList
 from kvorum.storage.recovery import recovery
 from kvorum.storage.recovery.producer_rebuild import rebuild_producers, remove_snapshots_above
 
@@ -43,10 +43,49 @@ __all__ = [
 logger = logging.getLogger("kvorum.storage")
 
 
-class Log(LogBase):
+class Log:
     """See the top of the file. Make one with `Log.open`."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_checkpoint",
+        "_durable_end_offset",
+        "_end_offset",
+        "_has_told_gap",
+        "_has_unsynced_bytes",
+        "_start_offset",
+        "_unsynced_since_ms",
+        "config",
+        "directory",
+        "disk",
+        "epochs",
+        "last_gap",
+        "producers",
+        "segments",
+        "torn_tail",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, loaded: recovery.Loaded
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = config
+        self.epochs: LeaderEpochCache = loaded.epochs
+        self._checkpoint = EpochCheckpoint(disk, directory, loaded.epochs)
+        self.producers: ProducerStateTable = loaded.producers
+        #: The bytes that an unclean start cut off, and the last gap in the offsets that it met.
+        self.torn_tail = loaded.torn_tail
+        self.last_gap = loaded.last_gap
+        self.segments = SegmentList(
+            disk, directory, loaded.segments, index_interval_bytes=config.index_interval_bytes
+        )
+        self._start_offset = loaded.start_offset
+        self._end_offset = loaded.end_offset
+        # Recovery fsynced what it kept, and a clean close had fsynced all.
+        self._durable_end_offset = loaded.end_offset
+        self._has_unsynced_bytes = False
+        self._has_told_gap = False
+        self._unsynced_since_ms = 0
 
     @classmethod
     def open(
@@ -83,6 +122,112 @@ class Log(LogBase):
     def new(cls, disk: Disk, directory: str, config: LogConfig) -> Log:
         """A log that never was: nothing lies in `directory`, and nobody looks."""
         return cls(disk, directory, config, recovery.empty(0))
+
+    # --- state -------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """First offset that may be read."""
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Offset that the next record gets."""
+        return self._end_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        """All below survives a power cut: the fsyncs of the last completed flush cover it."""
+        return self._durable_end_offset
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """The end (exclusive) of what read-committed consumers may read."""
+        producers = self.producers
+        if not producers.ongoing and not producers.unreplicated:
+            return high_watermark  # as below, in fewer calls: every fetch asks
+        stable_offset = producers.last_stable_offset(high_watermark)
+        if stable_offset < self._start_offset:
+            # DeleteRecords may go past the beginning of an open transaction.
+            return min(self._start_offset, high_watermark)
+        return stable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments.items)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.segments.items)
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        return list(self.segments.bases)
+
+    @property
+    def last_epoch(self) -> int:
+        """Of the last batch, -1 when unknown: what a leader is to compare with its own history. For
+        a log without one it is that of what lies below its start."""
+        latest_epoch = self.epochs.latest_epoch
+        return self.epochs.epoch_below if latest_epoch < 0 else latest_epoch
+
+    def batch_end_below(self, offset: int) -> int:
+        """Where the last batch ends that ends at or below `offset`, or the log begins: lower than
+        `offset` where compaction has left a gap. Raises CorruptData, OSError."""
+        end_offset = self.segments.last_end_below(offset)
+        return self._start_offset if end_offset is None else max(end_offset, self._start_offset)
+
+    def begins_below(self, offset: int) -> bool:
+        """True if a segment file starts below `offset`."""
+        return bool(self.segments.bases) and self.segments.bases[0] < offset
+
+    def is_unknown_below(self, offset: int) -> bool:
+        """True if files hold records below `offset` whose leader epoch is unknown."""
+        is_known = offset == self._start_offset and self.epochs.epoch_below >= 0
+        return self.begins_below(offset) and not is_known
+
+    def is_bare_at(self, offset: int) -> bool:
+        """True if the log is empty, begins at `offset`, and no file holds records below."""
+        return self._start_offset == self._end_offset == offset and not self.begins_below(offset)
+
+    def summary(self) -> str:
+        return (
+            f"log={self.directory} start={self._start_offset} end={self._end_offset}"
+            f" durable={self._durable_end_offset} segments={self.segment_count}"
+            f" epoch={self.epochs.latest_epoch} producers={len(self.producers)}"
+        )
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Follow other settings from now on; what has been written stays as it is."""
+        self.config = config
+        self.segments.set_index_interval(config.index_interval_bytes)
+
+    # --- roll and start ----------------------------------------------------------------------
+
+    def roll(self, *, now_ms: int) -> bool:
+        """Start a new segment at `end_offset`; False when the active one is empty."""
+        items = self.segments.items
+        if not items or items[-1].size_bytes == 0:
+            return False
+        self._roll(self._end_offset, now_ms)
+        return True
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        return self.segments.roll(
+            base_offset, now_ms=now_ms, producer_snapshot=self.producers.to_bytes()
+        )
+
+    def advance_start_offset(self, offset: int) -> bool:
+        """Raise `start_offset`; segments below go at the next retention run. False if not above.
+
+        Raises OffsetOutOfRange above `end_offset`.
+        """
+        if offset <= self._start_offset:
+            return False
+        if offset > self._end_offset:
+            raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
+        self._start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
 
     # --- append ------------------------------------------------------------------------------
 
@@ -122,8 +267,8 @@ class Log(LogBase):
             return self._append(batches, placed, now_ms)
         start_offset = self._start_offset
         self.truncate_fully_and_start_at(base_offset, now_ms=now_ms)
-        if not self._segments.items:
-            self._segments.add(base_offset, now_ms=now_ms)
+        if not self.segments.items:
+            self.segments.add(base_offset, now_ms=now_ms)
         self._start_offset = start_offset
         appended = self._append(batches, placed, now_ms)
         self.epochs.truncate_from_start(start_offset)
@@ -183,7 +328,7 @@ class Log(LogBase):
 
     def _segment_for(self, item: Placed, now_ms: int) -> Segment:
         """The segment that takes the batch; rolls first when one of Kafka's limits says so."""
-        segments = self._segments
+        segments = self.segments
         if not segments.items:
             # The first segment's name is where the log begins after a restart. A follower of a
             # compacted log is first sent what is left of it.
@@ -210,10 +355,10 @@ class Log(LogBase):
         """Before the log's first segment comes to begin there, above where the log did, with no
         record between: a start would miss those of an epoch known before (`lost_files.py`)."""
         # A flush under way has these at hand, and would write them over what is written here.
-        self._segments.stop_derived_files(self._end_offset)
+        self.segments.stop_derived_files(self._end_offset)
         self.epochs.truncate_from_start(base_offset)
-        if self._disk.exists(self.directory):
-            self._write_epochs()
+        if self.disk.exists(self.directory):
+            self._checkpoint.write(self._durable_end_offset)
 
     # --- read --------------------------------------------------------------------------------
 
@@ -232,10 +377,10 @@ class Log(LogBase):
             if offset < self._start_offset or offset > log_end_offset:
                 raise OffsetOutOfRange(offset, self._start_offset, log_end_offset)
             return LogSlice(NO_FILE, 0, 0, offset)
-        segments = self._segments.items
+        segments = self.segments.items
         at = len(segments) - 1
         if offset < segments[at].base_offset:
-            at = max(0, bisect_right(self._segments.bases, offset) - 1)
+            at = max(0, bisect_right(self.segments.bases, offset) - 1)
         while at < len(segments):
             segment = segments[at]
             found = segment.locate(
@@ -252,17 +397,6 @@ class Log(LogBase):
                 self._tell_gap(offset, segments[at])
         return LogSlice(NO_FILE, 0, 0, offset)
 
-    def available(self, offset: int, *, end_offset: int) -> tuple[int, bool]:
-        """(bytes of the batches from the one that holds `offset` up to `end_offset`, as far as its
-        segment goes; whether there is more in a later one). What `read` gives, without a limit."""
-        segments = self._segments
-        at = max(0, bisect_right(segments.bases, offset) - 1)
-        found = segments.items[at].locate(
-            offset, bytes_max=sys.maxsize, end_offset=end_offset, at_least_one_batch=True
-        )
-        has_more = at + 1 < len(segments.bases) and segments.bases[at + 1] < end_offset
-        return (0 if found is None else found[1]), has_more
-
     def _tell_gap(self, offset: int, following: Segment) -> None:
         """Once: the log may have been compacted before, so that it is no proof of damage."""
         self._has_told_gap = True
@@ -272,58 +406,44 @@ class Log(LogBase):
             self.directory, offset, following.path(LOG_SUFFIX),
         )  # fmt: skip
 
-    def aborted_in(self, found: LogSlice, *, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch what `read` found, and maybe a few just behind it.
-
-        end_offset: the one given to `read`. Raises CorruptData on an unfit .txnindex.
-        """
-        segments = self._segments
-        at = max(0, bisect_right(segments.bases, found.first_offset) - 1)
-        per_segment = [segment.aborted for segment in segments.items[at:]]
-        if not any(per_segment):
-            return []
-        upper = segments.items[at].indexes[0].upper_offset(found.position + found.length)
-        if upper is None and at + 1 < len(segments.bases):
-            upper = segments.bases[at + 1]
-        return collect_aborted(
-            per_segment,
-            found.first_offset,
-            end_offset if upper is None else min(end_offset, upper),
-        )
-
-    def find_offset_by_timestamp(
-        self, timestamp_ms: int, *, end_offset: int
-    ) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`.
-
-        Looks below `end_offset` only; None when there is none.
-        """
-        return lookup.find_by_timestamp(
-            self._segments.items,
-            timestamp_ms,
-            start_offset=self._start_offset,
-            end_offset=min(end_offset, self._end_offset),
-        )
-
-    def offset_of_max_timestamp(self, end_offset: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        return lookup.find_max_timestamp(
-            self._segments.items,
-            start_offset=self._start_offset,
-            end_offset=min(end_offset, self._end_offset),
-        )
-
     # --- flush -------------------------------------------------------------------------------
+
+    @property
+    def has_unflushed_roll(self) -> bool:
+        """A rolled segment waits for its fsync."""
+        return self.segments.has_unflushed_roll
+
+    @property
+    def has_waiting_removals(self) -> bool:
+        return (
+            self.config.epochs_tell_start
+            and self.segments.has_deleted
+            and self.epochs.is_dirty
+            and bool(self.segments.items)
+        )
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """A rolled segment waits for its fsync, retired ones wait for the epochs' checkpoint, or
+        `flush_messages` or `flush_ms` have gathered."""
+        if self.has_unflushed_roll or self.has_waiting_removals:
+            return True
+        config = self.config
+        limit = config.flush_messages
+        if limit is not None and self._end_offset - self._durable_end_offset >= limit:
+            return True
+        return (
+            config.flush_ms is not None
+            and self._has_unsynced_bytes
+            and now_ms - self._unsynced_since_ms >= config.flush_ms
+        )
 
     def begin_flush(self) -> FlushTicket:
         """Gather what a flush must fsync. One flush at a time; run it, then `end_flush`.
 
         Raises OSError and CorruptData, of the last batch: nothing has begun then.
         """
-        epochs = None
-        if self.epochs.is_dirty and self._segments.items:
-            epochs = (self._epochs_path, self.epochs.to_bytes())
-        ticket = self._segments.begin_flush(
+        epochs = self._checkpoint.pending() if self.segments.items else None
+        ticket = self.segments.begin_flush(
             end_offset=self._end_offset,
             has_unsynced_bytes=self._has_unsynced_bytes,
             epochs=epochs,
@@ -340,7 +460,7 @@ class Log(LogBase):
         Unless the log was cut meanwhile, which kept the checkpoint from being written: a start that
         scans from `durable_end_offset` on takes the epochs before from there. The next flush tells.
         """
-        self._segments.complete_flush(ticket)
+        self.segments.complete_flush(ticket)
         if ticket.owes_epochs:
             self.epochs.is_dirty = True
         else:
@@ -352,7 +472,7 @@ class Log(LogBase):
         if ticket.is_done:
             self.complete_flush(ticket)
         else:
-            self._segments.fail_flush()
+            self.segments.fail_flush()
 
     def flush(self) -> None:
         """Begin, run and complete one flush, blocking. Raises OSError, CorruptData."""
@@ -367,14 +487,14 @@ class Log(LogBase):
     def end_if_cut(self, offset: int) -> int:
         """Where `truncate_to` would leave the end: below `offset` if compaction has left a gap
         there. Ends a clean under way, as the cut will. Raises CorruptData."""
-        segments = self._segments
+        segments = self.segments
         if offset >= self._end_offset or not segments.items or offset < segments.bases[0]:
             return min(offset, self._end_offset)
         # What it has swapped on disk and not in memory yet may have a gap that the old segments
         # have not: the cut would end below what is said here.
         segments.stop_cleaning()
         segment = segments.items[bisect_right(segments.bases, offset) - 1]
-        return lookup.last_end_below(segment, offset)
+        return segment.last_end_below(offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch whose last offset is >= `offset`; fsynced on return.
@@ -383,7 +503,7 @@ class Log(LogBase):
         keeps a recovery-point checkpoint lowers it first: with a point above the log's end, a tail
         torn later would look like damage below the recovery point.
         """
-        segments = self._segments
+        segments = self.segments
         if offset >= self._end_offset or not segments.items:
             self.epochs.truncate_from_end(min(offset, self._end_offset))
             return
@@ -394,7 +514,7 @@ class Log(LogBase):
         segments.stop_derived_files(offset)
         # First: what the checkpoint names and the log lacks was lost (`raft.metadata_log`).
         self.epochs.truncate_from_end(offset)
-        self._write_epochs()
+        self._checkpoint.write(self._durable_end_offset)
         # Newest first: a crash on the way leaves a shorter log and no hole.
         while segments.bases[-1] > offset:
             segments.drop_last()
@@ -415,30 +535,30 @@ class Log(LogBase):
             self.epochs.epoch_below = -1
         self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
         self.epochs.truncate_from_end(self._end_offset)
-        self._write_epochs()
+        self._checkpoint.write(self._durable_end_offset)
         self.producers = rebuild_producers(
-            self._disk, self.directory, segments.items, end_offset=self._end_offset
+            self.disk, self.directory, segments.items, end_offset=self._end_offset
         )
         if self.config.keeps_recovery_state:
             segments.save_recovery_state(self.producers)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """Drop everything; the log is empty with start and end at `offset`. Durable on return."""
-        segments = self._segments
+        segments = self.segments
         segments.stop_cleaning()
         segments.stop_derived_files(0)
         self.epochs.clear()
-        if self._disk.exists(self.directory):
-            self._write_epochs()
+        if self.disk.exists(self.directory):
+            self._checkpoint.write(self._durable_end_offset)
         while segments.items:
             segments.drop_last()
-        remove_snapshots_above(self._disk, self.directory, -1)
+        remove_snapshots_above(self.disk, self.directory, -1)
         self.producers.clear()
         self._start_offset = self._end_offset = self._durable_end_offset = offset
         if offset > 0:
             # An empty segment whose name keeps the offset over a restart.
             segments.add(offset, now_ms=now_ms)
-        if self._disk.exists(self.directory):
+        if self.disk.exists(self.directory):
             segments.sync_directories()
 
     # --- end ---------------------------------------------------------------------------------
@@ -448,26 +568,26 @@ class Log(LogBase):
 
         After it `Log.open(is_clean=True)` is allowed.
         """
-        self._segments.stop_cleaning()
-        items = self._segments.items
+        self.segments.stop_cleaning()
+        items = self.segments.items
         if items:
             self.flush()
             active = items[-1]
             if not active.has_saved_indexes:
                 active.save_indexes(active.index_bytes())
             name = file_name(self._end_offset, SNAPSHOT_SUFFIX)
-            self._disk.write_atomic(f"{self.directory}/{name}", self.producers.to_bytes())
-        self._segments.close_files()
+            self.disk.write_atomic(f"{self.directory}/{name}", self.producers.to_bytes())
+        self.segments.close_files()
 
     def abandon(self) -> None:
         """Close the files and write nothing: the disk below is gone. Unclean for the next start."""
-        self._segments.stop_cleaning()
-        self._segments.close_files()
+        self.segments.stop_cleaning()
+        self.segments.close_files()
 
     def delete(self) -> None:
         """Remove the folder and all in it; the log must not be used afterwards."""
-        self._segments.stop_cleaning()
+        self.segments.stop_cleaning()
         # A flush under way would write them by their names, and another log may have these soon.
-        self._segments.stop_derived_files(0)
-        self._segments.close_files()
-        self._disk.remove_tree(self.directory)
+        self.segments.stop_derived_files(0)
+        self.segments.close_files()
+        self.disk.remove_tree(self.directory)

@@ -1,9 +1,13 @@
-"""Which segments may go: a pure decision over what the segments say of themselves."""
+"""Retention: which segments may go, a pure decision, and taking them out of the log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
+
+from kvorum.storage.log.file_names import DELETED_SUFFIX, LOG_SUFFIX
+from kvorum.storage.log.log import Log
+from kvorum.storage.log.segment import Segment
 
 
 class SegmentFacts(Protocol):
@@ -20,6 +24,66 @@ class SegmentFacts(Protocol):
 
     @property
     def modified_ms(self) -> int: ...
+
+
+def apply_retention(log: Log, *, now_ms: int, high_watermark: int) -> list[int]:
+    """Delete the segments that start offset, size and age allow; base offsets of those gone.
+
+    Files are renamed now and removed by `remove_deleted` after `file_delete_delay_ms`. Those of
+    segments that are not flushed yet wait for the next run, and readers do not see them.
+    """
+    segments = log.segments
+    if segments.is_cleaning:
+        # It waits for the next run, lest a long clean be cancelled again and again.
+        return []
+    count = deletable_count(
+        segments.items,
+        start_offset=log.start_offset,
+        end_offset=log.end_offset,
+        high_watermark=high_watermark,
+        retention_ms=log.config.retention_ms,
+        retention_bytes=log.config.retention_bytes,
+        now_ms=now_ms,
+    )
+    if count == 0:
+        return []
+    if count == len(segments.items):
+        log.roll(now_ms=now_ms)
+    # First the start: a disk that fails half-way must leave no hole behind it, which readers
+    # would be led over in silence.
+    log.advance_start_offset(segments.bases[count])
+    # With its flush comes the snapshot of the producers at a segment's end. Bad sequence: 1. a
+    # topic is idle for longer than `retention_ms`, 2. its last segment is rolled and retired,
+    # 3. the process is killed, 4. a producer repeats its last batch, which nobody knows.
+    count = min(count, len(segments.sealed_prefix()))
+    retired: list[Segment] = []
+    if count:
+        segments.stop_derived_files(log.end_offset)
+        segments.keep_producers(count, log.producers)
+        retired = segments.retire_first(
+            count, delete_at_ms=now_ms + log.config.file_delete_delay_ms
+        )
+    return [segment.base_offset for segment in retired]
+
+
+def take_deleted(log: Log, now_ms: int) -> list[str]:
+    """Paths of the files whose delay has passed: to remove, in a thread, since the unlink of
+    a file of a gigabyte may take long. Missing ones are fine.
+
+    None before a flush has written the epochs' checkpoint, if `epochs_tell_start`: once the
+    files are gone, nothing else explains why the log begins above what the old one names.
+    """
+    if log.has_waiting_removals or (log.config.epochs_tell_start and log.segments.is_flushing):
+        return []
+    return log.segments.take_deleted(now_ms)
+
+
+def remove_deleted(log: Log, now_ms: int) -> int:
+    """Remove the files whose delay has passed, blocking; how many segments that were."""
+    paths = take_deleted(log, now_ms)
+    for path in paths:
+        log.disk.remove(path)
+    return sum(path.endswith(LOG_SUFFIX + DELETED_SUFFIX) for path in paths)
 
 
 def deletable_count(

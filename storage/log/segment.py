@@ -425,6 +425,23 @@ class Segment:
                 return position, header
         return None
 
+    def last_end_below(self, offset: int) -> int:
+        """Where the last batch of the segment ends that ends at or below `offset`; its base offset
+        without one. Raises CorruptData."""
+        return self.by_index(lambda: self._last_end(offset))
+
+    def _last_end(self, offset: int) -> int:
+        start = self.indexes[0].lookup(offset - 1)
+        end_offset = self.base_offset
+        for position, header in self.headers(start):
+            if header.end_offset > offset:
+                if position == start > 0:
+                    path = self.path(INDEX_SUFFIX)
+                    raise CorruptData(path, 0, f"byte {start} lies behind offset {offset - 1}")
+                break
+            end_offset = header.end_offset
+        return end_offset
+
     def by_index(self, find: Callable[[], T]) -> T:
         """The result of `find`, by way of the index. An index that misleads is rebuilt: it holds
         nothing that the batches do not, and they are not damaged because it is. Raises CorruptData

@@ -5,6 +5,8 @@ Kept apart from `log.py` so that offsets (there) and files (here) can be read on
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,8 +22,10 @@ from kvorum.storage.log.file_names import (
     put_aside,
 )
 from kvorum.storage.log.flush import FlushTicket, SealedSegment
+from kvorum.storage.log.model import LogSlice
 from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 from kvorum.storage.log.segment import Segment
+from kvorum.storage.log.transaction_index import AbortedTransaction, collect_aborted
 from kvorum.storage.recovery.producer_rebuild import producers_at
 from kvorum.storage.recovery.segment_state import RecoveryStateWriter
 
@@ -92,6 +96,51 @@ class SegmentList:
     def has_unsynced_names(self) -> bool:
         """Files were made, renamed or removed, and a power cut may undo that."""
         return bool(self._dirty_directories) or self._ticket is not None
+
+    @property
+    def durable_first_offset(self) -> int:
+        """Where the first segment begins, as far as every start will find it so; 0 if files were
+        made or removed since, or there are none."""
+        return 0 if self.has_unsynced_names or not self.bases else self.bases[0]
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def last_end_below(self, offset: int) -> int | None:
+        """Where the last batch ends that ends at or below `offset`, None without one. Raises
+        CorruptData, OSError."""
+        for segment in reversed(self.items[: bisect_left(self.bases, offset)]):
+            end_offset = segment.last_end_below(offset)
+            if end_offset > segment.base_offset:
+                return end_offset
+        return None
+
+    def available(self, offset: int, *, end_offset: int) -> tuple[int, bool]:
+        """(bytes of the batches from the one that holds `offset` up to `end_offset`, as far as its
+        segment goes; whether there is more in a later one): a `Log.read` without a limit."""
+        at = max(0, bisect_right(self.bases, offset) - 1)
+        found = self.items[at].locate(
+            offset, bytes_max=sys.maxsize, end_offset=end_offset, at_least_one_batch=True
+        )
+        has_more = at + 1 < len(self.bases) and self.bases[at + 1] < end_offset
+        return (0 if found is None else found[1]), has_more
+
+    def aborted_in(self, found: LogSlice, *, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that touch what `Log.read` found, and maybe a few behind it.
+
+        end_offset: the one given to it. Raises CorruptData on an unfit .txnindex.
+        """
+        at = max(0, bisect_right(self.bases, found.first_offset) - 1)
+        per_segment = [segment.aborted for segment in self.items[at:]]
+        if not any(per_segment):
+            return []
+        upper = self.items[at].indexes[0].upper_offset(found.position + found.length)
+        if upper is None and at + 1 < len(self.bases):
+            upper = self.bases[at + 1]
+        return collect_aborted(
+            per_segment,
+            found.first_offset,
+            end_offset if upper is None else min(end_offset, upper),
+        )
 
     # --- growing -----------------------------------------------------------------------------
 

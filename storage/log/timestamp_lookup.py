@@ -1,24 +1,21 @@
-"""Finding records by timestamp: segment by largest timestamp, time index, headers, records. And
-where the batches below an offset end."""
+"""Finding records of a log by timestamp: segment by largest one, time index, headers, records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import BatchHeader, iter_times
-from kvorum.storage.log.file_names import INDEX_SUFFIX
+from kvorum.storage.log.log import Log
 from kvorum.storage.log.segment import Segment
 
 Found = tuple[int, int, int]
 """(timestamp_ms, offset, leader epoch)."""
 
 
-def find_by_timestamp(
-    segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, end_offset: int
-) -> Found | None:
-    """The first record in [start_offset, end_offset) with a timestamp >= `timestamp_ms`."""
-    for segment in segments:
+def find_by_timestamp(log: Log, timestamp_ms: int, *, end_offset: int) -> Found | None:
+    """The first record below `end_offset` with a timestamp >= `timestamp_ms`."""
+    start_offset, end_offset = log.start_offset, min(end_offset, log.end_offset)
+    for segment in log.segments.items:
         if segment.base_offset >= end_offset:
             return None
         if segment.max_timestamp_ms < timestamp_ms:
@@ -36,12 +33,11 @@ def find_by_timestamp(
     return None
 
 
-def find_max_timestamp(
-    segments: Sequence[Segment], *, start_offset: int, end_offset: int
-) -> Found | None:
-    """The first record in [start_offset, end_offset) that has the largest timestamp there."""
+def find_max_timestamp(log: Log, *, end_offset: int) -> Found | None:
+    """The first record below `end_offset` that has the largest timestamp there."""
+    start_offset, end_offset = log.start_offset, min(end_offset, log.end_offset)
     best: tuple[int, Segment, int, BatchHeader] | None = None
-    for segment in segments:
+    for segment in log.segments.items:
         if segment.base_offset >= end_offset:
             break
         if best is not None and segment.max_timestamp_ms <= best[0]:
@@ -116,22 +112,3 @@ def _times_from(
     """(timestamp, offset) of the records from `start_offset` on."""
     batch = segment.file.pread(header.size_bytes, position)
     return (found for found in iter_times(batch, 0, header) if found[1] >= start_offset)
-
-
-def last_end_below(segment: Segment, offset: int) -> int:
-    """Where the last batch of the segment ends that ends at or below `offset`; its base offset
-    without one. Raises CorruptData."""
-    return segment.by_index(lambda: _last_end(segment, offset))
-
-
-def _last_end(segment: Segment, offset: int) -> int:
-    start = segment.indexes[0].lookup(offset - 1)
-    end_offset = segment.base_offset
-    for position, header in segment.headers(start):
-        if header.end_offset > offset:
-            if position == start > 0:
-                path = segment.path(INDEX_SUFFIX)
-                raise CorruptData(path, 0, f"byte {start} lies behind offset {offset - 1}")
-            break
-        end_offset = header.end_offset
-    return end_offset

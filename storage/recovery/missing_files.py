@@ -7,7 +7,7 @@ refuses; `kvorum partitions restore` fetches the replica anew. Three proofs, all
 1. An index beside a .log that is not there. Whoever drops a segment removes its indexes first, or
    renames its .log to .log.deleted before them (`names.put_aside`); names become durable in order.
 2. The first known leader epoch begins below the first segment. Who retires a segment writes the
-   checkpoint of the epochs before the .log.deleted goes (`LogBase.take_deleted`).
+   checkpoint of the epochs before the .log.deleted goes (`retention.take_deleted`).
 3. A sealed .log that ends before what its indexes know of. They were written when it was whole.
 
 All files of a segment between two others may go unseen, and a sealed .log cut behind what its

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kvorum.cli.controller_client import ControllerClient
-from kvorum.metadata.inspect.snapshot_view import image_of
+from kvorum.metadata.inspect.history import image_of
 from tests.live.clients import Load, Topics, assert_nothing_lost, read_all, settings
 from tests.live.cluster import Cluster, broker_name, eventually, is_alive
 

@@ -6,8 +6,11 @@ from tests.mutants.model import Mutant
 
 ELECTION = "raft/roles/election.py"
 LEADER = "raft/roles/leader.py"
+LEADERSHIP = "raft/roles/leadership.py"
 FOLLOWER = "raft/roles/follower.py"
+FETCHING = "raft/roles/fetching.py"
 CORE = "raft/core.py"
+STATE = "raft/state.py"
 TRANSITIONS = "raft/transitions.py"
 TAIL = "raft/log_tail.py"
 QUORUM = "raft/quorum.py"
@@ -19,42 +22,42 @@ MUTANTS = (
         "vote-not-persisted",
         "a vote is on disk before the answer leaves",
         TRANSITIONS,
-        "    core.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))\n",
+        "    state.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))\n",
         "    if voted_id == NO_NODE:\n"
-        "        core.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))\n",
+        "        state.emit(PersistVoteState(VoteState(epoch, leader_id, voted_id, voted_directory_id)))\n",
     ),
     Mutant(
         "votes-twice",
         "one vote an epoch",
         ELECTION,
-        '    if core.voted_id != NO_NODE:\n        return f"voted for {core.voted_id}"\n',
+        '    if state.voted_id != NO_NODE:\n        return f"voted for {state.voted_id}"\n',
         "",
     ),
     Mutant(
         "vote-for-a-stale-log",
         "a vote only for a log at least as long as the own one",
         ELECTION,
-        "        refusal = _vote_refusal(core, request)\n",
-        "        refusal = _vote_refusal(core, request)\n"
+        "        refusal = _vote_refusal(state, request)\n",
+        "        refusal = _vote_refusal(state, request)\n"
         '        refusal = "" if refusal.startswith("stale log") else refusal\n',
     ),
     Mutant(
         "vote-compares-offset-first",
         "logs compare by epoch before offset",
         ELECTION,
-        "    own = (core.log.last_epoch, core.log.end_offset)\n"
+        "    own = (state.log.last_epoch, state.log.end_offset)\n"
         "    if (request.last_epoch, request.end_offset) >= own:\n",
-        "    own = (core.log.end_offset, core.log.last_epoch)\n"
+        "    own = (state.log.end_offset, state.log.last_epoch)\n"
         "    if (request.end_offset, request.last_epoch) >= own:\n",
     ),
     Mutant(
         "vote-after-a-leader-is-known",
         "no vote in an epoch whose leader is known",
         ELECTION,
-        "    if not isinstance(core.role, Unattached | Prospective):\n"
-        '        return f"is {type(core.role).__name__.lower()} in this epoch"\n'
-        "    if core.role.leader_id != NO_NODE:\n"
-        '        return f"leader of this epoch is {core.role.leader_id}"\n',
+        "    if not isinstance(state.role, Unattached | Prospective):\n"
+        '        return f"is {type(state.role).__name__.lower()} in this epoch"\n'
+        "    if state.role.leader_id != NO_NODE:\n"
+        '        return f"leader of this epoch is {state.role.leader_id}"\n',
         "",
     ),
     Mutant(
@@ -75,8 +78,8 @@ MUTANTS = (
         "resigned-calls-itself-leader",
         "one that resigned names no leader",
         ELECTION,
-        "leader_id=NO_NODE if isinstance(core.role, Resigned) else core.role.leader_id,\n",
-        "leader_id=core.role.leader_id,\n",
+        "leader_id=NO_NODE if isinstance(state.role, Resigned) else state.role.leader_id,\n",
+        "leader_id=state.role.leader_id,\n",
     ),
     Mutant(
         "pre-vote-of-the-leader",
@@ -89,21 +92,21 @@ MUTANTS = (
         "no-pre-vote",
         "a pre-vote comes before the epoch is raised",
         ELECTION,
-        "    role = become_prospective(core, now_ms)\n    _ask_all(core, role, now_ms)\n",
-        "    role = become_prospective(core, now_ms)\n"
-        "    role.granted |= set(core.voter_set.ids)\n    _ask_all(core, role, now_ms)\n",
+        "    role = become_prospective(state, now_ms)\n    _ask_all(state, role, now_ms)\n",
+        "    role = become_prospective(state, now_ms)\n"
+        "    role.granted |= set(state.voter_set.ids)\n    _ask_all(state, role, now_ms)\n",
     ),
     Mutant(
         "stale-vote-request-answered",
         "a request of an older epoch is fenced",
         ELECTION,
-        "    if request.epoch < core.epoch:\n        return ErrorCode.FENCED_LEADER_EPOCH\n",
+        "    if request.epoch < state.epoch:\n        return ErrorCode.FENCED_LEADER_EPOCH\n",
         "",
     ),
     Mutant(
         "vote-for-another-disk",
         "a request names the disk it is meant for",
-        CORE,
+        STATE,
         "        return voter_id == own.node_id and voter_directory_id in (UUID_ZERO, own.directory_id)\n",
         "        return voter_id == own.node_id\n",
     ),
@@ -132,15 +135,15 @@ MUTANTS = (
         "who-refused-is-not-asked-again",
         "a voter that asks with a shorter log has lost the leader: it is asked in turn",
         ELECTION,
-        "        role.rejected.discard(voter_id)\n        _ask(core, role, voter_id)\n",
+        "        role.rejected.discard(voter_id)\n        _ask(state, role, voter_id)\n",
         "        pass\n",
     ),
     Mutant(
         "a-lost-round-waits-for-the-fetch-timeout",
         "who lost its round stands again as soon as another voter has lost the leader",
         ELECTION,
-        "        role.stand_at_ms = now_ms + core.rng.randrange("
-        "core.config.leader_loss_grace_ms + 1)\n",
+        "        role.stand_at_ms = now_ms + state.rng.randrange("
+        "state.config.leader_loss_grace_ms + 1)\n",
         "",
     ),
     Mutant(
@@ -150,7 +153,7 @@ MUTANTS = (
         "    voter_id = role.pending.pop(correlation_id, None)\n    if voter_id is None:\n"
         "        return  # an answer of an earlier round\n",
         "    voter_id = role.pending.pop(correlation_id, None)\n    if voter_id is None:\n"
-        "        voter_id = next(iter(role.pending.values()), core.config.node_id)\n",
+        "        voter_id = next(iter(role.pending.values()), state.config.node_id)\n",
     ),
     Mutant(
         "minority-elects",
@@ -163,7 +166,7 @@ MUTANTS = (
     Mutant(
         "restarts-as-leader-candidate",
         "who led an epoch does not lead it again after a restart",
-        CORE,
+        STATE,
         "        if self.persisted_leader_id == config.node_id:\n",
         "        if False:\n",
     ),
@@ -179,7 +182,7 @@ MUTANTS = (
     Mutant(
         "log-epoch-ignored-at-start",
         "the epoch is at least that of the log",
-        CORE,
+        STATE,
         "        if log.last_epoch > vote_state.epoch:\n",
         "        if False:\n",
     ),
@@ -194,20 +197,20 @@ MUTANTS = (
         "no-check-quorum",
         "a leader without a majority resigns",
         LEADER,
-        "    if now_ms >= role.check_quorum_at_ms:\n        set_check_quorum(core, role, now_ms)\n",
-        "    if False:\n        set_check_quorum(core, role, now_ms)\n",
+        "    if now_ms >= role.check_quorum_at_ms:\n        leadership.set_check_quorum(state, role, now_ms)\n",
+        "    if False:\n        leadership.set_check_quorum(state, role, now_ms)\n",
     ),
     Mutant(
         "no-hand-over",
         "a leader that resigns tells the voters",
-        LEADER,
+        LEADERSHIP,
         "    for voter_id in successors:\n",
         "    for voter_id in ():\n",
     ),
     Mutant(
         "worst-successor-first",
         "the voter that holds most takes over",
-        LEADER,
+        LEADERSHIP,
         "    successors = sorted(voters, key=lambda v: (-voters[v].end_offset, v))\n",
         "    successors = sorted(voters, key=lambda v: (voters[v].end_offset, v))\n",
     ),
@@ -215,7 +218,7 @@ MUTANTS = (
         "broken-stream-ignored",
         "a broken stream starts a pre-vote after the grace",
         FOLLOWER,
-        "    role.stand_at_ms = now_ms + grace_ms + core.rng.randrange(grace_ms + 1)\n",
+        "    role.stand_at_ms = now_ms + grace_ms + state.rng.randrange(grace_ms + 1)\n",
         "",
     ),
     Mutant(
@@ -223,15 +226,15 @@ MUTANTS = (
         "a silent leader is given up",
         FOLLOWER,
         "    if now_ms >= role.fetch_deadline_ms:\n        role.is_leader_lost = True\n"
-        '        _give_up(core, now_ms, "the fetch timeout passed")\n',
+        '        _give_up(state, now_ms, "the fetch timeout passed")\n',
         "    if now_ms >= role.fetch_deadline_ms:\n"
-        "        role.fetch_deadline_ms = core.random_fetch_deadline_ms(now_ms)\n",
+        "        role.fetch_deadline_ms = state.random_fetch_deadline_ms(now_ms)\n",
     ),
     Mutant(
         "lost-leader-is-forgotten-by-nobody",
         "a pre-vote lost goes back to the leader that the others have",
         ELECTION,
-        "    if role.leader_id not in (NO_NODE, core.config.node_id):\n",
+        "    if role.leader_id not in (NO_NODE, state.config.node_id):\n",
         "    if False:\n",
     ),
     # Replication.
@@ -239,15 +242,15 @@ MUTANTS = (
         "counts-itself-before-fsync",
         "the leader counts itself only after its fsync",
         LEADER,
-        "        ends.append(core.log.flushed_end_offset)\n",
-        "        ends.append(core.log.end_offset)\n",
+        "        ends.append(state.log.flushed_end_offset)\n",
+        "        ends.append(state.log.end_offset)\n",
     ),
     Mutant(
         "commits-an-old-epoch",
         "only an entry of the own epoch commits",
         LEADER,
-        "    if offset <= role.epoch_start_offset or not core.advance_high_watermark(offset):\n",
-        "    if not core.advance_high_watermark(offset):\n",
+        "    if offset <= role.epoch_start_offset or not state.advance_high_watermark(offset):\n",
+        "    if not state.advance_high_watermark(offset):\n",
     ),
     Mutant(
         "commits-the-greatest",
@@ -259,7 +262,7 @@ MUTANTS = (
     Mutant(
         "high-watermark-may-fall",
         "the high watermark never goes back",
-        CORE,
+        STATE,
         "        if offset <= self.high_watermark:\n            return False\n",
         "        if offset == self.high_watermark:\n            return False\n",
     ),
@@ -267,22 +270,22 @@ MUTANTS = (
         "follower-commits-beyond-its-log",
         "a follower's high watermark lies within its log",
         FOLLOWER,
-        "    core.advance_high_watermark(min(core.log.end_offset, response.high_watermark))\n",
-        "    core.advance_high_watermark(response.high_watermark)\n",
+        "    state.advance_high_watermark(min(state.log.end_offset, response.high_watermark))\n",
+        "    state.advance_high_watermark(response.high_watermark)\n",
     ),
     Mutant(
         "fetches-before-fsync",
         "a voter vouches only for what is on its disk",
-        FOLLOWER,
-        "    if vouches and core.log.flushed_end_offset < core.log.end_offset:\n",
+        FETCHING,
+        "    if vouches and state.log.flushed_end_offset < state.log.end_offset:\n",
         "    if False:\n",
     ),
     Mutant(
         "observer-controller-does-not-fsync",
         "a controller that may become a voter fsyncs before it fetches",
-        FOLLOWER,
-        "    vouches = core.is_voter or core.config.address is not None\n",
-        "    vouches = core.is_voter\n",
+        FETCHING,
+        "    vouches = state.is_voter or state.config.address is not None\n",
+        "    vouches = state.is_voter\n",
     ),
     Mutant(
         "late-answer-appended",
@@ -296,7 +299,7 @@ MUTANTS = (
         "no-truncation",
         "a diverging follower truncates",
         FOLLOWER,
-        "    core.log.truncate(end_offset)\n    core.emit(TruncateLog(end_offset))\n",
+        "    state.log.truncate(end_offset)\n    state.emit(TruncateLog(end_offset))\n",
         "",
     ),
     Mutant(
@@ -339,8 +342,8 @@ MUTANTS = (
         "wrong-epoch-fetch-served",
         "a fetch of another epoch is fenced",
         LEADER,
-        "    if request.epoch < core.epoch:\n        error = ErrorCode.FENCED_LEADER_EPOCH\n"
-        "    elif request.epoch > core.epoch:\n        error = ErrorCode.UNKNOWN_LEADER_EPOCH\n"
+        "    if request.epoch < state.epoch:\n        error = ErrorCode.FENCED_LEADER_EPOCH\n"
+        "    elif request.epoch > state.epoch:\n        error = ErrorCode.UNKNOWN_LEADER_EPOCH\n"
         "    elif request.fetch_offset < 0",
         "    if request.fetch_offset < 0",
     ),
@@ -355,9 +358,9 @@ MUTANTS = (
     Mutant(
         "observers-see-the-uncommitted",
         "an observer is sent only what is committed",
-        LEADER,
-        "    if core.voter_set.has(*replica):\n        return core.log.end_offset\n",
-        "    if True:\n        return core.log.end_offset\n",
+        LEADERSHIP,
+        "    if state.voter_set.has(*replica):\n        return state.log.end_offset\n",
+        "    if True:\n        return state.log.end_offset\n",
     ),
     Mutant(
         "other-cluster-served",

@@ -16,7 +16,6 @@ STATE = "storage/recovery/segment_state.py"
 EPOCHS = "storage/log/leader_epochs.py"
 INDEX = "storage/log/transaction_index.py"
 LOG = "storage/log/log.py"
-LOG_BASE = "storage/log/log_base.py"
 
 _RULES = (
     # What may go.
@@ -78,8 +77,8 @@ _RULES = (
      "            write_recovery_state(disk, segments[-1], self.producers)\n", "            pass\n"),
     ("state-for-ever", "the file is written anew when half of it is waste", STATE,
      "2 * self._whole_bytes + _WASTE_BYTES_MAX", "(1 << 40)"),
-    ("epoch-before-its-fsync", "a cut writes down no epoch whose record is not fsynced", LOG_BASE,
-     "self.epochs.to_bytes(durable_end_offset)", "self.epochs.to_bytes()"),
+    ("epoch-before-its-fsync", "a cut writes down no epoch whose record is not fsynced", EPOCHS,
+     "self._cache.to_bytes(durable_end_offset)", "self._cache.to_bytes()"),
     ("durable-without-epochs", "what is claimed durable has its epochs in the checkpoint", LOG,
      "        if ticket.owes_epochs:\n", "        if False:\n"),
     ("owed-epochs-forgotten", "epochs that a flush could not write come with the next", LOG,

@@ -9,7 +9,7 @@ LEADER = "raft/roles/leader.py"
 FOLLOWER = "raft/roles/follower.py"
 SNAPSHOTS = "raft/roles/snapshots.py"
 CHANGES = "raft/roles/voter_changes.py"
-CORE = "raft/core.py"
+STATE = "raft/state.py"
 TAIL = "raft/log_tail.py"
 REPLICA = "raft/replica_log.py"
 OPEN = "raft/metadata_log.py"
@@ -20,14 +20,14 @@ MUTANTS = (
         "snapshot-of-the-uncommitted",
         "a snapshot holds only what is committed",
         SNAPSHOTS,
-        "        snapshot.offset <= core.high_watermark,\n",
+        "        snapshot.offset <= state.high_watermark,\n",
         "        True,\n",
     ),
     Mutant(
         "log-behind-a-snapshot-kept",
         "the log begins anew behind a received snapshot",
         SNAPSHOTS,
-        "    core.emit(ReplaceLog(event.snapshot))\n",
+        "    state.emit(ReplaceLog(event.snapshot))\n",
         "",
     ),
     Mutant(
@@ -41,7 +41,7 @@ MUTANTS = (
         "snapshot-piece-out-of-order",
         "pieces of a snapshot follow each other",
         SNAPSHOTS,
-        "    is_next = response.position == fetching.position and (\n",
+        "    is_next = response.position == transfer.position and (\n",
         "    is_next = response.position >= 0 and (\n",
     ),
     Mutant(
@@ -55,8 +55,8 @@ MUTANTS = (
         "log-trimmed-too-far",
         "the log begins where the oldest snapshot ends",
         SNAPSHOTS,
-        "        core.emit(DropSnapshots(gone, core.log.start_offset))\n",
-        "        core.emit(DropSnapshots(gone, core.log.end_offset))\n",
+        "        state.emit(DropSnapshots(gone, state.log.start_offset))\n",
+        "        state.emit(DropSnapshots(gone, state.log.end_offset))\n",
     ),
     Mutant(
         "log-not-trimmed",
@@ -112,21 +112,21 @@ MUTANTS = (
         "two-changes-at-once",
         "one change of the voter set at a time",
         CHANGES,
-        "    if core.log.voters.last_offset >= core.high_watermark:\n",
+        "    if state.log.voters.last_offset >= state.high_watermark:\n",
         "    if False:\n",
     ),
     Mutant(
         "change-before-own-commit",
         "a leader changes voters only after a commit in its own epoch",
         CHANGES,
-        "    if core.high_watermark <= role.epoch_start_offset:\n",
+        "    if state.high_watermark <= role.epoch_start_offset:\n",
         "    if False:\n",
     ),
     Mutant(
         "adds-a-laggard",
         "a voter is added once it has caught up",
         CHANGES,
-        "    if caught_up_ms < 0 or now_ms - caught_up_ms > core.config.fetch_timeout_ms:\n",
+        "    if caught_up_ms < 0 or now_ms - caught_up_ms > state.config.fetch_timeout_ms:\n",
         "    if False:\n",
     ),
     Mutant(
@@ -140,35 +140,35 @@ MUTANTS = (
         "removed-leader-counts-itself",
         "a leader that was removed does not count itself",
         LEADER,
-        "    if core.is_voter:\n        # Only after its own fsync",
+        "    if state.is_voter:\n        # Only after its own fsync",
         "    if True:\n        # Only after its own fsync",
     ),
     Mutant(
         "removed-leader-stays",
         "a removed leader hands over once its removal is committed",
         CHANGES,
-        "    if is_settled and not core.is_voter:\n",
+        "    if is_settled and not state.is_voter:\n",
         "    if False:\n",
     ),
     Mutant(
         "removed-voter-stands",
         "a removed voter does not stand for election",
         FOLLOWER,
-        "    if core.is_electable:\n        election.stand(core, now_ms, reason)\n",
-        "    if True:\n        election.stand(core, now_ms, reason)\n",
+        "    if state.is_electable:\n        election.stand(state, now_ms, reason)\n",
+        "    if True:\n        election.stand(state, now_ms, reason)\n",
     ),
     Mutant(
         "removed-voter-trusted",
         "votes are asked of the voters in force only",
         ELECTION,
-        "    voters = core.voter_set.ids\n    if len(role.granted",
-        "    voters = core.log.voters.entries[0][1].ids if core.config.is_dynamic else "
-        "core.voter_set.ids\n    if len(role.granted",
+        "    voters = state.voter_set.ids\n    if len(role.granted",
+        "    voters = state.log.voters.entries[0][1].ids if state.config.is_dynamic else "
+        "state.voter_set.ids\n    if len(role.granted",
     ),
     Mutant(
         "removed-leader-never-stands",
         "who is out of its own latest set stands until that is committed",
-        CORE,
+        STATE,
         "        if self.is_voter:\n            return True\n        history = self.log.voters\n",
         "        if not self.is_voter:\n            return False\n"
         "        history = self.log.voters\n",
@@ -184,7 +184,7 @@ MUTANTS = (
         "records-that-do-not-fit",
         "records that do not continue the log are not appended",
         FOLLOWER,
-        "        if not _continues(core, response):\n",
+        "        if not _continues(state, response):\n",
         "        if False:\n",
     ),
     Mutant(
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "committed-voters-only",
         "a voter set is in force from its append on",
-        CORE,
+        STATE,
         "        return self.log.voters.last if self.config.is_dynamic else self._static_voters\n",
         "        if not self.config.is_dynamic:\n            return self._static_voters\n"
         "        committed = self.log.voters.at(max(self.high_watermark, 0))\n"
@@ -207,7 +207,7 @@ MUTANTS = (
         "voters-not-in-the-log",
         "the first leader writes the bootstrap voters into the log",
         LEADER,
-        "        core.log.voters.last_offset < 0 or core.is_voter_entry_stale\n",
+        "        state.log.voters.last_offset < 0 or state.is_voter_entry_stale\n",
         "        False\n",
     ),
 )

@@ -13,7 +13,6 @@ CONTEXT = "runtime/http2/context.py"
 KEEPALIVE = "runtime/http2/keepalive.py"
 SERVER = "runtime/http2/server.py"
 STREAM = "runtime/http2/stream.py"
-INCOMING = "runtime/http2/incoming.py"
 NODE = "raft/node.py"
 RAFT_SERVICER = "raft/servicer.py"
 RAFT_TRANSPORT = "raft/transport.py"
@@ -37,7 +36,7 @@ MUTANTS = (
     _mutant(
         "empty-messages-cost-nothing",
         "a message that waits to be read keeps its head's share of the window too",
-        INCOMING,
+        STREAM,
         "        self._held_bytes += len(message) + MESSAGE_HEAD_BYTES\n",
         "        self._held_bytes += len(message)\n",
     ),
@@ -166,21 +165,21 @@ MUTANTS = (
     _mutant(
         "what-the-listener-raised-is-lost",
         "an error of a listener is raised where it listens",
-        INCOMING,
+        STREAM,
         "                reader.set_exception(error)\n",
         "                pass\n",
     ),
     _mutant(
         "an-interrupted-listener-hears-on",
         "who was interrupted hears no more",
-        INCOMING,
+        STREAM,
         "        if listener is not None and reader is not None and not reader.done():\n",
         "        if listener is not None and reader is not None:\n",
     ),
     _mutant(
         "what-came-before-is-not-heard",
         "a listener first hears what came before it listened",
-        INCOMING,
+        STREAM,
         "        while self._messages:\n            on_message(self._next())\n",
         "",
     ),

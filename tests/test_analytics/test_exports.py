@@ -13,8 +13,7 @@ import pytest
 
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.export_schema import SCHEMA_VERSION, TABLES
-from kvorum.metadata.inspect.history import history_of
-from kvorum.metadata.inspect.snapshot_view import MetadataCopy
+from kvorum.metadata.inspect.history import MetadataCopy, history_of
 from tests.test_metadata.folders import batches_of, records_of_seed
 
 pytest.importorskip("pyspark")

@@ -18,6 +18,7 @@ from kvorum.runtime.clock import wall_ms
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.format.recompression import Packing
 from kvorum.storage.log.model import INDEX_BYTES_MIN, CompactionConfig
+from kvorum.storage.log.retention import apply_retention
 from tests.test_broker.config_calls import (
     BROKER,
     DELETE,
@@ -197,7 +198,7 @@ def test_segments_roll_and_go_by_the_new_settings(
     produce(client, topic, timestamp_ms=start_ms + 20)
     assert log.segment_count == 2
     alter(client, TOPIC, topic, retention_bytes="1", retention_ms="-1")
-    harness.call(lambda: log.apply_retention(now_ms=wall_ms(), high_watermark=log.end_offset))
+    harness.call(lambda: apply_retention(log, now_ms=wall_ms(), high_watermark=log.end_offset))
     assert log.start_offset > 0
 
 
@@ -208,12 +209,12 @@ def test_the_index_of_the_active_segment_follows_the_new_interval(
     entries = []
     for _ in range(3):
         produce(client, topic)
-        entries.append(len(log._segments.items[-1].indexes[0]))
+        entries.append(len(log.segments.items[-1].indexes[0]))
     assert entries == [0, 0, 0]
     alter(client, TOPIC, topic, index_interval_bytes="0")
     produce(client, topic)
     produce(client, topic)
-    assert len(log._segments.items[-1].indexes[0]) > 0
+    assert len(log.segments.items[-1].indexes[0]) > 0
 
 
 def test_a_topic_made_later_begins_with_what_is_set_for_its_broker(
@@ -222,7 +223,7 @@ def test_a_topic_made_later_begins_with_what_is_set_for_its_broker(
     alter(client, BROKER, "1", log_retention_ms="123", log_index_interval_bytes="9")
     harness.call(lambda: harness.cluster.controller.create("later", [(1,)]))
     log = harness.cluster.replica(1, "later").log
-    assert (log.config.retention_ms, log._segments._index_interval_bytes) == (123, 9)
+    assert (log.config.retention_ms, log.segments._index_interval_bytes) == (123, 9)
 
 
 def test_the_least_index_that_kafka_allows_leaves_the_broker_alive(

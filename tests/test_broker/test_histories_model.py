@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kvorum.storage.format.batch import iter_headers, iter_records
+from kvorum.storage.log.retention import remove_deleted
 from tests.scripts.partitions.harness import PartitionHarness
 
 FETCHES_MAX = 6
@@ -115,7 +116,7 @@ class Histories(RuleBasedStateMachine):
             if is_flushed:
                 log.flush()
             node.replica.apply_retention(0)
-            log.remove_deleted(10**15)
+            remove_deleted(log, 10**15)
 
     @rule(number=NODES, tells_late=st.booleans(), is_checkpointed=st.booleans())
     def upkeep(self, number, tells_late, is_checkpointed):

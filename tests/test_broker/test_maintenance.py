@@ -257,7 +257,7 @@ def test_a_disk_that_fails_while_the_cleaner_looks_for_work_ends_no_broker(
 
     async def look() -> bool:
         manager.cleaner._retry_at_ms.clear()
-        for segment in replica.log._segments.items[:-1]:
+        for segment in replica.log.segments.items[:-1]:
             segment.first_timestamp_ms = -1  # as after a start: it is read again
         faulty.fail("read", "/c-0/", number)
         return await manager.cleaner.clean_dirtiest()

@@ -35,7 +35,11 @@ def made(disk: MemoryDisk, directory: str = "data") -> OffsetCheckpoints:
 
 def replica(topic: str = "t", *, offset: int = 10, is_offline: bool = False) -> Any:
     core = SimpleNamespace(topic=topic, partition_id=0, high_watermark=offset)
-    log = SimpleNamespace(durable_end_offset=offset, start_offset=offset, durable_first_offset=0)
+    log = SimpleNamespace(
+        durable_end_offset=offset,
+        start_offset=offset,
+        segments=SimpleNamespace(durable_first_offset=0),
+    )
     # Hashable, as a replica is.
     made = type("FakeReplica", (), {})()
     made.__dict__.update(core=core, log=log, is_offline=is_offline, is_closed=False)

@@ -21,6 +21,7 @@ from kvorum.runtime.disk import Disk, OsDisk
 from kvorum.storage.format.batch import build_batch, iter_headers
 from kvorum.storage.log.checkpoints import read_partition_metadata
 from kvorum.storage.log.log import Log
+from kvorum.storage.log.retention import apply_retention
 
 TOPIC_ID = bytes(range(16))
 
@@ -334,7 +335,7 @@ def test_what_nobody_can_be_asked_about_goes_with_a_cut_to_the_start(
     log.advance_start_offset(2)
     if is_retired:
         log.flush()
-        assert log.apply_retention(now_ms=1, high_watermark=2) == [0]
+        assert apply_retention(log, now_ms=1, high_watermark=2) == [0]
     log.epochs.epoch_below = -1
     assert node.replica.truncate_for(1, 2, 5) == 2
     assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (2, 2, [2])

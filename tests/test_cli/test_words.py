@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from kvorum.chaos.live.toxiproxy_server import find_server
-from kvorum.cli.backends import check
-from kvorum.cli.common import CommandFailed, show_outcomes
+from kvorum.cli.common import CommandFailed, check, show_outcomes
 from kvorum.runtime.errors import ConfigError, ErrorCode
 from tests.test_cli.test_offline import run
 

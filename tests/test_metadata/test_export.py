@@ -9,8 +9,7 @@ import pytest
 
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.export_schema import SCHEMA_VERSION, TABLES, arrow_schema
-from kvorum.metadata.inspect.history import OffsetNotHeld, history_of
-from kvorum.metadata.inspect.snapshot_view import MetadataCopy
+from kvorum.metadata.inspect.history import MetadataCopy, OffsetNotHeld, history_of
 from kvorum.metadata.inspect.tree import content
 from kvorum.metadata.inspect.tree_queries import leaf_text
 from kvorum.runtime.ids import uuid_text

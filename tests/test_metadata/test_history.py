@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.record_codec import UnreadableRecord
 from kvorum.metadata.image.records import Topic
-from kvorum.metadata.inspect.history import OffsetNotHeld, history_of
-from kvorum.metadata.inspect.snapshot_view import MetadataCopy, image_of
+from kvorum.metadata.inspect.history import MetadataCopy, OffsetNotHeld, history_of, image_of
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import build_batch
 from tests.test_metadata.folders import batches_of, records_of_seed, replayed, snapshot_bytes

@@ -9,9 +9,8 @@ from immutables import Map
 
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.records import Config, Partition, PartitionChange, Topic
-from kvorum.metadata.inspect.history import OffsetNotHeld, history_of
+from kvorum.metadata.inspect.history import MetadataCopy, OffsetNotHeld, history_of
 from kvorum.metadata.inspect.shell import HELP, Shell, ShellError
-from kvorum.metadata.inspect.snapshot_view import MetadataCopy
 from kvorum.metadata.inspect.tree import NoSuchPath, root
 from kvorum.runtime.errors import KvorumError
 from tests.test_metadata.folders import batches_of, replayed, snapshot_bytes

@@ -31,7 +31,7 @@ from kvorum.raft.flight_recorder import (
 )
 from kvorum.raft.messages import FetchResponse
 from kvorum.raft.model import BatchSpan, OffsetAndEpoch
-from kvorum.raft.roles import leader
+from kvorum.raft.roles import leadership
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import Driven
 
@@ -129,7 +129,7 @@ def test_a_changed_rule_shows_at_the_first_line_that_it_touches(monkeypatch):
     def resign(core, now_ms, reason):
         core.emit(Noted("stays"))
 
-    monkeypatch.setattr(leader, "resign", resign)
+    monkeypatch.setattr(leadership, "resign", resign)
     found = replay(lines).first_difference
     assert found is not None
     assert [found.line_number] == changed

@@ -20,7 +20,7 @@ from kvorum.raft.messages import VoterChangeResponse
 from kvorum.raft.model import VoteState
 from kvorum.raft.quorum import committed_offset, majority
 from kvorum.raft.roles import voter_changes
-from kvorum.raft.roles.follower import send_fetch
+from kvorum.raft.roles.fetching import send_fetch
 from kvorum.raft.roles.states import NEVER_MS
 from kvorum.runtime.errors import ErrorCode
 from kvorum.snapshots.format import read_header
@@ -168,7 +168,7 @@ def answer_before_the_commit(core, token, voters, refusal=None):
             any_world,
         ),
         (
-            "kvorum.raft.roles.follower.fetch",
+            "kvorum.raft.roles.fetching.fetch",
             fetch_before_the_flush,
             "MajorityReachedHighWatermark",
             any_world,
@@ -229,7 +229,7 @@ def answer_before_the_commit(core, token, voters, refusal=None):
         ),
         ("kvorum.raft.voters.VoterHistory.truncate", lambda *_: None, "VotersInForce", changing),
         (
-            "kvorum.raft.core.RaftCore.is_meant",
+            "kvorum.raft.state.RaftState.is_meant",
             lambda self, i, _: i == self.config.node_id,
             "ElectedByMajority",
             wiping,
@@ -259,7 +259,7 @@ def answer_before_the_commit(core, token, voters, refusal=None):
             changing,
         ),
         (
-            "kvorum.raft.roles.leader._visible_end",
+            "kvorum.raft.roles.leadership.visible_end",
             lambda core, _: core.log.end_offset,
             "ObserverSeesCommitted",
             any_world,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
 from kvorum.storage.format.batch import Record, build_batch, iter_headers, iter_records
 from kvorum.storage.format.markers import build_marker
@@ -17,21 +18,22 @@ def clean(
     config: CleanerConfig | None = None,
 ) -> CleaningJob | None:
     """One whole clean, whatever the dirty ratio; None when nothing may be cleaned."""
-    plan = log.plan_cleaning(
+    plan = log_cleaning.plan(
+        log,
         checkpoint=checkpoint,
         high_watermark=log.end_offset if high_watermark is None else high_watermark,
         now_ms=now_ms,
     )
     if plan is None:
         return None
-    job = log.begin_cleaning(plan, config or CleanerConfig(), now_ms=now_ms)
+    job = log_cleaning.begin(log, plan, config or CleanerConfig(), now_ms=now_ms)
     while not job.is_done:
         job.advance()
         if job.pending is not None:
             job.swap()
-            log.apply_swap(now_ms)
+            log_cleaning.apply_swap(log, now_ms)
     job.discard()
-    log.end_cleaning(job)
+    log_cleaning.end(log, job)
     return job
 
 

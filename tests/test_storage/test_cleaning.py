@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvorum.runtime.errors import CorruptData
+from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleanable_range import CleaningPlan, group_segments, plan_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig
 from kvorum.storage.cleaning.offset_map import ENTRY_BYTES, OffsetMap
@@ -12,6 +13,8 @@ from kvorum.storage.format.batch import check_crc
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.log.log import LogConfig
 from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.retention import apply_retention
+from kvorum.storage.log.timestamp_lookup import find_by_timestamp, find_max_timestamp
 from tests.test_storage.cleaning_steps import as_dictionary, batches, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,
@@ -133,8 +136,8 @@ def test_the_timestamp_of_an_emptied_batch_is_nobodys() -> None:
     clean(log, now_ms=0)
     assert [h.record_count for _, _, h in batches(log)] == [0, 1]
     for _ in range(2):
-        assert log.find_offset_by_timestamp(60, end_offset=2) is None
-        assert log.offset_of_max_timestamp(2) == (50, 1, 0)
+        assert find_by_timestamp(log, 60, end_offset=2) is None
+        assert find_max_timestamp(log, end_offset=2) == (50, 1, 0)
         log = opened(disk)
 
 
@@ -225,15 +228,15 @@ def test_a_damaged_batch_stops_the_clean_with_file_and_position() -> None:
     seal(log)
     before = disk.list_dir(DIRECTORY)
     disk.flip_bits(f"{DIRECTORY}/{0:020d}.log", second + 65)
-    plan = log.plan_cleaning(checkpoint=None, high_watermark=2, now_ms=0)
+    plan = log_cleaning.plan(log, checkpoint=None, high_watermark=2, now_ms=0)
     assert plan is not None
-    job = log.begin_cleaning(plan, CleanerConfig(), now_ms=0)
+    job = log_cleaning.begin(log, plan, CleanerConfig(), now_ms=0)
     with pytest.raises(CorruptData) as caught:
         while not job.is_done:
             job.advance()
     assert (caught.value.path, caught.value.position) == (f"{DIRECTORY}/{0:020d}.log", second)
     job.discard()
-    log.end_cleaning(job)
+    log_cleaning.end(log, job)
     assert disk.list_dir(DIRECTORY) == before
 
 
@@ -243,18 +246,18 @@ def test_a_truncation_cancels_the_clean_under_way() -> None:
     for at in range(6):
         put(log, (b"a", b"%d" % at))
         seal(log)
-    plan = log.plan_cleaning(checkpoint=None, high_watermark=6, now_ms=0)
+    plan = log_cleaning.plan(log, checkpoint=None, high_watermark=6, now_ms=0)
     assert plan is not None
-    job = log.begin_cleaning(plan, CleanerConfig(), now_ms=0)
+    job = log_cleaning.begin(log, plan, CleanerConfig(), now_ms=0)
     while job.pending is None:
         job.advance()
     log.truncate_to(2)
     job.swap()
-    log.apply_swap(0)
+    log_cleaning.apply_swap(log, 0)
     job.advance()
     assert job.is_done
     job.discard()
-    log.end_cleaning(job)
+    log_cleaning.end(log, job)
     assert kept(log) == [(0, b"a", b"0"), (1, b"a", b"1")]
     assert not any(name.endswith(".cleaned") for name in disk.list_dir(DIRECTORY))
     assert opened(disk).end_offset == 2
@@ -267,9 +270,9 @@ def test_a_truncation_at_any_step_of_a_clean_leaves_what_lies_below_it(steps: in
     for at in range(6):
         put(log, (b"a" if at % 2 else b"b", b"%d" % at + bytes(300)))
         seal(log)
-    plan = log.plan_cleaning(checkpoint=None, high_watermark=6, now_ms=0)
+    plan = log_cleaning.plan(log, checkpoint=None, high_watermark=6, now_ms=0)
     assert plan is not None
-    job = log.begin_cleaning(plan, CleanerConfig(io_buffer_bytes=1), now_ms=0)
+    job = log_cleaning.begin(log, plan, CleanerConfig(io_buffer_bytes=1), now_ms=0)
     expected = {}
     for step in range(100):
         if step == steps:
@@ -281,9 +284,9 @@ def test_a_truncation_at_any_step_of_a_clean_leaves_what_lies_below_it(steps: in
         job.advance()
         if job.pending is not None:
             job.swap()
-            log.apply_swap(0)
+            log_cleaning.apply_swap(log, 0)
     job.discard()
-    log.end_cleaning(job)
+    log_cleaning.end(log, job)
     if not expected:
         return
     assert as_dictionary(records(log)) == {**expected, b"new": b"1"}
@@ -296,14 +299,14 @@ def test_a_truncation_after_the_swap_on_disk_works_on_the_new_segment() -> None:
     for at in range(6):
         put(log, (b"a" if at < 4 else b"b", b"%d" % at))
         seal(log)
-    plan = log.plan_cleaning(checkpoint=None, high_watermark=6, now_ms=0)
+    plan = log_cleaning.plan(log, checkpoint=None, high_watermark=6, now_ms=0)
     assert plan is not None
-    job = log.begin_cleaning(plan, CleanerConfig(), now_ms=0)
+    job = log_cleaning.begin(log, plan, CleanerConfig(), now_ms=0)
     while job.pending is None:
         job.advance()
     job.swap()
     log.truncate_to(4)
-    log.end_cleaning(job)
+    log_cleaning.end(log, job)
     assert kept(log) == [(3, b"a", b"3")]
     assert opened(disk).end_offset == 4
 
@@ -312,12 +315,12 @@ def test_retention_waits_for_the_clean() -> None:
     log = opened(new_disk(), LogConfig(segment_bytes=900, retention_bytes=0, compaction=COMPACTION))
     put(log, (b"a", b"0"))
     seal(log)
-    plan = log.plan_cleaning(checkpoint=None, high_watermark=1, now_ms=0)
+    plan = log_cleaning.plan(log, checkpoint=None, high_watermark=1, now_ms=0)
     assert plan is not None
-    job = log.begin_cleaning(plan, CleanerConfig(), now_ms=0)
-    assert log.apply_retention(now_ms=0, high_watermark=1) == []
-    log.end_cleaning(job)
-    assert log.apply_retention(now_ms=0, high_watermark=1) == [0]
+    job = log_cleaning.begin(log, plan, CleanerConfig(), now_ms=0)
+    assert apply_retention(log, now_ms=0, high_watermark=1) == []
+    log_cleaning.end(log, job)
+    assert apply_retention(log, now_ms=0, high_watermark=1) == [0]
 
 
 # --- decisions ------------------------------------------------------------------------------------

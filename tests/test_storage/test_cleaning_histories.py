@@ -12,11 +12,13 @@ import pytest
 
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.disk import Disk, OsDisk
+from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
 from kvorum.storage.format.batch import build_batch, read_header
 from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.retention import apply_retention
 from tests.test_storage.cleaning_steps import Writer, as_dictionary, batches, clean, records
 from tests.test_storage.compacted import (
     COMPACTION,
@@ -38,9 +40,9 @@ FORGETFUL = replace(ONE_SEGMENT, compaction=CompactionConfig(delete_retention_ms
 
 def begun(log: Log) -> CleaningJob:
     """A clean that is about to swap its first segment."""
-    plan = log.plan_cleaning(checkpoint=None, high_watermark=log.end_offset, now_ms=0)
+    plan = log_cleaning.plan(log, checkpoint=None, high_watermark=log.end_offset, now_ms=0)
     assert plan is not None
-    job = log.begin_cleaning(plan, CleanerConfig(), now_ms=0)
+    job = log_cleaning.begin(log, plan, CleanerConfig(), now_ms=0)
     while job.pending is None:
         job.advance()
     return job
@@ -119,7 +121,9 @@ def test_a_process_that_dies_at_any_call_of_a_clean_leaves_no_index_of_the_old_s
         disk.calm()
         again = opened(disk, FORGETFUL, recovery_point=end_offset)
         found = again.read(0, bytes_max=1 << 20, end_offset=end_offset)
-        told = [entry.last_offset for entry in again.aborted_in(found, end_offset=end_offset)]
+        told = [
+            entry.last_offset for entry in again.segments.aborted_in(found, end_offset=end_offset)
+        ]
         (marker,) = [header for _, _, header in batches(again) if header.base_offset == aborted]
         # The clean gives a marker that ends nothing a horizon.
         assert told == ([] if marker.has_delete_horizon else [aborted]), calls
@@ -146,7 +150,7 @@ def test_a_swap_that_fails_once_it_was_agreed_on_keeps_what_a_start_needs_to_fin
     with pytest.raises(OSError):
         job.swap()
     job.discard()
-    log.end_cleaning(job)
+    log_cleaning.end(log, job)
     log.abandon()
     again = opened(disk)
     assert again.torn_tail is None
@@ -185,8 +189,8 @@ def cleaned_twice(disk: Disk, *, starts_inside: bool = False) -> tuple[Log, int]
     log, base_offset = with_snapshot_inside_a_transaction(disk)
     if starts_inside:
         log.advance_start_offset(base_offset)
-        assert log.apply_retention(now_ms=0, high_watermark=log.end_offset) == [0]
-    log.expire_producers(DAY_MS + 1000)
+        assert apply_retention(log, now_ms=0, high_watermark=log.end_offset) == [0]
+    log.producers.expire(DAY_MS + 1000, expiration_ms=log.config.producer_id_expiration_ms)
     for now_ms in (1000, 1005):
         clean(log, now_ms=now_ms)
         put(log, (b"r", b"%d" % now_ms))
@@ -234,7 +238,7 @@ def test_a_snapshot_that_cannot_be_removed_keeps_its_segment_from_being_swapped(
     log, base_offset = with_snapshot_inside_a_transaction(disk)
     end_offset = log.end_offset
     for now_ms in (1000, 1005, 2000):
-        log.expire_producers(DAY_MS + 1000)
+        log.producers.expire(DAY_MS + 1000, expiration_ms=log.config.producer_id_expiration_ms)
         disk.fail("remove", path_part=file_name(base_offset, SNAPSHOT_SUFFIX))
         with pytest.raises(OSError):
             clean(log, now_ms=now_ms)
@@ -277,7 +281,7 @@ def test_where_a_cut_will_end_is_told_of_the_segments_that_it_cuts() -> None:
     job.swap()
     told = log.end_if_cut(5)
     log.truncate_to(told)
-    log.end_cleaning(job)
+    log_cleaning.end(log, job)
     assert (told, log.end_offset, kept(log)) == (4, 4, [(3, b"a", b"v")])
 
 
@@ -300,8 +304,8 @@ def test_a_segment_without_timestamps_is_no_younger_for_being_cleaned(
         disk.set_modified_ms(f"{log.directory}/{file_name(base_offset, LOG_SUFFIX)}", modified_ms)
     clean(log, now_ms=DAY_MS)
     assert log.segment_base_offsets == [0, 3]
-    assert log.apply_retention(now_ms=9000 + DAY_MS, high_watermark=3) == []
-    assert log.apply_retention(now_ms=9001 + DAY_MS, high_watermark=3) == [0]
+    assert apply_retention(log, now_ms=9000 + DAY_MS, high_watermark=3) == []
+    assert apply_retention(log, now_ms=9001 + DAY_MS, high_watermark=3) == [0]
 
 
 @pytest.mark.parametrize("harm", ["killed before the flush", "damaged"])

@@ -13,6 +13,7 @@ from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import build_batch, stamp
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
 from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.retention import apply_retention
 from tests.test_storage.test_lost_files import BROKERS, empty, path_of
 from tests.test_storage.test_recovery import DIRECTORY, SMALL, batch, filled, new_disk, opened
 
@@ -81,7 +82,7 @@ def test_a_gap_at_the_start_of_a_log_is_of_the_epoch_that_was_there() -> None:
     log.flush()
     put(log, 30, 3)  # the leader has compacted away what was between
     log.advance_start_offset(4)
-    assert log.apply_retention(now_ms=0, high_watermark=31) == [0]
+    assert apply_retention(log, now_ms=0, high_watermark=31) == [0]
     before = log.epochs.entries
     disk.kill_process()
     again = opened(disk, BROKERS, recovery_point=4, log_start_offset=4)

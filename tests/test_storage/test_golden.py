@@ -184,6 +184,6 @@ def test_a_transaction_that_kafka_aborted_is_told_to_read_committed_consumers(
 ) -> None:
     log = opened("transactions-0", tmp_path, is_clean=True)
     piece = log.read(0, bytes_max=1 << 20, end_offset=log.end_offset)
-    told = log.aborted_in(piece, end_offset=log.end_offset)
+    told = log.segments.aborted_in(piece, end_offset=log.end_offset)
     assert [(entry.first_offset, entry.last_offset) for entry in told] == [(3, 5)]
     assert log.last_stable_offset(log.end_offset) == log.end_offset

@@ -11,7 +11,9 @@ from kvorum.runtime.errors import CorruptData, ErrorCode, InvariantViolated
 from kvorum.storage.format.batch import BatchError, build_batch, iter_headers, read_header
 from kvorum.storage.log.log import Log, LogConfig, OffsetOutOfRange, OutOfOrderAppend
 from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.retention import apply_retention, remove_deleted
 from kvorum.storage.log.segment import RECENT_BATCHES_MAX
+from kvorum.storage.log.timestamp_lookup import find_by_timestamp, find_max_timestamp
 
 DIRECTORY = "t-0"
 DAY_MS = 86_400_000
@@ -119,7 +121,7 @@ def test_reads_by_index_equal_reads_from_the_tail_memory() -> None:
         append(log, 1 + at % 2, timestamp_ms=at)
     rng = random.Random(5)
     bounds = []
-    for position, header in log._segments.items[0].headers(0):
+    for position, header in log.segments.items[0].headers(0):
         bounds.append((header.base_offset, header.end_offset, position, header.size_bytes))
     for _ in range(300):
         first = rng.randrange(len(bounds))
@@ -176,7 +178,7 @@ def test_a_time_index_that_was_emptied_is_made_anew() -> None:
     disk = closed_with_three_segments()
     disk.write_atomic(f"{DIRECTORY}/{0:020d}.timeindex", b"")
     log = Log.open(disk, DIRECTORY, INDEXED, now_ms=0, is_clean=True)
-    found = log.find_offset_by_timestamp(0, end_offset=log.end_offset)
+    found = find_by_timestamp(log, 0, end_offset=log.end_offset)
     assert found is not None
     assert found[1] == 0, "a search by time passed the segment over"
 
@@ -197,7 +199,7 @@ def test_time_index_and_offset_index_entries_mean_what_kafka_means() -> None:
     log = opened(index_interval_bytes=200)
     for at in range(12):
         append(log, 2, timestamp_ms=1000 + (at % 5) * 10)
-    offset_index, time_index = log._segments.items[0].indexes
+    offset_index, time_index = log.segments.items[0].indexes
     size = len(batch(2))
     # An entry is due once more than 200 bytes lie since the last: 2 batches of 180 bytes.
     positions = list(offset_index.positions)
@@ -253,8 +255,8 @@ def test_offset_of_max_timestamp_is_its_first_record_below_the_bound() -> None:
         append(log, timestamp_ms=timestamp_ms)
     for end_offset in range(1, 9):
         best = max(stamps[:end_offset])
-        assert log.offset_of_max_timestamp(end_offset) == (best, stamps.index(best), 1)
-    assert log.offset_of_max_timestamp(0) is None
+        assert find_max_timestamp(log, end_offset=end_offset) == (best, stamps.index(best), 1)
+    assert find_max_timestamp(log, end_offset=0) is None
 
 
 def test_truncating_at_the_end_still_forgets_an_epoch_without_batches() -> None:
@@ -317,7 +319,7 @@ def retained(log: Log, now_ms: int = 0, high_watermark: int = 1 << 40) -> list[i
     # What goes has been flushed, the last segment after it was rolled.
     for _ in range(2):
         log.flush()
-        log.apply_retention(now_ms=now_ms, high_watermark=high_watermark)
+        apply_retention(log, now_ms=now_ms, high_watermark=high_watermark)
     return log.segment_base_offsets
 
 
@@ -362,7 +364,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_files_last_write() -> Non
     log = opened(segment_bytes=300, retention_ms=DAY_MS)
     for _ in range(3):
         append(log, timestamp_ms=-1)
-    disk = log._disk
+    disk = log.disk
     disk.clock_ms = 5000
     assert retained(log, now_ms=5000 + DAY_MS) == [0, 2]
     assert retained(log, now_ms=5001 + DAY_MS) == [3]
@@ -388,7 +390,7 @@ def test_a_log_that_is_only_compacted_loses_segments_below_its_start_only() -> N
 
 def test_files_that_a_crash_left_deleted_go_at_the_next_start() -> None:
     log = opened(segment_bytes=300, retention_bytes=0, retention_ms=-1)
-    disk = log._disk
+    disk = log.disk
     for _ in range(5):
         append(log)
     log.flush()
@@ -406,10 +408,10 @@ def test_deleted_files_stay_readable_until_their_delay_is_over() -> None:
     append(log)
     handed_out = log.read(0, bytes_max=1 << 20, end_offset=1)
     assert retained(log, now_ms=100) == [1]
-    assert log.remove_deleted(159) == 0
+    assert remove_deleted(log, 159) == 0
     assert read_header(handed_out.read(), 0).base_offset == 0
-    assert log.remove_deleted(160) == 1
-    assert not any(name.endswith(".deleted") for name in log._disk.list_dir(DIRECTORY))
+    assert remove_deleted(log, 160) == 1
+    assert not any(name.endswith(".deleted") for name in log.disk.list_dir(DIRECTORY))
 
 
 @pytest.mark.parametrize("operation", ["rename", "remove"])
@@ -424,13 +426,13 @@ def test_retention_that_fails_half_way_leaves_no_hole(operation: str) -> None:
     for count in (1, 4):
         disk.fail(operation, count=count)
         with pytest.raises(OSError, match="injected"):
-            log.apply_retention(now_ms=0, high_watermark=log.end_offset)
+            apply_retention(log, now_ms=0, high_watermark=log.end_offset)
         disk.calm()
         assert log.segment_base_offsets[0] <= log.start_offset
         with pytest.raises(OffsetOutOfRange):
             log.read(0, bytes_max=1000, end_offset=log.end_offset)
     log.flush()
-    log.apply_retention(now_ms=0, high_watermark=log.end_offset)
+    apply_retention(log, now_ms=0, high_watermark=log.end_offset)
     assert log.segment_base_offsets[0] == log.start_offset
 
 
@@ -450,7 +452,7 @@ def test_where_a_cut_would_leave_the_end_is_known_before(is_reopened: bool) -> N
                 log.append_as_follower(bytes(data), now_ms=end)
         if is_reopened:
             log.close()
-            log = Log.open(log._disk, "t-0", config, now_ms=0, is_clean=True)
+            log = Log.open(log.disk, "t-0", config, now_ms=0, is_clean=True)
         expected = log.end_if_cut(offset)
         log.truncate_to(offset)
         assert log.end_offset == expected, offset

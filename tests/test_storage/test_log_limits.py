@@ -37,8 +37,9 @@ from kvorum.storage.log.index import OffsetIndex, TimeIndex
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
-from kvorum.storage.log.retention import deletable_count
+from kvorum.storage.log.retention import apply_retention, deletable_count, remove_deleted
 from kvorum.storage.log.segment import Segment
+from kvorum.storage.log.timestamp_lookup import find_max_timestamp
 from tests.test_storage.cleaning_steps import batches, clean, records
 from tests.test_storage.compacted import CONFIG, DAY_MS, DIRECTORY, new_disk, opened, put, seal
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
@@ -139,8 +140,11 @@ def test_a_log_lives_with_times_of_all_that_64_bits_hold() -> None:
         seal(log)
         clean(log, now_ms=now_ms + at, checkpoint=2)
         assert next((r.key, r.value) for r in records(log)) == (b"k", None)
-    assert log.apply_retention(now_ms=now_ms, high_watermark=log.end_offset) == []
-    assert (log.remove_deleted(now_ms), log.expire_producers(now_ms)) == (0, [])
+    assert apply_retention(log, now_ms=now_ms, high_watermark=log.end_offset) == []
+    assert (
+        remove_deleted(log, now_ms),
+        log.producers.expire(now_ms, expiration_ms=log.config.producer_id_expiration_ms),
+    ) == (0, [])
     assert not log.needs_flush(now_ms)
     young = replace(forever, min_lag_ms=INT64_MAX)
     log.reconfigure(replace(config, compaction=young))
@@ -334,7 +338,7 @@ def test_the_largest_timestamp_is_found_where_no_index_is_loaded_yet() -> None:
     put(log, (b"c", b"1"), timestamp_ms=50)
     log.close()
     again = opened(disk, KEEPING, is_clean=True, recovery_point=3)
-    assert again.offset_of_max_timestamp(3) == (9000, 1, 0)
+    assert find_max_timestamp(again, end_offset=3) == (9000, 1, 0)
 
 
 def test_the_largest_timestamp_may_lie_in_a_batch_that_the_start_cuts() -> None:
@@ -348,13 +352,13 @@ def test_the_largest_timestamp_may_lie_in_a_batch_that_the_start_cuts() -> None:
         build_batch([(b"k", b"v")] * 4, timestamp_ms=1000), made, max_timestamp_ms=1009
     )
     log.append_as_leader(batch, leader_epoch=0, now_ms=0)
-    assert log.offset_of_max_timestamp(4) == (1009, 0, 0)
+    assert find_max_timestamp(log, end_offset=4) == (1009, 0, 0)
     log.advance_start_offset(1)
-    assert log.offset_of_max_timestamp(4) == (1007, 2, 0)
+    assert find_max_timestamp(log, end_offset=4) == (1007, 2, 0)
     put(log, (b"k", b"v"), timestamp_ms=1006)
-    assert log.offset_of_max_timestamp(5) == (1007, 2, 0)
+    assert find_max_timestamp(log, end_offset=5) == (1007, 2, 0)
     put(log, (b"k", b"v"), timestamp_ms=1008)
-    assert log.offset_of_max_timestamp(6) == (1008, 5, 0)
+    assert find_max_timestamp(log, end_offset=6) == (1008, 5, 0)
 
 
 def largest_by_hand(log: Log, end_offset: int) -> tuple[int, int] | None:
@@ -377,7 +381,7 @@ def test_the_largest_timestamp_is_found_whatever_the_range_cuts(data: st.DataObj
     log.advance_start_offset(data.draw(st.integers(0, log.end_offset)))
     ends = [header.base_offset for _, _, header in batches(log)]
     end_offset = data.draw(st.sampled_from([*ends, log.end_offset]))
-    found = log.offset_of_max_timestamp(end_offset)
+    found = find_max_timestamp(log, end_offset=end_offset)
     assert (found and found[:2]) == largest_by_hand(log, end_offset)
 
 
@@ -398,8 +402,8 @@ def test_an_end_inside_a_segment_costs_no_walk_through_it(
             yield row
 
     monkeypatch.setattr(Segment, "headers", counted)
-    assert log.offset_of_max_timestamp(1_999) == (1_998, 1_998, 0)
-    assert log.offset_of_max_timestamp(1_000) == (999, 999, 0)
+    assert find_max_timestamp(log, end_offset=1_999) == (1_998, 1_998, 0)
+    assert find_max_timestamp(log, end_offset=1_000) == (999, 999, 0)
     assert len(looked_at) < 100
 
 

@@ -17,6 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.storage.format.batch import build_batch, iter_headers
 from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.retention import apply_retention, remove_deleted
+from kvorum.storage.log.timestamp_lookup import find_by_timestamp
 
 DIRECTORY = "data/t-0"
 CONFIG = LogConfig(
@@ -111,8 +113,8 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, share: float) -> None:
         offset = self.start_offset + int(share * (self.end_offset - self.start_offset))
         self.log.advance_start_offset(offset)
-        self.log.apply_retention(now_ms=self.now_ms, high_watermark=self.end_offset)
-        self.log.remove_deleted(self.now_ms)
+        apply_retention(self.log, now_ms=self.now_ms, high_watermark=self.end_offset)
+        remove_deleted(self.log, self.now_ms)
         self.start_offset = max(self.start_offset, offset)
         self.batches = [batch for batch in self.batches if batch[2] > self.start_offset]
 
@@ -199,7 +201,7 @@ class LogMachine(RuleBasedStateMachine):
                     stored.append((header.max_timestamp_ms, offset, header.leader_epoch))
         for timestamp_ms in {1, self.now_ms - 20, *(s[0] for s in stored[:: 1 + len(stored) // 3])}:
             expected = next((item for item in stored if item[0] >= timestamp_ms), None)
-            found = self.log.find_offset_by_timestamp(timestamp_ms, end_offset=self.end_offset)
+            found = find_by_timestamp(self.log, timestamp_ms, end_offset=self.end_offset)
             assert found == expected
 
 

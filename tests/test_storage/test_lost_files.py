@@ -16,6 +16,7 @@ from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, read_epochs
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.retention import apply_retention, remove_deleted, take_deleted
 from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer
 from tests.test_storage.test_recovery import DIRECTORY, SMALL, filled, new_disk, opened
@@ -154,7 +155,7 @@ def retired(disk: MemoryDisk) -> Log:
     """The log of `closed` with its start at 7, and the segments below put aside."""
     log = opened(disk, BROKERS, recovery_point=10, is_clean=True)
     log.advance_start_offset(7)
-    assert log.apply_retention(now_ms=0, high_watermark=10) == [0, 3]
+    assert apply_retention(log, now_ms=0, high_watermark=10) == [0, 3]
     return log
 
 
@@ -162,14 +163,14 @@ def test_retired_files_wait_until_the_checkpoint_of_epochs_says_where_the_log_be
     disk = closed()
     log = retired(disk)
     assert log.needs_flush(0)
-    assert log.take_deleted(0) == []
+    assert take_deleted(log, 0) == []
     ticket = log.begin_flush()
-    assert log.take_deleted(0) == [], "the flush has only begun"
+    assert take_deleted(log, 0) == [], "the flush has only begun"
     ticket.run()
     log.complete_flush(ticket)
     assert not log.needs_flush(0)
     assert read_epochs(disk, f"{DIRECTORY}/{CHECKPOINT_NAME}").entries == [(1, 7)]
-    assert path_of(0, ".log.deleted") in log.take_deleted(0)
+    assert path_of(0, ".log.deleted") in take_deleted(log, 0)
 
 
 def crashed(work: Callable[[MemoryDisk], None], *, operations_max: int) -> Iterator[MemoryDisk]:
@@ -189,7 +190,7 @@ def test_no_crash_during_retention_looks_like_files_that_were_taken() -> None:
     def work(disk: MemoryDisk) -> None:
         log = retired(disk)
         log.flush()
-        log.remove_deleted(0)
+        remove_deleted(log, 0)
         append(log, 2)
         log.close()
 
@@ -205,7 +206,7 @@ def test_two_kills_after_retention_left_nothing_do_not_look_like_files_that_were
     and no put-aside file that would explain it."""
     disk = closed()
     log = opened(disk, replace(BROKERS, retention_ms=1), recovery_point=10, is_clean=True)
-    assert log.apply_retention(now_ms=100_000, high_watermark=10) == [0, 3, 6, 9]
+    assert apply_retention(log, now_ms=100_000, high_watermark=10) == [0, 3, 6, 9]
     log.abandon()
     for end_offset in (10, 11, 12):
         log = opened(disk, BROKERS, recovery_point=10)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
 from kvorum.storage.format.batch import build_batch, read_header
 from kvorum.storage.format.markers import build_marker
@@ -17,6 +18,7 @@ from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.producer_state import Duplicate, ProducerStateTable, write_snapshot
+from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.segment import Segment
 from tests.test_storage.cleaning_steps import batches, clean
 from tests.test_storage.compacted import DIRECTORY, new_disk, opened, put, seal
@@ -46,7 +48,7 @@ def produce(log: Log, producer_id: int, sequence: int, key: bytes = b"k") -> Non
 
 
 def snapshots(log: Log) -> list[int]:
-    return offsets_of(log._disk.list_dir(DIRECTORY), SNAPSHOT_SUFFIX)
+    return offsets_of(log.disk.list_dir(DIRECTORY), SNAPSHOT_SUFFIX)
 
 
 @pytest.mark.parametrize("recovery_point", [0, 1, 2, 3, 4])
@@ -61,7 +63,7 @@ def test_a_snapshot_above_the_recovery_point_tells_what_no_batch_does(recovery_p
         produce(log, 8, sequence)
         seal(log)
     log.advance_start_offset(1)
-    assert log.apply_retention(now_ms=1, high_watermark=3) == [0]
+    assert apply_retention(log, now_ms=1, high_watermark=3) == [0]
     produce(log, 8, 2)
     log.flush()
     assert clean(log, now_ms=9)
@@ -82,7 +84,10 @@ def test_a_clean_keeps_the_last_batch_that_is_sure_to_stay(is_expired: bool) -> 
     seal(log)
     produce(log, 7, 1, b"other")
     if is_expired:
-        assert log.expire_producers(CONFIG.producer_id_expiration_ms + 1000) == [7]
+        assert log.producers.expire(
+            CONFIG.producer_id_expiration_ms + 1000,
+            expiration_ms=log.config.producer_id_expiration_ms,
+        ) == [7]
     assert clean(log, now_ms=9, high_watermark=2)
     found = [header.base_offset for _, _, header in batches(log)]
     assert found == ([1, 2] if is_expired else [0, 1, 2])
@@ -106,7 +111,7 @@ def test_retention_reads_nothing_of_what_it_takes(
     walks: list[int] = []
     monkeypatch.setattr(Segment, "headers", lambda segment, _: walks.append(0) or iter(()))
     log.config = replace(log.config, retention_bytes=log.size_bytes - 10_000)
-    assert log.apply_retention(now_ms=9, high_watermark=300) == [0]
+    assert apply_retention(log, now_ms=9, high_watermark=300) == [0]
     assert walks == []
 
 
@@ -120,7 +125,7 @@ def test_without_a_snapshot_retention_leaves_what_the_log_remembers() -> None:
     path = f"{DIRECTORY}/{file_name(2, SNAPSHOT_SUFFIX)}"
     disk.flip_bits(path, len(disk.read_bytes(path)) - 1)
     log.advance_start_offset(2)
-    assert log.apply_retention(now_ms=9, high_watermark=3) == [0]
+    assert apply_retention(log, now_ms=9, high_watermark=3) == [0]
     log.flush()
     disk.kill_process()
     log = opened(disk, CONFIG, recovery_point=2, log_start_offset=2)
@@ -153,12 +158,12 @@ def test_a_clean_whose_snapshot_is_damaged_forgets_no_open_transaction() -> None
     put(log, (b"z", b"v"))
     path = f"{DIRECTORY}/{file_name(2, SNAPSHOT_SUFFIX)}"
     disk.flip_bits(path, len(disk.read_bytes(path)) - 1)
-    plan = log.plan_cleaning(checkpoint=None, high_watermark=4, now_ms=9)
+    plan = log_cleaning.plan(log, checkpoint=None, high_watermark=4, now_ms=9)
     assert plan is not None
-    log.begin_cleaning(plan, CleanerConfig(), now_ms=9)
+    log_cleaning.begin(log, plan, CleanerConfig(), now_ms=9)
     disk.kill_process()
     log = opened(disk, CONFIG, recovery_point=2)
-    (aborted,) = [entry for segment in log._segments.items for entry in segment.aborted]
+    (aborted,) = [entry for segment in log.segments.items for entry in segment.aborted]
     assert (aborted.first_offset, aborted.last_offset) == (0, 2)
 
 
@@ -241,7 +246,7 @@ def test_a_cut_below_a_later_snapshot_forgets_nobody() -> None:
     seal(log)
     assert snapshots(log) == [2]
     log.advance_start_offset(1)
-    assert log.apply_retention(now_ms=9, high_watermark=1) == [0]
+    assert apply_retention(log, now_ms=9, high_watermark=1) == [0]
     log.truncate_to(1)
     assert log.producers.check(header(7, 0)) == Duplicate(0, 0, 1000)
 

@@ -23,6 +23,7 @@ from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.markers import build_marker
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.retention import apply_retention, remove_deleted
 from tests.test_storage.cleaning_steps import clean
 from tests.test_storage.compacted import DIRECTORY
 
@@ -147,9 +148,9 @@ class Producers(RuleBasedStateMachine):
     @rule(retention_bytes=st.sampled_from((0, 300, 1_200)))
     def retire(self, retention_bytes: int) -> None:
         self.log.config = replace(self.config, retention_bytes=retention_bytes)
-        self.log.apply_retention(now_ms=1, high_watermark=self.high_watermark)
+        apply_retention(self.log, now_ms=1, high_watermark=self.high_watermark)
         self.log.config = self.config
-        self.log.remove_deleted(FOREVER)
+        remove_deleted(self.log, FOREVER)
 
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:

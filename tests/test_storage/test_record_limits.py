@@ -18,6 +18,7 @@ from kvorum.storage.format.compression import Codec, compress
 from kvorum.storage.format.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, read_varint32
 from kvorum.storage.format.record_validation import HEADERS_MAX, BadRecords, check_records
 from kvorum.storage.log.log import LogConfig
+from kvorum.storage.log.timestamp_lookup import find_max_timestamp
 from tests.test_storage.compacted import new_disk, opened
 from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
 from tests.test_storage.test_client_batch import resealed, validated
@@ -71,7 +72,7 @@ def test_a_lookup_by_time_looks_at_no_headers() -> None:
     log = opened(new_disk(), LogConfig())
     batch = client_batch(records, 2, max_timestamp_ms=TIMESTAMP_MS + 9)
     log.append_as_leader(batch, leader_epoch=0, now_ms=TIMESTAMP_MS)
-    assert log.offset_of_max_timestamp(2) == (TIMESTAMP_MS + 9, 1, 0)
+    assert find_max_timestamp(log, end_offset=2) == (TIMESTAMP_MS + 9, 1, 0)
 
 
 @pytest.mark.parametrize("base_ms", [TIMESTAMP_MS, INT64_MAX])

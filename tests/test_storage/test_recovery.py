@@ -15,6 +15,8 @@ from kvorum.runtime.errors import CorruptData, InvariantViolated
 from kvorum.storage.format.batch import Buffer, build_batch
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.retention import apply_retention
+from kvorum.storage.log.timestamp_lookup import find_by_timestamp
 
 DIRECTORY = "data/t-0"
 FIRST = f"{DIRECTORY}/00000000000000000000.log"
@@ -228,7 +230,7 @@ def test_a_lost_derived_file_is_rebuilt(lost: str) -> None:
         if name.endswith(lost):
             disk.remove(f"{DIRECTORY}/{name}")
     again = Log.open(disk, DIRECTORY, SMALL, now_ms=0, is_clean=True)
-    assert again.find_offset_by_timestamp(4, end_offset=10) == (4, 4, 1)
+    assert find_by_timestamp(again, 4, end_offset=10) == (4, 4, 1)
     assert again.read(5, bytes_max=1, end_offset=10).first_offset == 5
     assert again.epochs.entries == [(0, 0), (1, 4), (2, 8)]
     assert again.producers.entries[8].batches[-1].last_sequence == 9
@@ -321,7 +323,7 @@ def test_retention_during_a_flush_leaves_what_is_claimed_durable_with_its_epochs
         log.append_as_leader(batch(at), leader_epoch=at // 2, now_ms=0)
     log.advance_start_offset(6)
     ticket = log.begin_flush()
-    log.apply_retention(now_ms=0, high_watermark=10)
+    apply_retention(log, now_ms=0, high_watermark=10)
     ticket.run()
     log.complete_flush(ticket)
     if flushes_again:
@@ -343,7 +345,7 @@ def test_epochs_that_a_flush_could_not_write_come_with_the_next() -> None:
         log.append_as_leader(batch(at), leader_epoch=-1 if at < 6 else 3, now_ms=0)
     log.advance_start_offset(3)
     ticket = log.begin_flush()
-    assert log.apply_retention(now_ms=0, high_watermark=10) == [0]
+    assert apply_retention(log, now_ms=0, high_watermark=10) == [0]
     ticket.run()
     log.complete_flush(ticket)
     log.flush()
@@ -491,5 +493,5 @@ def test_an_index_that_somebody_removed_is_there_again_after_a_start(
         disk.remove(path)
     again = opened(disk, is_clean=is_clean, recovery_point=recovery_point)
     assert [disk.read_bytes(path) for path in paths] == contents
-    assert len(again._segments.sealed_prefix()) == len(bases) - 1
+    assert len(again.segments.sealed_prefix()) == len(bases) - 1
     again.close()

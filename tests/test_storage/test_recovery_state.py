@@ -18,6 +18,7 @@ from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.markers import build_marker
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.producer_state import ProducerEntry
+from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.segment import Segment
 from kvorum.storage.recovery.segment_state import verify_recovery_state
 from kvorum.storage.tools.verify import verify_log
@@ -79,7 +80,7 @@ def state_of(log: Log) -> dict[str, object]:
                 segment.aborted,
                 segment.first_batch_timestamp_ms,
             )
-            for segment in log._segments.items
+            for segment in log.segments.items
         ],
     }
 
@@ -105,7 +106,7 @@ def assert_as_walked(log: Log, disk: MemoryDisk, recovery_point: int, config: Lo
         log_start_offset=log.start_offset,
     )
     assert state_of(log) == state_of(walked)
-    for segment, other in zip(log._segments.items, walked._segments.items, strict=True):
+    for segment, other in zip(log.segments.items, walked.segments.items, strict=True):
         # An orderly stop gives the time index one more entry, which stays.
         assert time_entries(other) <= time_entries(segment)
     assert log.producers.entries.keys() == walked.producers.entries.keys()
@@ -201,7 +202,7 @@ def test_a_follower_forgets_the_markers_below_the_watermark() -> None:
     for _ in range(3):
         append(log, 1, is_transactional=True)
         end_transaction(log, 8, is_commit=True, epoch=1)
-    log.forget_replicated_markers(4)
+    log.producers.forget_replicated(4)
     assert log.producers.unreplicated == {5: 4}
 
 
@@ -291,7 +292,7 @@ def test_a_flush_that_retention_overtakes_leaves_no_hole_in_the_entries() -> Non
     append(log, 1)
     ticket = log.begin_flush()
     log.advance_start_offset(4)
-    assert log.apply_retention(now_ms=0, high_watermark=1000) == [0]
+    assert apply_retention(log, now_ms=0, high_watermark=1000) == [0]
     ticket.run()
     log.complete_flush(ticket)
     append(log, 1000)

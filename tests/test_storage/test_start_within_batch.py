@@ -11,6 +11,7 @@ from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import BatchError, build_batch, read_header
 from kvorum.storage.log.log import Log, LogConfig, OffsetOutOfRange
+from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.recovery.batch_walk import first_damage
 
 DIRECTORY = "data/t-0"
@@ -141,7 +142,7 @@ def test_producers_outlive_the_retention_of_all_they_wrote(disk: MemoryDisk, rou
     for at in range(rounds):
         if at:
             log.flush()
-        log.apply_retention(now_ms=5000, high_watermark=3)
+        apply_retention(log, now_ms=5000, high_watermark=3)
         assert log.start_offset == 3
     assert log.segment_base_offsets == [[0, 3], [3], [3]][rounds - 1]
     disk.kill_process()
@@ -163,7 +164,7 @@ def test_a_snapshot_that_is_missing_is_made_before_its_records_go(disk: MemoryDi
     log.append_as_leader(produced(8, 1), leader_epoch=0, now_ms=1000)
     log.flush()
     log.advance_start_offset(3)
-    assert log.apply_retention(now_ms=3000, high_watermark=5) == [0]
+    assert apply_retention(log, now_ms=3000, high_watermark=5) == [0]
     log.truncate_to(4)
     assert sorted(log.producers.entries) == [7, 8]
 
@@ -176,16 +177,16 @@ def test_where_the_first_file_begins_is_durable_once_its_folder_was_fsynced(
     for at in range(6):
         log.append_as_leader(bytearray(batch(at, 2)), leader_epoch=0, now_ms=1)
     log.flush()
-    assert log.durable_first_offset == 0
-    log.apply_retention(now_ms=5000, high_watermark=11)
+    assert log.segments.durable_first_offset == 0
+    apply_retention(log, now_ms=5000, high_watermark=11)
     first = log.segment_base_offsets[0]
     assert first > 0
-    assert log.durable_first_offset == 0  # a power cut brings the segments before back
+    assert log.segments.durable_first_offset == 0  # a power cut brings the segments before back
     ticket = log.begin_flush()
-    assert log.durable_first_offset == 0
+    assert log.segments.durable_first_offset == 0
     ticket.run()
     log.end_flush(ticket)
-    assert log.durable_first_offset == first
+    assert log.segments.durable_first_offset == first
 
 
 # --- files that have become shorter --------------------------------------------------------------

@@ -15,6 +15,7 @@ from kvorum.storage.format.markers import build_marker, read_marker
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.producer_state import ProducerStateTable
+from kvorum.storage.log.retention import apply_retention, remove_deleted
 from kvorum.storage.log.transaction_index import (
     AbortedTransaction,
     collect_aborted,
@@ -49,7 +50,7 @@ def aborted_between(log: Log, offset: int, end_offset: int) -> list[tuple[int, i
         piece = log.read(offset, bytes_max=300, end_offset=end_offset)
         if not piece.length:
             break
-        for entry in log.aborted_in(piece, end_offset=end_offset):
+        for entry in log.segments.aborted_in(piece, end_offset=end_offset):
             found[entry.producer_id, entry.first_offset] = None
         data = piece.read()
         at = 0
@@ -133,7 +134,7 @@ def test_an_entry_says_which_offset_was_still_undecided() -> None:
     writer.put(8, b"b")
     writer.end(7, is_commit=False)
     writer.end(8, is_commit=False)
-    assert log._segments.items[0].aborted == [
+    assert log.segments.items[0].aborted == [
         AbortedTransaction(7, 0, 2, 1),
         AbortedTransaction(8, 1, 3, 4),
     ]
@@ -242,8 +243,8 @@ def test_the_index_lies_beside_the_segment_of_the_marker_and_only_there() -> Non
     again = opened(disk, is_clean=True)
     assert aborted_between(again, 0, 3) == [(7, 0)]
     again.advance_start_offset(2)
-    again.apply_retention(now_ms=0, high_watermark=3)
-    again.remove_deleted(1 << 40)
+    apply_retention(again, now_ms=0, high_watermark=3)
+    remove_deleted(again, 1 << 40)
     assert not any(name.startswith(f"{1:020d}") for name in disk.list_dir(DIRECTORY))
 
 

@@ -19,6 +19,7 @@ from kvorum.storage.log.checkpoints import (
 )
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
+from kvorum.storage.log.retention import remove_deleted
 from kvorum.storage.log.transaction_index import parse_aborted
 from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer, clean
@@ -42,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
         if at == 12:
             log.flush()
             clean(log, now_ms=10)
-            log.remove_deleted(1 << 40)
+            remove_deleted(log, 1 << 40)
         batch = build_batch([(b"k", b"v")], timestamp_ms=2000 + at)
         log.append_as_leader(batch, leader_epoch=at // 8, now_ms=0)
     log.close()
