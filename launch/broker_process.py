@@ -11,7 +11,8 @@ from contextlib import suppress
 from kvorum.broker.api.registry import usual_schemas
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.config.dynamic_config import ignored_configs
-from kvorum.broker.controller.lifecycle import ControllerLink, RegistrationFailed
+from kvorum.broker.controller.forwarding import Forwarding
+from kvorum.broker.controller.lifecycle import BrokerLifecycle, RegistrationFailed
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
@@ -27,6 +28,7 @@ from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
+from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.raft.node import RaftNode
 from kvorum.raft.voters import VoterSet
 from kvorum.runtime.clock import monotonic_ms
@@ -74,8 +76,9 @@ class BrokerProcess:
         self._tasks = TaskGroup(on_failure)
         self._features = limited(config.node.metadata_version_max)
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
-        self._link = ControllerLink(
-            _controllers(config),
+        client = ControllerClient(_controllers(config))
+        self._lifecycle = BrokerLifecycle(
+            client,
             registration=self._registration(),
             publisher=self._publisher,
             heartbeat_interval_ms=config.node.broker_heartbeat_interval_ms,
@@ -85,13 +88,14 @@ class BrokerProcess:
             ),
             offline_directories=lambda: self._replicas.directories.failed_ids(),
         )
+        controller = Forwarding(client, self._publisher, self._lifecycle)
         self._publisher.on_election = self._on_election
         self._publisher.on_voters = self._on_voters
         self._replicas = ReplicaManager(
             broker_id=config.node_id,
             data_directories=config.data_directories,
             config=broker_config,
-            controller=self._link,
+            controller=controller,
             disk=self._disk,
             peer_address=self._peer_address,
             rng=self._rng,
@@ -100,7 +104,7 @@ class BrokerProcess:
         self._server = KafkaServer(
             config=broker_config,
             replicas=self._replicas,
-            controller=self._link,
+            controller=controller,
             image=lambda: self._publisher.image,
             cluster_id=config.cluster_id,
             broker_id=config.node_id,
@@ -137,7 +141,7 @@ class BrokerProcess:
         self._replicas.load(claims=own.claims)
         self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
-        self._link.note_directories(tuple(sorted(online)), own.epoch_before)
+        self._lifecycle.note_directories(tuple(sorted(online)), own.epoch_before)
         raft_config, metadata_log = await open_log(self._disk, config, own.metadata_id)
         raft = self._raft = RaftNode(
             raft_config,
@@ -153,7 +157,7 @@ class BrokerProcess:
             lambda: self._publisher.image,
             self._replicas,
             self._server,
-            self._link,
+            self._lifecycle,
         )
         self._publisher.attach(raft)
         await self._publisher.load(metadata_log.newest)
@@ -165,7 +169,7 @@ class BrokerProcess:
         self._replicas.publish(Delta.of_whole(image), image)
         self._tell_ignored(None, image)
         self._replicas.start()
-        self._tasks.spawn(self._link.run_heartbeats(), "heartbeats")
+        self._tasks.spawn(self._lifecycle.run_heartbeats(), "heartbeats")
         # What this broker tells clients comes from its image. Clients that have waited for a
         # cluster to start would be told of one without brokers, and librdkafka rests for a second
         # or two on that; after a restart partitions that wait for this broker would have no leader.
@@ -188,13 +192,13 @@ class BrokerProcess:
         unclean one, which is safe, and its logs are rightly taken for closed.
         """
         try:
-            await self._link.register()
+            await self._lifecycle.register()
         except RegistrationFailed as error:
             raise ConfigError(str(error)) from error
         try:
             # Before its own registration shows, the image may still name an earlier process of
             # this id as leader; acting on that would revive a leadership that is being taken away.
-            shows_at = self._link.broker_epoch + 1
+            shows_at = self._lifecycle.broker_epoch + 1
             if not await self._publisher.wait_for(shows_at, CATCH_UP_TIMEOUT_MS):
                 raise ConfigError(
                     f"broker {self._config.node_id} did not see its own registration within "
@@ -234,7 +238,9 @@ class BrokerProcess:
     async def stop(self) -> None:
         if self._is_serving:
             logger.info("broker=%d shuts down: leadership is handed over", self._config.node_id)
-            problem = await self._link.shut_down(self._config.node.controlled_shutdown_timeout_ms)
+            problem = await self._lifecycle.shut_down(
+                self._config.node.controlled_shutdown_timeout_ms
+            )
             if problem is not None:
                 logger.warning("leadership was not handed over %s", problem)
         await self._tasks.stop()
@@ -246,7 +252,7 @@ class BrokerProcess:
         if self._raft is not None:
             await self._raft.stop()
             self._raft.log.close()
-        await ended(self._link.close(), timeout_ms=1_000)
+        await ended(self._lifecycle.close(), timeout_ms=1_000)
         if self._is_serving:
             # Every log of these is closed and fsynced by now; only then may the next start trust
             # them.
@@ -258,7 +264,7 @@ class BrokerProcess:
         for directory in directories:
             try:
                 write_clean_shutdown(
-                    self._disk, directory.path, broker_epoch=self._link.broker_epoch
+                    self._disk, directory.path, broker_epoch=self._lifecycle.broker_epoch
                 )
             except OSError:
                 logger.exception("no clean-shutdown marker in %s", directory.path)
@@ -269,7 +275,7 @@ class BrokerProcess:
         if lost is not None:
             self._on_failure(lost)
             return
-        self._link.wake()
+        self._lifecycle.wake()
         self._tasks.spawn(self._ended_untold(), "directory-failure")
 
     async def _ended_untold(self) -> None:
@@ -277,7 +283,7 @@ class BrokerProcess:
         there: better that this broker ends and is fenced as a whole (KIP-112)."""
         failed = frozenset(self._replicas.directories.failed_ids())
         deadline_ms = monotonic_ms() + self._failure_timeout_ms
-        while not failed <= self._link.told_offline:
+        while not failed <= self._lifecycle.told_offline:
             if monotonic_ms() >= deadline_ms:
                 self._on_failure(
                     DirectoriesLost(
@@ -310,8 +316,8 @@ class BrokerProcess:
             self._replicas.publish(delta, image)
             self._tell_ignored(delta, image)
             self._note_own_state(image)
-            if self._link.is_fenced:
-                self._link.wake()
+            if self._lifecycle.is_fenced:
+                self._lifecycle.wake()
 
     def _tell_ignored(self, delta: Delta | None, image: ClusterImage) -> None:
         """Log what has been set for brokers and changes nothing, once."""
@@ -323,7 +329,7 @@ class BrokerProcess:
 
     def _note_own_state(self, image: ClusterImage) -> None:
         own = image.brokers.get(self._config.node_id)
-        if own is not None and own.is_active and own.broker_epoch == self._link.broker_epoch:
+        if own is not None and own.is_active and own.broker_epoch == self._lifecycle.broker_epoch:
             self._shown_active.set()
 
     def _on_election(self, leader_id: int, epoch: int) -> None:
@@ -333,7 +339,7 @@ class BrokerProcess:
         if address is None and self._raft is not None:
             address = self._raft.address_of(leader_id)
         text = None if address is None else address_text(*address)
-        self._link.on_election(leader_id, epoch, text)
+        self._lifecycle.on_election(leader_id, epoch, text)
 
     def _on_voters(self, voters: VoterSet) -> None:
         if len(voters) and self._config.raft.is_dynamic:
@@ -341,7 +347,9 @@ class BrokerProcess:
             addresses = {
                 v.node_id: overrides.get(v.node_id, (v.host, v.port)) for v in voters.voters
             }
-            self._link.on_voters({i: address_text(*address) for i, address in addresses.items()})
+            self._lifecycle.on_voters(
+                {i: address_text(*address) for i, address in addresses.items()}
+            )
 
     def _registration(self) -> RegisterBrokerRequest:
         host, port = self._config.advertised

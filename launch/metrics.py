@@ -15,7 +15,7 @@ from kvorum.launch.properties import Address
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from kvorum.broker.controller.lifecycle import ControllerLink
+    from kvorum.broker.controller.lifecycle import BrokerLifecycle
     from kvorum.broker.manager.replica_manager import ReplicaManager
     from kvorum.broker.network.server import KafkaServer
     from kvorum.metadata.controller.loop import ControllerLoop
@@ -55,7 +55,7 @@ async def serve_broker_metrics(
     image: Callable[[], ClusterImage],
     replicas: ReplicaManager,
     server: KafkaServer,
-    link: ControllerLink,
+    lifecycle: BrokerLifecycle,
 ) -> MetricsServer | None:
     """A running server; None without a listener. Raises ConfigError if the port cannot be had."""
     if listener is None:
@@ -66,7 +66,7 @@ async def serve_broker_metrics(
     return await _serve(
         listener,
         lambda: quorum_metrics(core),
-        lambda: image_metrics(image(), link.leader_age_ms),
+        lambda: image_metrics(image(), lifecycle.leader_age_ms),
         lambda: broker_metrics(replicas, server),
     )
 

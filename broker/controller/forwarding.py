@@ -1,7 +1,7 @@
 """What a broker asks of the active controller for its clients and for itself, over gRPC.
 
-The requests of `controller_api.Controller`; the life of the broker is in `controller_link`, what is
-about partitions in `partitions_link`.
+Implements `controller_api.Controller`; what is about partitions is in `partition_requests`, what is
+about voters in `voter_requests`. The broker's own place in the cluster is `lifecycle`'s.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kvorum.broker.controller.controller_api import NoQuorum, QuorumDescription, ReplicaState
+from kvorum.broker.controller.lifecycle import BrokerLifecycle
+from kvorum.broker.controller.partition_requests import PartitionsLink
+from kvorum.broker.controller.voter_requests import VotersLink
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.requests.config_requests import (
@@ -56,16 +59,17 @@ class Forwarding:
     """Sends requests to whoever is active, and waits until this broker sees what came of them."""
 
     def __init__(
-        self, client: ControllerClient, publisher: MetadataPublisher, broker_id: int
+        self, client: ControllerClient, publisher: MetadataPublisher, lifecycle: BrokerLifecycle
     ) -> None:
         self._client = client
         self._publisher = publisher
-        self._broker_id = broker_id
-        self._broker_epoch = -1
+        self._lifecycle = lifecycle
+        self.partitions = PartitionsLink(self)
+        self.voters = VotersLink(client)
 
     @property
     def broker_epoch(self) -> int:
-        return self._broker_epoch
+        return self._lifecycle.broker_epoch
 
     @property
     def is_lost(self) -> bool:
@@ -168,7 +172,7 @@ class Forwarding:
 
     async def allocate_producer_ids(self) -> ProducerIdBlock | Rejected:
         message = pb.AllocateProducerIdsRequest(
-            broker_id=self._broker_id, broker_epoch=self._broker_epoch
+            broker_id=self._lifecycle.broker_id, broker_epoch=self._lifecycle.broker_epoch
         )
         reply = await self._client.call(
             lambda client, target, timeout: client.controller_stub(target).AllocateProducerIds(
@@ -238,7 +242,7 @@ class Forwarding:
     async def describe_quorum(self) -> QuorumDescription | NoQuorum:
         reply = await self._client.describe(LEADER_WAIT_MS)
         if isinstance(reply, Rejected):
-            who = f"Broker {self._broker_id}"
+            who = f"Broker {self._lifecycle.broker_id}"
             message = quorum_report.with_age(reply.message, who, self._client.leader_age_ms)
             return NoQuorum(reply.code, message, _nodes(self._client.addresses))
         return QuorumDescription(

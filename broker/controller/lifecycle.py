@@ -1,7 +1,7 @@
-"""The broker's line to the active controller: registration, heartbeats, requests.
+"""A broker's place in the cluster: registration, heartbeats, controlled shutdown.
 
-Implements `controller_api.Controller` over gRPC. The heartbeat stream is also the broker's sign of
-life: when the process dies it breaks, and the controller fences the broker after a short grace.
+The heartbeat stream is also the broker's sign of life: when the process dies it breaks, and the
+controller fences the broker after a short grace. Requests of clients: `forwarding.py`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from typing import Any
 
 import grpc.aio
 
-from kvorum.broker.controller.forwarding import Forwarding
-from kvorum.broker.controller.partition_requests import PartitionsLink
 from kvorum.broker.controller.quorum_wait import QuorumWait
-from kvorum.broker.controller.voter_requests import VotersLink
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.requests.controller_requests import Heartbeat, RegisterBrokerRequest
 from kvorum.metadata.rpc import codec
@@ -50,12 +47,15 @@ class RegistrationFailed(Dismissed):
     """The controller will not have this broker; the process ends with the reason."""
 
 
-class ControllerLink(Forwarding):
-    """Speaks for one broker process (one incarnation)."""
+class BrokerLifecycle:
+    """Speaks for one broker process (one incarnation).
+
+    broker_epoch: of the registration, -1 before it. is_fenced: as the last heartbeat was answered.
+    """
 
     def __init__(
         self,
-        addresses: Mapping[int, str],
+        client: ControllerClient,
         *,
         registration: RegisterBrokerRequest,
         publisher: MetadataPublisher,
@@ -66,10 +66,11 @@ class ControllerLink(Forwarding):
     ) -> None:
         """on_answer: the active controller has answered a heartbeat, and whether this broker is
         fenced. offline_directories: ids of the data directories that have failed."""
-        super().__init__(ControllerClient(addresses), publisher, registration.broker_id)
+        self.broker_epoch = -1
+        self.is_fenced = True
+        self._client = client
+        self._publisher = publisher
         self._registration = registration
-        self.partitions = PartitionsLink(self)
-        self.voters = VotersLink(self._client)
         self._interval_s = heartbeat_interval_ms / 1000
         self._on_unfenced = on_unfenced
         self._on_answer = on_answer
@@ -82,8 +83,11 @@ class ControllerLink(Forwarding):
         self._is_refused = False
         self._gone: set[int] = set()
         """Controllers whose connection broke, or was refused, since one last answered."""
-        self._quorum_wait = QuorumWait(self._client, registration.broker_id)
-        self.is_fenced = True
+        self._quorum_wait = QuorumWait(client, registration.broker_id)
+
+    @property
+    def broker_id(self) -> int:
+        return self._registration.broker_id
 
     @property
     def leader_age_ms(self) -> int | None:
@@ -96,8 +100,6 @@ class ControllerLink(Forwarding):
         self._registration = dataclasses.replace(
             self._registration, log_dirs=log_dirs, broker_epoch_before=broker_epoch_before
         )
-
-    # Life.
 
     async def register(self) -> None:
         """Take the broker's place; waits for an earlier process of this id to be given up.
@@ -126,11 +128,11 @@ class ControllerLink(Forwarding):
             if isinstance(reply, Rejected):
                 break
             if reply.status.code == ErrorCode.NONE:
-                self._broker_epoch = reply.broker_epoch
+                self.broker_epoch = reply.broker_epoch
                 logger.info(
                     "broker=%d registered broker_epoch=%d",
                     self._registration.broker_id,
-                    self._broker_epoch,
+                    self.broker_epoch,
                 )
                 return
             if reply.status.code != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -194,6 +196,7 @@ class ControllerLink(Forwarding):
         return "as all controllers are gone" if self._is_refused else None
 
     async def close(self) -> None:
+        """No more waits; the connections to controllers end with it, for requests as well."""
         self._quorum_wait.stop()
         await self._client.close()
 
@@ -213,7 +216,7 @@ class ControllerLink(Forwarding):
             self._wake.clear()
             heartbeat = Heartbeat(
                 broker_id=self._registration.broker_id,
-                broker_epoch=self._broker_epoch,
+                broker_epoch=self.broker_epoch,
                 metadata_offset=self._publisher.image.end_offset,
                 want_shutdown=self._want_shutdown,
                 offline_log_dirs=self._offline_directories(),

@@ -29,7 +29,7 @@ TIMEOUT_MAX_MS = 60_000
 
 
 class VotersLink:
-    """The part of `controller_link.ControllerLink` that is about the quorum's voters."""
+    """The part of `forwarding.Forwarding` that is about the quorum's voters."""
 
     def __init__(self, client: ControllerClient) -> None:
         self._client = client

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from kvorum.broker.controller.lifecycle import ControllerLink
+from kvorum.broker.controller.lifecycle import BrokerLifecycle
 from kvorum.broker.controller.quorum_wait import FIRST_WORD_S, PAUSE_S_MAX, QuorumWait
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.image.records import Endpoint
@@ -19,9 +19,9 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_runtime.http2_peers import free_port
 
 
-def link_to(*ports: int) -> ControllerLink:
-    return ControllerLink(
-        {i + 1: f"127.0.0.1:{port}" for i, port in enumerate(ports)},
+def link_to(*ports: int) -> BrokerLifecycle:
+    return BrokerLifecycle(
+        ControllerClient({i + 1: f"127.0.0.1:{port}" for i, port in enumerate(ports)}),
         registration=RegisterBrokerRequest(
             broker_id=101,
             cluster_id="H8cXxonAvNgrLxjJFXJs9g",
@@ -35,7 +35,7 @@ def link_to(*ports: int) -> ControllerLink:
     )
 
 
-async def left(link: ControllerLink, timeout_ms: int) -> str | None:
+async def left(link: BrokerLifecycle, timeout_ms: int) -> str | None:
     """Why a broker whose controlled shutdown has begun has not handed over leadership."""
     heartbeats = asyncio.ensure_future(link.run_heartbeats())
     reason = await link.shut_down(timeout_ms)
@@ -105,7 +105,7 @@ def test_a_registration_and_heartbeats_without_a_leader_are_waits(
     monkeypatch.setattr("kvorum.broker.controller.quorum_wait.FIRST_WORD_S", 0.0)
     monkeypatch.setattr("kvorum.broker.controller.quorum_wait.PAUSE_S_MAX", 0.0)
 
-    async def heard(link: ControllerLink, wait: object) -> None:
+    async def heard(link: BrokerLifecycle, wait: object) -> None:
         said = asyncio.Event()
         monkeypatch.setattr(
             "kvorum.broker.controller.quorum_wait.logger.warning", lambda *_: said.set()

@@ -383,12 +383,12 @@ def test_a_broker_ends_if_no_controller_hears_of_a_failed_directory_in_time(
         own.release()
         lost = process._replicas.directories.items[1]
         process._replicas.on_directory_error(lost, OSError(errno.EIO, "i/o error"), "test")
-        assert process._link._wake.is_set()
+        assert process._lifecycle._wake.is_set()
         if is_told:
-            process._link.told_offline = frozenset(process._link._offline_directories())
+            process._lifecycle.told_offline = frozenset(process._lifecycle._offline_directories())
         await process._ended_untold()
         await process._tasks.stop()
-        await process._link.close()
+        await process._lifecycle.close()
         return ended
 
     ended = asyncio.run(fail())
@@ -406,7 +406,7 @@ def test_a_broker_whose_last_directory_fails_ends_at_once(paths: tuple[Path, Pat
         own.release()
         (only,) = process._replicas.directories.items
         process._replicas.on_directory_error(only, OSError(errno.EIO, "i/o error"), "test")
-        await process._link.close()
+        await process._lifecycle.close()
         return ended
 
     (ended,) = asyncio.run(fail())

@@ -245,7 +245,7 @@ def test_image_that_changes_while_logs_close_opens_none_again(tmp_path):
         process._is_publishing = True
         process._publish(None, EMPTY_IMAGE)
         await process._close_replicas()
-        await process._link.close()
+        await process._lifecycle.close()
         return happened
 
     assert asyncio.run(stop()) == ["published", "closed"]

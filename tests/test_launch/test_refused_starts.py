@@ -72,13 +72,13 @@ def registering(process: BrokerProcess, sees: Callable[[], Awaitable[bool]]) -> 
     """The controller takes it; `sees` waits until that shows in the image."""
 
     async def register() -> None:
-        process._link._broker_epoch = REGISTERED
+        process._lifecycle.broker_epoch = REGISTERED
 
     async def wait_for(end_offset: int, timeout_ms: int) -> bool:
         assert end_offset == REGISTERED + 1
         return await sees()
 
-    process._link.register = register  # type: ignore[method-assign]
+    process._lifecycle.register = register  # type: ignore[method-assign]
     process._publisher.wait_for = wait_for  # type: ignore[method-assign]
 
 
@@ -101,7 +101,7 @@ def refuse(process: BrokerProcess) -> None:
     async def register() -> None:
         raise RegistrationFailed("another process is alive")
 
-    process._link.register = register  # type: ignore[method-assign]
+    process._lifecycle.register = register  # type: ignore[method-assign]
 
 
 def test_a_registration_that_is_refused_leaves_the_next_start_a_clean_one(
@@ -112,7 +112,7 @@ def test_a_registration_that_is_refused_leaves_the_next_start_a_clean_one(
         refuse(process)
         with pytest.raises(ConfigError, match="another process is alive"):
             asyncio.run(started(process))
-        assert process._link._registration.broker_epoch_before == BEFORE
+        assert process._lifecycle._registration.broker_epoch_before == BEFORE
         assert marks(*paths) == [BEFORE, BEFORE]
 
 
@@ -175,7 +175,7 @@ def test_an_unclean_start_that_ends_makes_no_clean_one(
     registering(process, never_shown)
     with pytest.raises(ConfigError):
         asyncio.run(started(process))
-    assert process._link._registration.broker_epoch_before == UNCLEAN
+    assert process._lifecycle._registration.broker_epoch_before == UNCLEAN
     assert marks(*paths) == [BEFORE, epoch]
 
 
@@ -203,7 +203,7 @@ def found_at_the_first_image(process: BrokerProcess, *paths: Path) -> list[int |
 def test_no_marker_is_there_when_logs_are_opened(paths: tuple[Path, Path]) -> None:
     process = process_on(*paths)
     assert found_at_the_first_image(process, *paths) == [None, None]
-    assert process._link._registration.broker_epoch_before == BEFORE
+    assert process._lifecycle._registration.broker_epoch_before == BEFORE
     assert [item.store._is_clean for item in process._replicas.directories.items] == [True, True]
 
 
@@ -212,7 +212,7 @@ def test_a_directory_whose_marker_stays_is_offline(paths: tuple[Path, Path]) -> 
     process._disk = FailingDisk(paths[1])
     assert found_at_the_first_image(process, *paths) == [None, BEFORE]
     assert [item.is_offline for item in process._replicas.directories.items] == [False, True]
-    assert process._link._wake.is_set()  # it was registered as online
+    assert process._lifecycle._wake.is_set()  # it was registered as online
 
 
 def test_the_others_keep_theirs_if_the_start_ends_with_that(paths: tuple[Path, Path]) -> None:
