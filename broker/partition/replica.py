@@ -246,7 +246,11 @@ class Replica:
                 append_time_ms = terms.wall_ms
                 stamp_log_append_time(batch, 0, header, timestamp_ms=append_time_ms)
             appended = log.append_as_leader(
-                batch, leader_epoch=core.leader_epoch, now_ms=terms.wall_ms
+                batch,
+                leader_epoch=core.leader_epoch,
+                now_ms=terms.wall_ms,
+                # The stamp has changed what the header says of timestamps.
+                header=None if self.config.is_log_append_time else header,
             )
             if not self.has_identity:
                 self.write_identity()

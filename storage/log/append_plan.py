@@ -38,8 +38,11 @@ def place_as_leader(
     leader_epoch: int,
     latest_epoch: int,
     segment_bytes: int,
+    first_header: BatchHeader | None = None,
 ) -> list[Placed]:
     """Give the batches offsets from `end_offset` on and stamp them in place.
+
+    first_header: of the first batch, None to read it here.
 
     Raises BatchError(RECORD_LIST_TOO_LARGE) for a batch above `segment_bytes`.
     """
@@ -48,7 +51,8 @@ def place_as_leader(
     placed: list[Placed] = []
     total = len(batch)
     while position < total:
-        header = read_header(batch, position)
+        header = first_header or read_header(batch, position)
+        first_header = None
         size = header.size_bytes
         if size > segment_bytes:
             raise BatchError(

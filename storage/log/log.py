@@ -14,7 +14,7 @@ import logging
 from bisect import bisect_right
 
 from kvorum.runtime.disk import Disk
-from kvorum.storage.format.batch import HEADER_BYTES, Buffer, read_header
+from kvorum.storage.format.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
 from kvorum.storage.log.append_plan import Placed, place_as_follower, place_as_leader, run_that_fits
 from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from kvorum.storage.log.flush import FlushTicket
@@ -232,10 +232,16 @@ class Log:
     # --- append ------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, batch: bytearray | memoryview, *, leader_epoch: int, now_ms: int
+        self,
+        batch: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        header: BatchHeader | None = None,
     ) -> Appended:
         """Give the batches in `batch` (writable) the next offsets and `leader_epoch`; append them.
 
+        header: of the first of them, if the caller has read it and has changed nothing since.
         Batches must have passed validation: nothing is checked here but sizes. Not durable until
         flushed. Raises BatchError(RECORD_LIST_TOO_LARGE) for a batch above `segment_bytes`,
         OSError when the disk refuses; then `end_offset` tells what was kept.
@@ -246,6 +252,7 @@ class Log:
             leader_epoch=leader_epoch,
             latest_epoch=self.epochs.latest_epoch,
             segment_bytes=self.config.segment_bytes,
+            first_header=header,
         )
         return self._append(batch, placed, now_ms)
 
