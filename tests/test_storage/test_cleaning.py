@@ -13,16 +13,8 @@ from kvorum.storage.format.compression import Codec
 from kvorum.storage.log.log import LogConfig
 from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import as_dictionary, batches, clean, records
-from tests.test_storage.compacted import (
-    COMPACTION,
-    DAY_MS,
-    DIRECTORY,
-    kept,
-    new_disk,
-    opened,
-    put,
-    seal,
-)
+from tests.test_storage.compacted import COMPACTION, DAY_MS, kept, opened, put, seal
+from tests.test_storage.small_logs import DIRECTORY, new_disk
 
 # --- what stays -----------------------------------------------------------------------------------
 

@@ -40,10 +40,9 @@ from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import deletable_count
 from kvorum.storage.log.segment import Segment
 from tests.test_storage.cleaning_steps import batches, clean, records
-from tests.test_storage.compacted import CONFIG, DAY_MS, DIRECTORY, new_disk, opened, put, seal
-from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
-from tests.test_storage.test_client_batch import resealed
-from tests.test_storage.test_lost_files import BROKERS
+from tests.test_storage.client_batches import TIMESTAMP_MS, resealed, two_records
+from tests.test_storage.compacted import CONFIG, DAY_MS, opened, put, seal
+from tests.test_storage.small_logs import BROKERS, DIRECTORY, new_disk
 
 # --- retention -----------------------------------------------------------------------------------
 

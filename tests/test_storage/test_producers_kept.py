@@ -19,7 +19,8 @@ from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.producer_state import Duplicate, ProducerStateTable, write_snapshot
 from kvorum.storage.log.segment import Segment
 from tests.test_storage.cleaning_steps import batches, clean
-from tests.test_storage.compacted import DIRECTORY, new_disk, opened, put, seal
+from tests.test_storage.compacted import opened, put, seal
+from tests.test_storage.small_logs import DIRECTORY, new_disk
 
 CONFIG = LogConfig(
     retention_ms=-1,

@@ -24,7 +24,7 @@ from kvorum.storage.format.markers import build_marker
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import clean
-from tests.test_storage.compacted import DIRECTORY
+from tests.test_storage.small_logs import DIRECTORY
 
 TRANSACTIONAL = 3
 """Producers from this id on write in transactions."""

@@ -18,9 +18,9 @@ from kvorum.storage.format.compression import Codec, compress
 from kvorum.storage.format.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, read_varint32
 from kvorum.storage.format.record_validation import HEADERS_MAX, BadRecords, check_records
 from kvorum.storage.log.log import LogConfig
-from tests.test_storage.compacted import new_disk, opened
-from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
-from tests.test_storage.test_client_batch import resealed, validated
+from tests.test_storage.client_batches import TIMESTAMP_MS, resealed, two_records, validated
+from tests.test_storage.compacted import opened
+from tests.test_storage.small_logs import new_disk
 
 
 def with_headers(*counts: int) -> bytes:
