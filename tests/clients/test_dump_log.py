@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
-from tests.test_broker.test_read_committed import Writer
+from tests.test_broker.transaction_writer import Writer
 from tests.test_storage.command import kvorum
 
 LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"

@@ -67,9 +67,12 @@ from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
 from tests.test_broker.directories import DirectoriesSide, DirectoryHost
+from tests.test_broker.raw_client import RawClient
 
 CLUSTER_ID = "kvorum-test-cluster-01"
 DEADLINE_S = 15.0
+QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
+"""No checkpoint is written by chance."""
 T = TypeVar("T")
 _ports = itertools.count(24000 + random.SystemRandom().randrange(0, 3000))
 
@@ -499,3 +502,9 @@ class Harness:
             self._thread.join(DEADLINE_S)
             self.loop.close()
         assert self.failures == []
+
+
+def connection_of(harness: Harness, client: RawClient) -> Any:
+    port = client.sock.getsockname()[1]
+    found = harness.cluster.brokers[1].server._connections
+    return next(c for c in found if c.peer.endswith(f" {port})"))

@@ -14,9 +14,8 @@ from kvorum.broker.api import context
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request
-from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.harness import Harness, connection_of, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
-from tests.test_broker.test_connections import connection_of
 
 CONFIG = BrokerConfig(connection_output_bytes_max=1 << 20, socket_request_max_bytes=2 << 20)
 NOBODY = "x" * 32_760

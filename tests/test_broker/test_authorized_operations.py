@@ -18,9 +18,9 @@ from kvorum.broker.metadata_answers.authorized_operations import (
     NOT_ASKED,
     TOPIC_OPERATIONS,
 )
+from tests.test_broker.group_requests import commit_values, find, versions
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
-from tests.test_broker.test_group_apis import commit_values, find, versions
 
 CONFIG = BrokerConfig(
     offsets_topic_replication_factor=1,

@@ -11,9 +11,8 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.partition.replica import Replica
 from kvorum.storage.log.leader_epochs import LeaderEpochCache
-from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient
-from tests.test_broker.test_following import QUIET, batch, deleted, produced
+from tests.test_broker.harness import QUIET, Harness, wait_until
+from tests.test_broker.raw_client import RawClient, batch, deleted, produced
 
 LOOSE = {"min.insync.replicas": "1"}
 FIRST_TEN = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)

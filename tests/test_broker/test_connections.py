@@ -18,7 +18,7 @@ from kvorum.broker.network import connection as connections
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request
-from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.harness import Harness, connection_of, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
 
 NOTHING_KNOWN = {"topics": []}
@@ -37,12 +37,6 @@ def client(harness: Harness) -> Iterator[RawClient]:
     client.call("api_versions", 0, {})
     yield client
     client.close()
-
-
-def connection_of(harness: Harness, client: RawClient) -> Any:
-    port = client.sock.getsockname()[1]
-    found = harness.cluster.brokers[1].server._connections
-    return next(c for c in found if c.peer.endswith(f" {port})"))
 
 
 @pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNRESET])

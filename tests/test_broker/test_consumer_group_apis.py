@@ -13,9 +13,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.features import GROUP_VERSION
 from kvorum.metadata.image.records import FeatureLevel
 from kvorum.runtime.errors import ErrorCode
-from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient
-from tests.test_broker.test_group_apis import (
+from tests.test_broker.group_requests import (
     commit_values,
     find,
     group_led_by,
@@ -23,6 +21,8 @@ from tests.test_broker.test_group_apis import (
     offsets_of,
     versions,
 )
+from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.raw_client import RawClient
 
 CONFIG = BrokerConfig(
     offsets_topic_replication_factor=2,

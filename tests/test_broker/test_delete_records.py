@@ -11,15 +11,12 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.runtime.disk import OsDisk
 from kvorum.storage.log.checkpoints import LOG_START_OFFSET
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.test_broker.harness import DEADLINE_S, QUIET, Harness, wait_until
 from tests.test_broker.raw_client import RawClient, fetch_values
 
 RECORDS = 30
-QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
-"""No checkpoint is written by chance."""
 
 
 class GatedDisk(OsDisk):

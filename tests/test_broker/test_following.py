@@ -5,20 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import Config, PartitionChange
-from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.checkpoints import LOG_START_OFFSET
-from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient, produce_values
-
-QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
+from tests.test_broker.harness import QUIET, Harness, wait_until
+from tests.test_broker.raw_client import RawClient, batch, deleted, produce_values, produced
 
 
 @pytest.fixture
@@ -26,23 +21,6 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     harness = Harness(tmp_path, count=2, config=QUIET)
     yield harness
     harness.close()
-
-
-def batch(count: int = 10, timestamp_ms: int = 1000, **producer: int) -> bytes:
-    records: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v%d" % at) for at in range(count)]
-    return bytes(build_batch(records, timestamp_ms=timestamp_ms, **producer))
-
-
-def produced(client: RawClient, data: bytes, *, acks: int = -1) -> Any:
-    answer = client.call("produce", 9, produce_values("t", data, acks=acks))
-    return answer.responses[0].partition_responses[0]
-
-
-def deleted(client: RawClient, offset: int) -> KioError:
-    topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
-    answer = client.call("delete_records", 2, {"topics": topics, "timeout": 5000})
-    error: KioError = answer.topics[0].partitions[0].error_code
-    return error
 
 
 def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(

@@ -16,8 +16,8 @@ from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.led_partition import make
 from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
-from tests.test_broker.test_partition import make
 
 CONFIG = BrokerConfig(
     broker_session_timeout_ms=200, replica_fetch_wait_max_ms=50, offsets_topic_num_partitions=1

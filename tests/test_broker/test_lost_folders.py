@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.metadata.image.records import LOST_DIRECTORY, PartitionChange, RemoveTopic
 from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.test_log_directories import (
+from tests.test_broker.several_directories import (
     QUIET,
     create_plain,
     damage,

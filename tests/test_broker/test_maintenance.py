@@ -22,7 +22,7 @@ from kvorum.storage.format.batch import build_batch
 from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient, produce_values
-from tests.test_broker.test_log_directories import QUIET, FaultyDisk, produce
+from tests.test_broker.several_directories import QUIET, FaultyDisk, produce
 
 
 class Gate:

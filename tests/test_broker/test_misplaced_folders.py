@@ -20,8 +20,8 @@ from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.checkpoints import HIGH_WATERMARK, PARTITION_METADATA, write_offsets
 from kvorum.storage.log.log import Log, LogConfig
 from tests.test_broker.harness import Harness
-from tests.test_broker.test_log_directories import QUIET, produce
-from tests.test_broker.test_replica_store import TOPIC_ID, made, with_log
+from tests.test_broker.lone_replica import TOPIC_ID, made, with_log
+from tests.test_broker.several_directories import QUIET, produce
 
 
 @pytest.fixture

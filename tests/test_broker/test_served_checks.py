@@ -19,8 +19,8 @@ from kvorum.broker.metrics.broker_metrics import broker_metrics
 from kvorum.metadata.image.records import LOST_DIRECTORY, NO_LEADER
 from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.lone_replica import TOPIC_ID, answer, replica_of, session_of
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
-from tests.test_broker.test_replica_session import TOPIC_ID, answer, replica_of, session_of
 
 RECORDS = 40
 CONFIG = BrokerConfig(log_segment_bytes=1_000)

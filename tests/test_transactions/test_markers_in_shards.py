@@ -13,7 +13,7 @@ from kvorum.broker.coordinator.model import TransactionEnd
 from kvorum.broker.partition.batch_validation import ProduceTerms
 from kvorum.storage.format.markers import build_marker
 from tests.test_broker.harness import wait_until
-from tests.test_broker.test_coordinator_host import TOPIC, Get, Kept, Put
+from tests.test_broker.map_shard import TOPIC, Get, Kept, Put
 
 PRODUCER = (7, 0)
 
