@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_tree import DEVELOPERS_FOLDERS, ROOT, rooms
+from tests.tree import DEVELOPERS_FOLDERS, ROOT, rooms
 
 WORDS_MAX = 25
 """Of an entry of the changelog."""

@@ -8,67 +8,27 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
-from setuptools import find_packages
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.tree import (
+    DEVELOPERS_FOLDERS,
+    ROOT,
+    packages_on_disk,
+    packages_to_install,
+    pyproject,
+    rooms,
+    sources,
+)
+
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 TOOL_TIMEOUT_S = 280
 
 #: A machine's own folders have no business in the tree. Written so that this file has none.
 FOREIGN_PATHS = tuple(f"/{name}/" for name in ("work", "farm"))
-
-
-@cache
-def pyproject() -> dict:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-#: Folders of Python that are not installed: they need a checkout.
-DEVELOPERS_FOLDERS = ("bench",)
-
-
-@cache
-def rooms() -> frozenset[str]:
-    """The folders at the top that the package `kvorum` takes in, by links."""
-    return frozenset(link.name for link in (ROOT / "kvorum").iterdir() if link.is_symlink())
-
-
-@cache
-def packages_on_disk() -> frozenset[str]:
-    """Folders with Python below the top, as the checkout has them: `raft.roles`, `kvorum.cli`."""
-    found = set()
-    for top in sorted(path for path in ROOT.iterdir() if path.is_dir()):
-        if top.name.startswith(".") or top.name in ("tests", "build", "dist"):
-            continue
-        for folder, folders, files in os.walk(top):
-            folders[:] = [name for name in folders if not name.startswith((".", "__"))]
-            if any(name.endswith(".py") for name in files):
-                found.add(".".join(Path(folder).relative_to(ROOT).parts))
-    return frozenset(found)
-
-
-@cache
-def packages_to_install() -> tuple[str, ...]:
-    """The packages that setuptools puts into a wheel."""
-    include = pyproject()["tool"]["setuptools"]["packages"]["find"]["include"]
-    return tuple(sorted(find_packages(str(ROOT), include=include)))
-
-
-def sources(*, with_tests: bool) -> Iterator[tuple[str, str]]:
-    """(path below the root, text) of every Python file of ours; generated code is left out."""
-    names = [name.replace(".", "/") for name in packages_on_disk() if name != "kvorum.rpc"]
-    files = [path for name in names for path in (ROOT / name).glob("*.py")]
-    if with_tests:
-        files += (ROOT / "tests").rglob("*.py")
-    for path in sorted(files):
-        yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
 
 
 def test_every_folder_of_python_is_installed_below_kvorum():
@@ -97,6 +57,29 @@ def test_no_module_is_imported_under_two_names():
         if name.partition(".")[0] in rooms()
     ]
     assert wrong == []
+
+
+def test_no_module_imports_a_test_module():
+    """What tests share is in modules named after what they build."""
+    wrong = [
+        f"{path}:{node.lineno} {name}"
+        for path, text in sources(with_tests=True)
+        for node in ast.walk(ast.parse(text))
+        for name in _test_modules(node, (ROOT / path).parent)
+    ]
+    assert wrong == []
+
+
+def _test_modules(node: ast.AST, folder: Path) -> Iterator[str]:
+    """The test modules that an import statement in a file of `folder` loads."""
+    names = [ROOT.joinpath(*name.split(".")) for name in _imported(node)]
+    if isinstance(node, ast.ImportFrom):
+        top = folder.joinpath(*[".."] * (node.level - 1)) if node.level else ROOT
+        module = top.joinpath(*(node.module or "").split("."))
+        names = [module, *(module / alias.name for alias in node.names)]
+    for place in names:
+        if place.name.startswith("test_") and place.with_suffix(".py").is_file():
+            yield str(place.resolve().relative_to(ROOT))
 
 
 def test_every_module_is_loaded_from_one_file_once():

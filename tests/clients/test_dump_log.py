@@ -16,9 +16,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from tests.command import kvorum
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.transaction_writer import Writer
-from tests.test_storage.command import kvorum
 
 LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -13,7 +13,7 @@ import pytest
 from kvorum.broker.transactions.model import EPOCH_EXHAUSTED, State
 from kvorum.broker.transactions.requests import ProducerIdentity
 from kvorum.storage.format.batch import build_batch, stamp
-from tests.test_storage.command import kvorum
+from tests.command import kvorum
 from tests.test_transactions.calls import A, B, add, end, finish, init, with_epoch
 from tests.test_transactions.host import Host
 

@@ -12,9 +12,8 @@ from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from tests.live.by_hand import HandMade
-from tests.live.clients import Topics
+from tests.live.clients import TopicMaker, Topics
 from tests.live.cluster import eventually
-from tests.live.test_quorum_failover import TopicMaker
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.live.by_hand import HandMade
-from tests.live.clients import Topics
+from tests.live.clients import TopicMaker, Topics
 from tests.live.cluster import eventually, run_kvorum
-from tests.live.test_quorum_failover import TopicMaker
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 

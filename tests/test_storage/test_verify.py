@@ -21,8 +21,8 @@ from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.transaction_index import parse_aborted
 from kvorum.storage.tools.verify import verify_log
+from tests.command import kvorum
 from tests.test_storage.cleaning_steps import Writer, clean
-from tests.test_storage.command import kvorum
 
 BASE = "0" * 20
 

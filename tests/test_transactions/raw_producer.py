@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
 from tests.test_broker.harness import Harness, wait_until
@@ -134,3 +135,13 @@ def describe(client: Client) -> Any:
 
 def state_of(client: Client) -> str:
     return str(describe(client).transaction_state)
+
+
+CONFIG = BrokerConfig(
+    offsets_topic_num_partitions=4,
+    offsets_topic_replication_factor=2,
+    transaction_state_log_num_partitions=4,
+    transaction_state_log_min_isr=1,
+    replica_fetch_wait_max_ms=50,
+    transaction_abort_timed_out_transaction_cleanup_interval_ms=100,
+)

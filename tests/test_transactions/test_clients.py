@@ -8,22 +8,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import Config
 from kvorum.storage.format.batch import CODEC_MASK, iter_headers
 from kvorum.storage.format.compression import Codec
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
-
-CONFIG = BrokerConfig(
-    offsets_topic_num_partitions=4,
-    offsets_topic_replication_factor=2,
-    transaction_state_log_num_partitions=4,
-    transaction_state_log_min_isr=1,
-    replica_fetch_wait_max_ms=50,
-    transaction_abort_timed_out_transaction_cleanup_interval_ms=100,
-)
+from tests.test_transactions.raw_producer import CONFIG
 
 
 @pytest.fixture

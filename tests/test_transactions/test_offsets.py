@@ -11,8 +11,7 @@ import pytest
 from kvorum.runtime.errors import ErrorCode
 from tests.test_broker.harness import Harness, wait_until
 from tests.test_broker.raw_client import RawClient
-from tests.test_transactions.raw_producer import NEW, OLD, Client
-from tests.test_transactions.test_clients import CONFIG
+from tests.test_transactions.raw_producer import CONFIG, NEW, OLD, Client
 
 GROUP = "g"
 
