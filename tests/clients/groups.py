@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -117,3 +118,12 @@ def committed_offsets(bootstrap: str, group_id: str, topic: str, partitions: int
                 assert time.monotonic() < deadline, error
     finally:
         reader.close()
+
+
+def described(cluster, group):
+    """Partitions of each member, as the cluster's own command shows them."""
+    done = cluster.cli("groups", "describe", group, "-o", "json")
+    if done.returncode != 0:
+        return None
+    (found,) = json.loads(done.stdout)
+    return found

@@ -5,8 +5,6 @@ The other way round, our tools on a folder that Apache Kafka wrote: tests/test_s
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,30 +14,14 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from tests.clients.java_tools import needs_java, run_tool, tool
 from tests.command import kvorum
 from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
 from tests.test_broker.transaction_writer import Writer
 
-LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-pytestmark = [
-    pytest.mark.java,
-    pytest.mark.skipif(
-        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
-    ),
-]
-
-
-def tool(main_class: str, *arguments: str) -> tuple[str, str]:
-    """(standard output, standard error) of one of Kafka's tools."""
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*", main_class]
-    done = subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout, done.stderr
+pytestmark = [pytest.mark.java, needs_java]
 
 
 def files_of(directory: Path) -> list[str]:
@@ -65,9 +47,11 @@ def agree(directory: Path, *, has_gaps: bool = False) -> str:
     files = files_of(directory)
     said = ""
     for option in ("--print-data-log", "--index-sanity-check", "--verify-index-only"):
-        out, error = tool(
+        done = run_tool(
             "org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files), option
         )
+        assert done.returncode == 0, done.stdout + done.stderr
+        out, error = done.stdout, done.stderr
         error = without_first_batches(error)
         assert kvorum("log", "dump", *files, option) == (0, out, error)
         complaints = [line for line in error.splitlines() if "is followed by" not in line]
@@ -205,7 +189,7 @@ def test_kafka_delete_records_deletes_records(harness: Harness, tmp_path: Path) 
     produce(harness, "deleted", "none")
     plan = tmp_path / "plan.json"
     plan.write_text('{"partitions":[{"topic":"deleted","partition":0,"offset":25}],"version":1}')
-    out, _ = tool(
+    out = tool(
         "org.apache.kafka.tools.DeleteRecordsCommand",
         *("--bootstrap-server", harness.bootstrap, "--offset-json-file", str(plan)),
     )
