@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, eventually
+from tests.polling import DEADLINE_S, eventually
 
 RECORDS_PER_PARTITION = 30
 SESSION_TIMEOUT_MS = 6_000
@@ -107,15 +106,17 @@ def committed_offsets(bootstrap: str, group_id: str, topic: str, partitions: int
     from confluent_kafka import TopicPartition
 
     reader = consumer(bootstrap, group_id)
-    deadline = time.monotonic() + DEADLINE_S
+
+    def read() -> list[int]:
+        try:
+            rows = reader.committed([TopicPartition(topic, p) for p in range(partitions)], 5)
+        except KafkaException as error:
+            assert error.args[0].retriable(), error
+            return []
+        return [row.offset for row in rows]
+
     try:
-        while True:
-            try:
-                rows = reader.committed([TopicPartition(topic, p) for p in range(partitions)], 5)
-                return [row.offset for row in rows]
-            except KafkaException as error:
-                assert error.args[0].retriable() or time.monotonic() < deadline, error
-                assert time.monotonic() < deadline, error
+        return eventually(read, f"the committed offsets of {group_id} are read")
     finally:
         reader.close()
 

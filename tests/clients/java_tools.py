@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cluster import DEADLINE_S
+from tests.polling import DEADLINE_S
 
 LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
 needs_java = pytest.mark.skipif(

@@ -15,7 +15,8 @@ from confluent_kafka.admin import (
 
 from tests.clients.java_tools import needs_java, run_tool, tool
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, Cluster, eventually
+from tests.live.cluster import Cluster
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"

@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient
 from kvorum.broker.config.broker_config import BrokerConfig
 from tests.clients.java_tools import needs_java, run_tool, tool
 from tests.command import kvorum
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, Harness
 from tests.test_broker.transaction_writer import Writer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -106,7 +107,7 @@ def test_kafkas_tool_reads_our_logs_after_rolls_and_a_restart_on_leader_and_foll
     for codec in CODECS:
         produce(harness, "codecs", codec)
         produce(harness, "stamped", codec, rounds=2)
-    wait_until(
+    eventually(
         lambda: harness.cluster.replica(2, "codecs").log.end_offset == 60 * len(CODECS),
         "it is replicated",
     )
@@ -157,7 +158,7 @@ def test_kafkas_tool_reads_what_our_cleaner_left(harness: Harness) -> None:
         done = store.checkpoints.cleaner_offset("compacted", 0) or 0
         return done >= log.segment_base_offsets[-1] > 0
 
-    wait_until(lambda: harness.call(is_clean), "it is compacted")
+    eventually(lambda: harness.call(is_clean), "it is compacted")
     restart(harness, 1)
     said = agree(directory_of(harness, 1, "compacted"), has_gaps=True)
     assert "deleteHorizonMs: OptionalLong[" in said
@@ -165,7 +166,7 @@ def test_kafkas_tool_reads_what_our_cleaner_left(harness: Harness) -> None:
 
 def test_kafkas_tool_reads_our_transactions(harness: Harness) -> None:
     make(harness, "transactional", segment_bytes="500")
-    wait_until(
+    eventually(
         lambda: harness.cluster.replica(1, "transactional").core.is_leader, "there is a leader"
     )
     writer = Writer(harness, "transactional")

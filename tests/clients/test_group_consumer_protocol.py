@@ -17,7 +17,8 @@ from tests.clients.groups import (
     together,
 )
 from tests.live.clients import settings
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.clients.groups import RECORDS_PER_PARTITION, committed_offsets, described, fill, produce
 from tests.clients.java_tools import console_consumer, groups, java, needs_java, rows, tool
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [
     pytest.mark.live,

@@ -15,7 +15,8 @@ from tests.clients.groups import (
     together,
 )
 from tests.clients.java_tools import console_consumer, groups, needs_java, rows, tool
-from tests.live.cluster import Cluster, eventually
+from tests.live.cluster import Cluster
+from tests.polling import eventually
 
 pytestmark = [
     pytest.mark.live,

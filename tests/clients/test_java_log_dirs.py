@@ -10,7 +10,8 @@ import pytest
 from tests.clients.java_tools import needs_java, tool
 from tests.live.by_hand import HandMade
 from tests.live.clients import Load, Topics
-from tests.live.cluster import eventually, run_kvorum
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.java, needs_java]
 

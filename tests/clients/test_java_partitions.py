@@ -8,7 +8,8 @@ import pytest
 
 from tests.clients.java_tools import needs_java, tool
 from tests.live.clients import Topics
-from tests.live.cluster import Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.java, needs_java, pytest.mark.timeout(300)]
 

@@ -15,7 +15,8 @@ from kvorum.storage.log.checkpoints import read_meta_properties
 from kvorum.storage.tools.dump import dump_lines
 from tests.clients.java_tools import needs_java, run_tool, tool
 from tests.live.by_hand import HandMade
-from tests.live.cluster import Cluster, eventually
+from tests.live.cluster import Cluster
+from tests.polling import eventually
 
 pytestmark = [
     pytest.mark.live,

@@ -27,7 +27,8 @@ from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.runtime.errors import ConfigError
 from tests.clients.java_tools import java, needs_java
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 

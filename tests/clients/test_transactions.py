@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kvorum.broker.coordinator.keys import partition_of
 from tests.clients.java_tools import needs_java, tool
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
-from tests.live.cluster import DEADLINE_S, eventually
+from tests.polling import DEADLINE_S, eventually
 
 ACKS_IN_FLIGHT_MAX = 500
 CREATE_TIMEOUT_S = 5

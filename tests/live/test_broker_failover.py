@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kvorum.cli.controller_client import ControllerClient
 from kvorum.metadata.inspect.snapshot_view import image_of
 from tests.live.clients import Load, Topics, assert_nothing_lost, read_all, settings
-from tests.live.cluster import Cluster, broker_name, eventually, is_alive
+from tests.live.cluster import Cluster, broker_name, is_alive
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.live.clients import Topics, read_all, settings
-from tests.live.cluster import Cluster, Command, eventually, is_alive, run_kvorum
+from tests.live.cluster import Cluster, Command, is_alive, run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

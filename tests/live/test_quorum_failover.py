@@ -11,7 +11,8 @@ from confluent_kafka import Producer
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.controller_client import ControllerClient
 from tests.live.clients import Load, TopicMaker, Topics, assert_nothing_lost, settings
-from tests.live.cluster import Cluster, controller_name, eventually, run_kvorum
+from tests.live.cluster import Cluster, controller_name, run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

@@ -13,7 +13,7 @@ from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from tests.live.by_hand import HandMade
 from tests.live.clients import TopicMaker, Topics
-from tests.live.cluster import eventually
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

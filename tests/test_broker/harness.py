@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 import random
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,15 +74,6 @@ QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
 """No checkpoint is written by chance."""
 T = TypeVar("T")
 _ports = itertools.count(24000 + random.SystemRandom().randrange(0, 3000))
-
-
-def wait_until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Poll `condition` until it holds."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {deadline_s} s: {what}")
-        time.sleep(0.005)
 
 
 class FakeController:

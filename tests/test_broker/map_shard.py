@@ -32,7 +32,8 @@ from kvorum.broker.coordinator.model import (
     TransactionEnded,
 )
 from kvorum.broker.coordinator.shard_context import State
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 
 TOPIC = "kept"
 
@@ -161,7 +162,7 @@ class Kept:
                 and term.leader_epoch >= leader_epoch
             )
 
-        wait_until(lambda: self.harness.call(is_there), f"broker {broker_id} has the term")
+        eventually(lambda: self.harness.call(is_there), f"broker {broker_id} has the term")
 
     def ask(self, broker_id: int, body: Any) -> Any:
         return self.harness.run(self.hosts[broker_id].request(key="k", body=body))

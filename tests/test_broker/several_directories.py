@@ -12,7 +12,8 @@ from kvorum.metadata.image.records import UNASSIGNED_DIRECTORY
 from kvorum.runtime.disk import OsDisk, OsDiskFile
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
 QUIET = BrokerConfig(
@@ -85,7 +86,7 @@ def create(harness: Harness, name: str = "t", partitions: int = 2) -> bytes:
     """Partition i of broker 1 lies in its directory i + 1, and broker 1 leads all."""
     made = [(1, 2)] * partitions
     topic_id: bytes = harness.call(lambda: harness.cluster.controller.create(name, made))
-    wait_until(lambda: all(told(harness, name, p) for p in range(partitions)), "all are told")
+    eventually(lambda: all(told(harness, name, p) for p in range(partitions)), "all are told")
     return topic_id
 
 
@@ -118,7 +119,7 @@ def isr(harness: Harness, partition_id: int) -> tuple[int, ...]:
 
 
 def wait_moved(harness: Harness, partition_id: int = 0) -> None:
-    wait_until(lambda: isr(harness, partition_id) == (2,), "broker 2 has the partition")
+    eventually(lambda: isr(harness, partition_id) == (2,), "broker 2 has the partition")
     assert leader(harness, partition_id) == 2
 
 

@@ -18,8 +18,9 @@ from kvorum.broker.metadata_answers.authorized_operations import (
     NOT_ASKED,
     TOPIC_OPERATIONS,
 )
+from tests.polling import eventually
 from tests.test_broker.group_requests import commit_values, find, versions
-from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 
 CONFIG = BrokerConfig(
@@ -118,7 +119,7 @@ def test_describe_topic_partitions_tells_them_always(client: RawClient) -> None:
 def test_describe_groups_tells_them_of_groups_without_an_error(
     client: RawClient, version: int
 ) -> None:
-    wait_until(lambda: find(client, KNOWN).error_code == 0, "the topic of offsets is there")
+    eventually(lambda: find(client, KNOWN).error_code == 0, "the topic of offsets is there")
     committed = client.call("offset_commit", 9, commit_values(KNOWN, {KNOWN: {0: 1}}))
     assert committed.topics[0].partitions[0].error_code == 0
     for is_asked in (False, True):
@@ -135,7 +136,7 @@ def test_consumer_group_describe_tells_them_of_groups_without_an_error(
     client: RawClient, version: int
 ) -> None:
     group_id = f"consumers-{version}"
-    wait_until(lambda: find(client, group_id).error_code == 0, "the topic of offsets is there")
+    eventually(lambda: find(client, group_id).error_code == 0, "the topic of offsets is there")
     joined = client.call("consumer_group_heartbeat", 1, {
         "group_id": group_id, "member_id": "a", "member_epoch": 0, "instance_id": None,
         "rack_id": None, "rebalance_timeout": 5000, "subscribed_topic_names": [KNOWN],

@@ -13,6 +13,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.features import GROUP_VERSION
 from kvorum.metadata.image.records import FeatureLevel
 from kvorum.runtime.errors import ErrorCode
+from tests.polling import eventually
 from tests.test_broker.group_requests import (
     commit_values,
     find,
@@ -21,7 +22,7 @@ from tests.test_broker.group_requests import (
     offsets_of,
     versions,
 )
-from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 
 CONFIG = BrokerConfig(
@@ -45,7 +46,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 @pytest.fixture
 def client(harness: Harness) -> Iterator[RawClient]:
     client = RawClient(harness.cluster.brokers[1].port)
-    wait_until(
+    eventually(
         lambda: find(client, "warm-up").error_code == 0 and find(client, "x").error_code == 0,
         "the topic of offsets is there",
     )
@@ -225,7 +226,7 @@ def test_without_group_version_there_are_no_such_groups(tmp_path: Path) -> None:
         controller = harness.cluster.controller
         harness.call(lambda: controller.commit(FeatureLevel(GROUP_VERSION, 0)))
         client = RawClient(harness.cluster.brokers[1].port)
-        wait_until(
+        eventually(
             lambda: beat(client, "g", "a", 0).error_code == ErrorCode.UNSUPPORTED_VERSION,
             "the level is known",
         )

@@ -18,7 +18,7 @@ from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
-from tests.test_broker.harness import wait_until
+from tests.polling import eventually
 from tests.test_broker.map_shard import TOPIC, AskAround, Get, Kept, Put, PutSoon
 
 
@@ -59,7 +59,7 @@ def test_an_answer_waits_for_the_followers_and_the_lost_leadership_ends_the_wait
         kept.harness.run(kept.cluster.brokers[follower].manager.fetchers.stop())
     waiting = kept.begin(1, Put("b", "1"))
     # The shard knows already, and says so to who asks for no more.
-    wait_until(lambda: kept.ask(1, Get("b")) == "1", "the shard has stepped")
+    eventually(lambda: kept.ask(1, Get("b")) == "1", "the shard has stepped")
     assert not waiting.done()
     kept.lead(2, (2, 3))
     assert waiting.result(5) is ErrorCode.NOT_COORDINATOR
@@ -176,13 +176,13 @@ def test_a_log_that_cannot_be_read_serves_nobody(
         file.seek(61)
         file.write(b"\xff" * 8)
     kept.lead(1, (1, 2, 3))
-    wait_until(lambda: replica.is_offline, "the load has failed")
+    eventually(lambda: replica.is_offline, "the load has failed")
     assert kept.ask(1, Get("g")) is ErrorCode.NOT_COORDINATOR
     assert "cannot load the coordinator of kept-0" in caplog.text
     assert f"{path} at byte 0: the CRC of batch 0 does not match" in caplog.text
     # It is told as lost, so that another one leads, and serves.
     kept.lead(2, (2, 3))
-    wait_until(lambda: kept.term(2).state is State.ACTIVE, "another one has loaded")
+    eventually(lambda: kept.term(2).state is State.ACTIVE, "another one has loaded")
     assert kept.ask(2, Get("g")) == "1"
 
 
@@ -208,7 +208,7 @@ def test_a_batch_that_cannot_be_written_is_forgotten_and_the_term_begins_anew(
         assert kept.ask(1, Put("i", "1")) == "put"
         before = kept.term(1)
         assert kept.ask(1, Put("i", "2" * (2 << 20))) is ErrorCode.NOT_COORDINATOR
-        wait_until(lambda: kept.term(1) is not before, "another term")
+        eventually(lambda: kept.term(1) is not before, "another term")
         kept.wait_for_term(1)
         assert kept.ask(1, Get("i")) == "1"
         assert not kept.cluster.replica(1, TOPIC).is_offline

@@ -14,7 +14,8 @@ from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.model import Effect, Event, Instant, ReplayedRecord, TransactionEnd
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, Harness
 from tests.test_broker.raw_client import RawClient
 
 
@@ -63,7 +64,7 @@ def test_the_first_question_makes_the_topic_and_then_each_key_has_its_leader(
     first = find(client, "a")[0]
     assert first.error_code is KioError.coordinator_not_available
     assert first.error_message == "__consumer_offsets is being made"
-    wait_until(lambda: find(client, "a")[0].error_code is KioError.none, "a coordinator")
+    eventually(lambda: find(client, "a")[0].error_code is KioError.none, "a coordinator")
     topic = harness.cluster.controller.image.topic(OFFSETS_TOPIC)
     assert topic is not None and len(topic.partitions) == 50
     configs = harness.cluster.controller.image.topic_configs(OFFSETS_TOPIC)
@@ -85,7 +86,7 @@ def test_too_few_brokers_for_the_topic_are_named_in_the_answer(
     def reason() -> str:
         return find(client, "a")[0].error_message or ""
 
-    wait_until(
+    eventually(
         lambda: reason() == "__consumer_offsets cannot be made: INVALID_REPLICATION_FACTOR",
         "the refusal is told",
     )
@@ -103,7 +104,7 @@ def test_clients_see_the_topic_as_internal_and_cannot_write_to_it(
     harness: Harness, client: RawClient
 ) -> None:
     find(client, "a")
-    wait_until(lambda: find(client, "a")[0].error_code is KioError.none, "a coordinator")
+    eventually(lambda: find(client, "a")[0].error_code is KioError.none, "a coordinator")
     listed = client.call("metadata", 9, {"topics": None}).topics
     assert [(topic.name, topic.is_internal) for topic in listed] == [(OFFSETS_TOPIC, True)]
     bootstrap = {"bootstrap.servers": harness.bootstrap}

@@ -12,7 +12,8 @@ from kio.schema.errors import ErrorCode as KioError
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import Config, PartitionChange
 from kvorum.storage.log.checkpoints import LOG_START_OFFSET
-from tests.test_broker.harness import QUIET, Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import QUIET, Harness
 from tests.test_broker.raw_client import RawClient, batch, deleted, produce_values, produced
 
 
@@ -33,7 +34,7 @@ def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(
         assert produced(client, batch()).error_code is KioError.none
     assert deleted(client, 5) is KioError.none
     harness.call(lambda: controller.commit(PartitionChange(topic_id, 0, replicas=(1, 2))))
-    wait_until(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "it is in sync")
+    eventually(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "it is in sync")
     log = harness.cluster.replica(2, "t").log
     assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (5, 30, [0])
     # Known without the name of the first file before the records that lie below it came.
@@ -51,7 +52,7 @@ def test_a_replica_that_comes_back_follows_a_log_that_begins_within_a_batch(
         assert produced(client, batch()).error_code is KioError.none
     assert deleted(client, 15) is KioError.none
     harness.run(harness.cluster.start_broker(2, is_clean=True))
-    wait_until(lambda: harness.cluster.replica(2, "t").log.end_offset == 30, "it has caught up")
+    eventually(lambda: harness.cluster.replica(2, "t").log.end_offset == 30, "it has caught up")
     assert harness.cluster.replica(2, "t").log.start_offset == 15
     if is_killed:
         harness.run(harness.cluster.crash_broker(2))
@@ -67,7 +68,7 @@ def test_a_throttled_follower_is_told_where_the_histories_part(harness: Harness)
         lambda: controller.create("t", [(1, 2)], {"leader.replication.throttled.replicas": "*"})
     )
     harness.call(lambda: controller.lead(topic_id, 0, 2, (2,)))
-    wait_until(lambda: harness.cluster.replica(2, "t").core.is_leader, "it leads")
+    eventually(lambda: harness.cluster.replica(2, "t").core.is_leader, "it leads")
     first = harness.cluster.brokers[1].manager
     harness.call(lambda: first.fetchers.pause(True))
     other = RawClient(harness.cluster.ports[2])
@@ -83,7 +84,7 @@ def test_a_throttled_follower_is_told_where_the_histories_part(harness: Harness)
     harness.call(use_up)
     harness.call(lambda: controller.lead(topic_id, 0, 1, (1,)))
     harness.call(lambda: first.fetchers.pause(False))
-    wait_until(lambda: harness.cluster.replica(2, "t").log.end_offset == 0, "it is cut")
+    eventually(lambda: harness.cluster.replica(2, "t").log.end_offset == 0, "it is cut")
     assert harness.call(lambda: quota.room(first.now_ms())) == 0
 
 
@@ -100,7 +101,7 @@ def test_who_waits_goes_on_waiting_when_its_leader_goes_on_in_another_epoch(
         client = RawClient(harness.cluster.ports[1])
         harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
         client.send("produce", 9, produce_values("t", batch(1)))
-        wait_until(lambda: harness.cluster.replica(1, "t").pending_acks, "it waits")
+        eventually(lambda: harness.cluster.replica(1, "t").pending_acks, "it waits")
         epoch = controller.image.partition(topic_id, 0).leader_epoch
         change = PartitionChange(topic_id, 0, replicas=(1, 2), isr=(1, 2), leader=1)
         harness.call(lambda: controller.commit(change))
@@ -130,15 +131,15 @@ def test_a_new_leader_tells_of_what_is_surely_committed(
     for at in range(5):
         assert produced(client, batch(1, 1000 + at)).error_code is KioError.none
     follower = harness.cluster.replica(2, "t")
-    wait_until(lambda: follower.core.high_watermark == 5, "it is committed everywhere")
+    eventually(lambda: follower.core.high_watermark == 5, "it is committed everywhere")
     # A record above, which the follower has, and no watermark that says so.
     harness.call(lambda: controller.lead(topic_id, 0, 1, (1,)))
     produced(client, batch(1, 1005), acks=1)
-    wait_until(lambda: follower.log.end_offset == 6, "it is replicated")
+    eventually(lambda: follower.log.end_offset == 6, "it is replicated")
     harness.run(harness.cluster.crash_broker(1))
     harness.call(lambda: harness.cluster.fence(1))
     harness.call(lambda: controller.lead(topic_id, 0, 2, (2,)))
-    wait_until(lambda: follower.core.is_leader, "it leads")
+    eventually(lambda: follower.core.is_leader, "it leads")
     other = RawClient(harness.cluster.ports[2])
     asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
     topics = [{"name": "t", "partitions": [asked]}]
@@ -167,10 +168,10 @@ def test_a_minimum_counts_before_the_isr_that_comes_with_it(
     configs = {"min.insync.replicas": "1"}
     topic_id = harness.call(lambda: controller.create("t", [(1, 2)], configs))
     leader = harness.cluster.replica(1, "t")
-    wait_until(lambda: leader.core.remotes[2].end_offset == 0, "it is followed")
+    eventually(lambda: leader.core.remotes[2].end_offset == 0, "it is followed")
     harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
     client.send("produce", 9, produce_values("t", batch(), timeout_ms=500))
-    wait_until(lambda: leader.pending_acks, "it waits")
+    eventually(lambda: leader.pending_acks, "it waits")
     raised = Config(RESOURCE_TOPIC, "t", "min.insync.replicas", "2")
     left = PartitionChange(topic_id, 0, isr=(1,), elr=(2,))
     harness.call(lambda: controller.commit(raised, left))

@@ -12,6 +12,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.runtime.errors import ErrorCode
+from tests.polling import eventually
 from tests.test_broker.group_requests import (
     commit_values,
     fetch,
@@ -23,7 +24,7 @@ from tests.test_broker.group_requests import (
     sync_values,
     versions,
 )
-from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 
 CONFIG = BrokerConfig(
@@ -48,7 +49,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 @pytest.fixture
 def client(harness: Harness) -> Iterator[RawClient]:
     client = RawClient(harness.cluster.brokers[1].port)
-    wait_until(
+    eventually(
         lambda: find(client, "warm-up").error_code == 0 and find(client, "x").error_code == 0,
         "the topic of offsets is there",
     )
@@ -306,7 +307,7 @@ def test_what_was_committed_is_there_under_the_next_coordinator(
         controller = harness.cluster.controller
         harness.call(lambda: controller.create("orders", [(1, 2)] * PARTITIONS))
         client = RawClient(harness.cluster.brokers[1].port)
-        wait_until(lambda: find(client, "g").error_code == 0, "there is a coordinator")
+        eventually(lambda: find(client, "g").error_code == 0, "there is a coordinator")
         name = group_led_by(client, 1, "moved")
         member_id, generation_id = join(client, name)
         client.call("sync_group", 5, sync_values(name, member_id, generation_id))
@@ -314,7 +315,7 @@ def test_what_was_committed_is_there_under_the_next_coordinator(
             name, {"orders": {0: 7}},
             generation_id_or_member_epoch=generation_id, member_id=member_id,
         )  # fmt: skip
-        wait_until(
+        eventually(
             lambda: client.call("offset_commit", 9, values).topics[0].partitions[0].error_code == 0,
             "the commit is replicated",
         )
@@ -331,7 +332,7 @@ def test_what_was_committed_is_there_under_the_next_coordinator(
             "member_id": member_id,
             "group_instance_id": None,
         }
-        wait_until(
+        eventually(
             lambda: client.call("heartbeat", 4, beat).error_code == 0, "the member is known there"
         )
         assert offsets_of(fetch(client, name, topics=None)) == {("orders", 0): 7}

@@ -16,7 +16,8 @@ from kvorum.cli.log_dirs import _asked
 from kvorum.metadata.image.records import LOST_DIRECTORY
 from kvorum.runtime.disk import OsDiskFile
 from kvorum.runtime.errors import CorruptData
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
 from tests.test_broker.several_directories import (
     QUIET,
@@ -88,7 +89,7 @@ def test_every_error_of_a_disk_takes_its_directory_down(
 
 def wait_committed(harness: Harness) -> None:
     replica = harness.cluster.replica(1, "t", 0)
-    wait_until(lambda: replica.core.high_watermark == 1, "a consumer may read it")
+    eventually(lambda: replica.core.high_watermark == 1, "a consumer may read it")
 
 
 def flush(harness: Harness) -> None:
@@ -223,7 +224,7 @@ def test_a_directory_that_is_offline_at_the_start_keeps_its_replicas_offline(
     broker = harness.run(harness.cluster.start_broker(1))
     assert broker.manager.find_by_name("t", 0) is None
     assert not Path(kept, "t-0").exists()
-    wait_until(lambda: 1 in isr(harness, 1), "the other one is in sync again")
+    eventually(lambda: 1 in isr(harness, 1), "the other one is in sync again")
     assert produce(harness, 0) is KioError.kafka_storage_error
     # What is made now goes into what is left.
     harness.call(lambda: harness.cluster.controller.create("later", [(1,), (1,)]))
@@ -232,7 +233,7 @@ def test_a_directory_that_is_offline_at_the_start_keeps_its_replicas_offline(
     harness.run(harness.cluster.stop_broker(1))
     harness.cluster.unreadable = set()
     harness.run(harness.cluster.start_broker(1))
-    wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
+    eventually(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
 
 
 def test_a_checkpoint_that_is_damaged_costs_its_directory_and_no_other(harness: Harness) -> None:
@@ -294,7 +295,7 @@ def test_a_log_that_cannot_be_opened_is_told_as_lost(
     else:
         (Path(log.directory) / "damaged").write_text("so")
     harness.run(harness.cluster.start_broker(1))
-    wait_until(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "it is told")
+    eventually(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "it is told")
     (said,) = (text for text in caplog.messages if text.startswith("cannot open t-0: "))
     assert found in said and said.endswith("; see `kvorum partitions restore`")
     assert leader(harness, 0) == 2

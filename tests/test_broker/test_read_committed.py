@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kvorum.storage.format.batch import build_batch
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
 from tests.test_broker.transaction_writer import Writer, offsets
 
@@ -124,4 +125,4 @@ def test_followers_know_the_last_stable_offset_themselves(harness: Harness, topi
     assert follower.log.last_stable_offset(follower.core.high_watermark) == 2
     directory = Path(follower.log.directory)
     harness.call(lambda: follower.log.roll(now_ms=0))
-    wait_until(lambda: (directory / f"{0:020d}.txnindex").exists(), "the roll is flushed")
+    eventually(lambda: (directory / f"{0:020d}.txnindex").exists(), "the roll is flushed")

@@ -6,7 +6,8 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.markers import build_marker
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 
 
@@ -54,7 +55,7 @@ class Writer:
         end_offset = self.replica.log.end_offset
         for broker_id in (1, 2):
             core = self.harness.cluster.replica(broker_id, self.replica.core.topic).core
-            wait_until(lambda c=core: c.high_watermark == end_offset, "it is replicated")
+            eventually(lambda c=core: c.high_watermark == end_offset, "it is replicated")
 
 
 def offsets(client: RawClient, topic: str, isolation_level: int) -> int:

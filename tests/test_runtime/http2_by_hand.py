@@ -14,7 +14,8 @@ import pytest
 
 from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.rpc import Channel, open_channel
-from tests.test_runtime.http2_peers import free_port, run, until
+from tests.polling import until
+from tests.test_runtime.http2_peers import free_port, run
 
 REQUEST = (
     (":method", "POST"),

@@ -20,8 +20,9 @@ from kvorum.runtime.http2.keepalive import (
 )
 from kvorum.runtime.http2.stream import STREAM_WINDOW, Stream
 from kvorum.runtime.rpc import open_channel
+from tests.polling import until
 from tests.test_runtime.http2_by_hand import ByHand, client_by_hand, server_by_hand
-from tests.test_runtime.http2_peers import OurServer, method, pair, run, until
+from tests.test_runtime.http2_peers import OurServer, method, pair, run
 
 MESSAGE = b"m" * 10_000
 
