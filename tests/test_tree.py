@@ -31,6 +31,16 @@ TOOL_TIMEOUT_S = 280
 FOREIGN_PATHS = tuple(f"/{name}/" for name in ("work", "farm"))
 
 
+@pytest.fixture(scope="module")
+def trees() -> list[tuple[str, ast.Module]]:
+    """Every Python file, parsed once for all rules."""
+    return [(path, ast.parse(text)) for path, text in sources(with_tests=True)]
+
+
+def of_the_product(trees: list[tuple[str, ast.Module]]) -> list[tuple[str, ast.Module]]:
+    return [(path, tree) for path, tree in trees if not path.startswith("tests/")]
+
+
 def test_every_folder_of_python_is_installed_below_kvorum():
     named = {
         name if name.partition(".")[0] == "kvorum" else f"kvorum.{name}"
@@ -46,25 +56,25 @@ def test_links_lead_to_the_folders_at_the_top():
         assert os.readlink(ROOT / "kvorum" / name) == f"../{name}"
 
 
-def test_no_module_is_imported_under_two_names():
+def test_no_module_is_imported_under_two_names(trees):
     """`raft.core` beside `kvorum.raft.core` would be two classes of each name, and isinstance
     would deny that they are the same."""
     wrong = [
         f"{path}:{node.lineno} {name}"
-        for path, text in sources(with_tests=True)
-        for node in ast.walk(ast.parse(text))
+        for path, tree in trees
+        for node in ast.walk(tree)
         for name in _imported(node)
         if name.partition(".")[0] in rooms()
     ]
     assert wrong == []
 
 
-def test_no_module_imports_a_test_module():
+def test_no_module_imports_a_test_module(trees):
     """What tests share is in modules named after what they build."""
     wrong = [
         f"{path}:{node.lineno} {name}"
-        for path, text in sources(with_tests=True)
-        for node in ast.walk(ast.parse(text))
+        for path, tree in trees
+        for node in ast.walk(tree)
         for name in _test_modules(node, (ROOT / path).parent)
     ]
     assert wrong == []
@@ -72,14 +82,15 @@ def test_no_module_imports_a_test_module():
 
 def _test_modules(node: ast.AST, folder: Path) -> Iterator[str]:
     """The test modules that an import statement in a file of `folder` loads."""
-    names = [ROOT.joinpath(*name.split(".")) for name in _imported(node)]
+    names, top = _imported(node), ROOT
     if isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        names = [module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)]
         top = folder.joinpath(*[".."] * (node.level - 1)) if node.level else ROOT
-        module = top.joinpath(*(node.module or "").split("."))
-        names = [module, *(module / alias.name for alias in node.names)]
-    for place in names:
-        if place.name.startswith("test_") and place.with_suffix(".py").is_file():
-            yield str(place.resolve().relative_to(ROOT))
+    for name in names:
+        parts = name.split(".")
+        if parts[-1].startswith("test_") and top.joinpath(*parts).with_suffix(".py").is_file():
+            yield name
 
 
 def test_every_module_is_loaded_from_one_file_once():
@@ -128,10 +139,10 @@ def test_console_script_is_there():
     assert callable(getattr(importlib.import_module(module_name), attribute))
 
 
-def test_product_code_has_no_assert_and_prints_only_in_the_command_line():
+def test_product_code_has_no_assert_and_prints_only_in_the_command_line(trees):
     wrong = []
-    for path, text in sources(with_tests=False):
-        for node in ast.walk(ast.parse(text)):
+    for path, tree in of_the_product(trees):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Assert):
                 wrong.append(f"{path}:{node.lineno} assert")
             elif _is_print(node) and not path.startswith(("kvorum/cli/", "bench/")):
@@ -147,13 +158,14 @@ def _is_print(node: ast.AST) -> bool:
     )
 
 
-def test_files_and_functions_are_not_too_long():
+def test_files_and_functions_are_not_too_long(trees):
     wrong = []
     for path, text in sources(with_tests=True):
         lines = len(text.splitlines())
         if lines > FILE_LINES_MAX:
             wrong.append(f"{path}: {lines} lines")
-        for node in ast.walk(ast.parse(text)):
+    for path, tree in trees:
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > FUNCTION_LINES_MAX:
@@ -161,21 +173,19 @@ def test_files_and_functions_are_not_too_long():
     assert wrong == []
 
 
-def test_nothing_is_caught_without_a_name():
+def test_nothing_is_caught_without_a_name(trees):
     wrong = [
         f"{path}:{node.lineno}"
-        for path, text in sources(with_tests=True)
-        for node in ast.walk(ast.parse(text))
+        for path, tree in trees
+        for node in ast.walk(tree)
         if isinstance(node, ast.ExceptHandler) and node.type is None
     ]
     assert wrong == []
 
 
-def test_every_module_says_what_it_is():
+def test_every_module_says_what_it_is(trees):
     silent = [
-        path
-        for path, text in sources(with_tests=False)
-        if text.strip() and not ast.get_docstring(ast.parse(text))
+        path for path, tree in of_the_product(trees) if tree.body and not ast.get_docstring(tree)
     ]
     assert silent == []
 

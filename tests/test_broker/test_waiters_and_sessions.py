@@ -25,6 +25,9 @@ from kvorum.wire.fetch_codec import FetchedPartition, FetchPartition, FetchReque
 from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
 from tests.polling import until
 
+PIECES_MAX = 5_000
+"""Of a stream: a long one byte by byte would show no more, in seconds."""
+
 
 class Item:
     def __init__(self, name: str, expired: list[str]) -> None:
@@ -263,6 +266,7 @@ def test_frames_come_out_as_they_went_in_however_the_bytes_arrive(
 ) -> None:
     frames = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
     stream = b"".join(len(f).to_bytes(4, "big") + f for f in frames)
+    chunk = max(chunk, len(stream) // PIECES_MAX)
     left, right = socket.socketpair()
     left.setblocking(False)
     right.setblocking(False)
