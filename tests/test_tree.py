@@ -75,12 +75,13 @@ def test_no_module_imports_a_test_module(trees):
         f"{path}:{node.lineno} {name}"
         for path, tree in trees
         for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
         for name in _test_modules(node, (ROOT / path).parent)
     ]
     assert wrong == []
 
 
-def _test_modules(node: ast.AST, folder: Path) -> Iterator[str]:
+def _test_modules(node: ast.Import | ast.ImportFrom, folder: Path) -> Iterator[str]:
     """The test modules that an import statement in a file of `folder` loads."""
     names, top = _imported(node), ROOT
     if isinstance(node, ast.ImportFrom):

@@ -70,7 +70,9 @@ from tests.test_broker.raw_client import RawClient
 
 CLUSTER_ID = "kvorum-test-cluster-01"
 DEADLINE_S = 15.0
-QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
+QUICK = BrokerConfig(replica_fetch_wait_max_ms=50)
+"""Followers ask again soon: most tests wait for one that has nothing to fetch."""
+QUIET = dataclasses.replace(QUICK, log_flush_offset_checkpoint_interval_ms=3_600_000)
 """No checkpoint is written by chance."""
 T = TypeVar("T")
 _ports = itertools.count(24000 + random.SystemRandom().randrange(0, 3000))
@@ -335,7 +337,7 @@ class Cluster(DirectoryHost):
         disks: dict[int, Disk] | None = None,
     ) -> None:
         super().__init__(directory, directory_count=directory_count, disks=disks)
-        self.config = config or BrokerConfig()
+        self.config = config or QUICK
         self.controller = FakeController()
         self.brokers: dict[int, Broker] = {}
         self.ports: dict[int, int] = {}

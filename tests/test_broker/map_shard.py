@@ -6,11 +6,11 @@ It is as small as one can be that uses every event and every effect.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.model import (
     Answer,
@@ -33,7 +33,7 @@ from kvorum.broker.coordinator.model import (
 )
 from kvorum.broker.coordinator.shard_context import State
 from tests.polling import eventually
-from tests.test_broker.harness import Harness
+from tests.test_broker.harness import QUICK, Harness
 
 TOPIC = "kept"
 
@@ -128,7 +128,9 @@ class Kept:
     """Three brokers, and the map's host on each."""
 
     def __init__(self, directory: Path, configs: dict[str, str] | None = None) -> None:
-        self.harness = Harness(directory, count=3, config=BrokerConfig(min_insync_replicas=2))
+        self.harness = Harness(
+            directory, count=3, config=dataclasses.replace(QUICK, min_insync_replicas=2)
+        )
         self.cluster = self.harness.cluster
         self.hosts = {i: self.harness.call(lambda i=i: self._host(i)) for i in (1, 2, 3)}
         self.topic_id = self.harness.call(

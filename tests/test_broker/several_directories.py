@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.records import UNASSIGNED_DIRECTORY
 from kvorum.runtime.disk import OsDisk, OsDiskFile
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log
 from tests.polling import eventually
-from tests.test_broker.harness import Harness
+from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
-QUIET = BrokerConfig(
+QUIET = dataclasses.replace(
+    QUICK,
     replica_high_watermark_checkpoint_interval_ms=3_600_000,
     log_flush_offset_checkpoint_interval_ms=3_600_000,
 )

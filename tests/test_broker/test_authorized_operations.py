@@ -5,13 +5,13 @@ The numbers are those that a broker of Apache Kafka 4.1 without an authorizer an
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.metadata_answers.authorized_operations import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,
@@ -20,10 +20,11 @@ from kvorum.broker.metadata_answers.authorized_operations import (
 )
 from tests.polling import eventually
 from tests.test_broker.group_requests import commit_values, find, versions
-from tests.test_broker.harness import Harness
+from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient
 
-CONFIG = BrokerConfig(
+CONFIG = dataclasses.replace(
+    QUICK,
     offsets_topic_replication_factor=1,
     offsets_topic_num_partitions=1,
     group_initial_rebalance_delay_ms=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.features import GROUP_VERSION
 from kvorum.metadata.image.records import FeatureLevel
 from kvorum.runtime.errors import ErrorCode
@@ -22,10 +22,11 @@ from tests.test_broker.group_requests import (
     offsets_of,
     versions,
 )
-from tests.test_broker.harness import Harness
+from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient
 
-CONFIG = BrokerConfig(
+CONFIG = dataclasses.replace(
+    QUICK,
     offsets_topic_replication_factor=2,
     offsets_topic_num_partitions=4,
     group_initial_rebalance_delay_ms=0,

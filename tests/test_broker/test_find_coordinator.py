@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,13 +10,12 @@ import pytest
 from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.model import Effect, Event, Instant, ReplayedRecord, TransactionEnd
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from tests.polling import eventually
-from tests.test_broker.harness import DEADLINE_S, Harness
+from tests.test_broker.harness import DEADLINE_S, QUICK, Harness
 from tests.test_broker.raw_client import RawClient
 
 
@@ -47,7 +47,9 @@ def serve_groups(harness: Harness) -> None:
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(tmp_path, count=2, config=BrokerConfig(offsets_topic_replication_factor=2))
+    harness = Harness(
+        tmp_path, count=2, config=dataclasses.replace(QUICK, offsets_topic_replication_factor=2)
+    )
     serve_groups(harness)
     yield harness
     harness.close()

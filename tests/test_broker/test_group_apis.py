@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.runtime.errors import ErrorCode
@@ -24,10 +24,11 @@ from tests.test_broker.group_requests import (
     sync_values,
     versions,
 )
-from tests.test_broker.harness import Harness
+from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient
 
-CONFIG = BrokerConfig(
+CONFIG = dataclasses.replace(
+    QUICK,
     offsets_topic_replication_factor=2,
     offsets_topic_num_partitions=4,
     group_initial_rebalance_delay_ms=0,

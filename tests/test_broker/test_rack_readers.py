@@ -11,15 +11,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.launch.properties import RACK_AWARE, broker_config
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 from tests.test_broker.config_calls import produce
-from tests.test_broker.harness import Harness
+from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
 
-RACK_AWARE_CONFIG = dataclasses.replace(BrokerConfig(), replica_selector_class=RACK_AWARE)
+RACK_AWARE_CONFIG = dataclasses.replace(QUICK, replica_selector_class=RACK_AWARE)
 
 
 @pytest.fixture
