@@ -70,7 +70,7 @@ def test_no_module_is_imported_under_two_names(trees):
 
 
 def test_no_module_imports_a_test_module(trees):
-    """What tests share is in modules named after what they build."""
+    """Helpers that test modules share live in modules named after what they build."""
     wrong = [
         f"{path}:{node.lineno} {name}"
         for path, tree in trees

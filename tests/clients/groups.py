@@ -94,15 +94,15 @@ def is_shared(readers: list[Reader], partitions: int = 4) -> bool:
 
 
 def has_read(readers: list[Reader], end_offset: int) -> bool:
-    """Who owns a partition has read up to there. Some of it others may have read as well, before
-    they gave it back."""
+    """True if every owner has read its partitions up to there. Earlier owners may have read some of
+    the records as well, before they gave the partition back."""
     return all(
         (partition, end_offset - 1) in one.seen for one in readers for partition in one.owned
     )
 
 
 def committed_offsets(bootstrap: str, group_id: str, topic: str, partitions: int = 4) -> list[int]:
-    """What the group has committed, by partition, as somebody who is no member reads it."""
+    """Committed offsets of the group, by partition, as a client that is no member reads them."""
     from confluent_kafka import TopicPartition
 
     reader = consumer(bootstrap, group_id)

@@ -36,7 +36,7 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "") -> subprocess.Co
 
 
 def tool(main_class: str, *arguments: str, stdin: str = "") -> str:
-    """What a tool prints that must end well."""
+    """The standard output of a tool that must exit with 0."""
     done = run_tool(main_class, *arguments, stdin=stdin)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -50,7 +50,7 @@ def groups(cluster, *arguments):
 
 
 def console_consumer(cluster, *arguments, silence_ms=60_000):
-    """What it prints until it has its messages, or until none came for that long."""
+    """The records that it prints until it has as many as asked for, or none came for that long."""
     return tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", cluster.bootstrap, "--timeout-ms", str(silence_ms), *arguments),

@@ -1,4 +1,4 @@
-"""What the Python families' programs share: the loop over scenarios, waiting, names of errors."""
+"""Common parts of the Python families' programs: the loop over scenarios, names of errors."""
 
 from __future__ import annotations
 

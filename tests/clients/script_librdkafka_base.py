@@ -55,7 +55,7 @@ def producer(**more: object) -> Producer:
 
 
 class Answers:
-    """What the deliveries of one producer said."""
+    """Delivery reports of one producer."""
 
     def __init__(self, client: Producer) -> None:
         self.client = client

@@ -40,7 +40,7 @@ def kafka_configs(cluster):
 
 
 def refused(cluster: Cluster, *arguments: str) -> str:
-    """What kafka-configs says when it fails."""
+    """The output of a kafka-configs that fails."""
     done = run_tool(CONFIG_COMMAND, "--bootstrap-server", cluster.bootstrap, *arguments)
     assert done.returncode != 0
     return done.stdout + done.stderr

@@ -26,14 +26,14 @@ pytestmark = [pytest.mark.java, needs_java]
 
 
 def files_of(directory: Path) -> list[str]:
-    """What the tool takes; `.deleted` files it ignores with a word."""
+    """The files that the tool takes; it ignores `.deleted` files with a message."""
     kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     return [str(path) for path in sorted(directory.iterdir()) if path.suffix in kinds]
 
 
 def without_first_batches(error: str) -> str:
-    """What Kafka 4.3's tool complains of, but for the first batch of each file that does not begin
-    at offset 0: it takes the batch before for one that ended at -1."""
+    """Complaints of Kafka 4.3's tool, without those about the first batch of a file that does not
+    begin at offset 0: the tool takes the batch before for one that ended at -1."""
     lines = [line for line in error.splitlines() if "  -1 is followed by" not in line]
     kept = [
         line

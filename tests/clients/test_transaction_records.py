@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.java, needs_java]
 
 
 def dumped(host: Host, folder: Path) -> list[dict]:
-    """What the tool says of each value in the coordinator's log."""
+    """Each value in the coordinator's log, as the tool prints it."""
     directory = folder / "__transaction_state-0"
     directory.mkdir()
     out = bytearray()

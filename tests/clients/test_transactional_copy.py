@@ -118,7 +118,7 @@ class Copier(threading.Thread):
         except KafkaException as error:
             if error.args[0].txn_requires_abort():
                 retried(lambda: producer.abort_transaction(DEADLINE_S))
-            # What was read and not committed is read again from the group's offset.
+            # Records that were read and not committed are read again from the group's offset.
             raise
 
 

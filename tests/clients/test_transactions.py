@@ -105,7 +105,7 @@ def committed(cluster: Cluster, topic: str) -> Counter[int]:
 
 
 def coordinator(cluster: Cluster, transactional_id: str) -> int:
-    """Who leads the transactional id's partition, by a hash that clients need not know."""
+    """The leader of the transactional id's partition, by a hash that clients need not know."""
     partition = partition_of(transactional_id, 5)
     return Topics(cluster.bootstrap).leader("__transaction_state", partition)
 

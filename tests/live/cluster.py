@@ -242,7 +242,7 @@ class Cluster:
             if str(self.data_dir).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, number)
 
-    # What it looks like.
+    # Its state.
 
     def document(self) -> dict[str, Any]:
         """cluster.json."""

@@ -1,4 +1,4 @@
-"""What an operator does with brokers."""
+"""Brokers in an operator's hands: added, stopped, unregistered."""
 
 from __future__ import annotations
 

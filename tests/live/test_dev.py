@@ -34,7 +34,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def first_produce(cluster: Cluster, topic: str) -> None:
-    """What the bootstrap line promises: no retry, all three replicas."""
+    """The bootstrap line promises it: no retry, all three replicas."""
     Topics(cluster.bootstrap).create(topic, partitions=3, min_insync_replicas=3)
     producer = Producer(settings(cluster.bootstrap, acks="all", retries=0))
     outcomes: list[object] = []

@@ -126,7 +126,7 @@ def test_two_of_three_killed_is_no_quorum_until_one_returns(cluster: Cluster) ->
 
 
 def check_no_quorum(cluster: Cluster, known_epoch: int) -> None:
-    """What the command line says with one of three controllers, asked there and at a broker."""
+    """The command line's words with one of three controllers, asked there and at a broker."""
     status = run_kvorum("quorum", "status", "--bootstrap-controller", cluster.bootstrap_controller)
     assert status.returncode == 4, status.stderr
     assert status.stdout == ""

@@ -98,7 +98,7 @@ def test_transfer_goes_on_where_it_was_cut_while_topics_are_made(
     assert "the stream broke" in said()
     acknowledged = maker.finish()
     assert acknowledged <= topics.names()
-    # What came over is the state itself: this node alone shows all of it.
+    # The transfer brought the state itself: this node alone shows all of it.
     text = cluster.try_quorum("status").stderr
     assert text == ""
 

@@ -1,4 +1,4 @@
-"""What a client may do, where a description asks for it: everything, as without an authorizer.
+"""Authorized operations in descriptions: all of them, as in Kafka without an authorizer.
 
 The numbers are those that a broker of Apache Kafka 4.1 without an authorizer answers.
 """

@@ -1,4 +1,4 @@
-"""What lies below a log's start: another history, which goes, or our own, whose producers stay."""
+"""Records below a log's start: a diverged history is dropped, the producers of our own stay."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
 def test_who_was_away_while_all_was_deleted_that_it_has_knows_its_producers(
     harness: Harness, client: RawClient
 ) -> None:
-    # The leader's epochs begin at its start. What it remembers of the one below is that of the
-    # follower's last batch: it has the same.
+    # The leader's epochs begin at its start. The epoch before, which it remembers, is that of the
+    # follower's last batch: the histories agree.
     topic_id = made(harness)
     assert produced(client, FIRST_TEN).base_offset == 0
     second = harness.cluster.replica(2, "t")

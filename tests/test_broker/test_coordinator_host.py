@@ -130,8 +130,8 @@ def test_shards_hear_of_topics_that_are_gone(kept: Kept) -> None:
 
 
 def deleted_in_a_new_term(kept: Kept, *images: tuple[Record, ...]) -> list[str]:
-    """What the shard has heard of by the time it serves, if these images follow each other while
-    the log is read."""
+    """Deleted topics that the shard knows of when it begins to serve, if these images follow each
+    other while its log is loaded."""
 
     def publish() -> None:
         for records in images:

@@ -163,7 +163,7 @@ def test_a_repeated_batch_is_answered_with_the_time_of_its_append(
 def test_a_minimum_counts_before_the_isr_that_comes_with_it(
     harness: Harness, client: RawClient
 ) -> None:
-    # Who left the ISR is eligible by the new minimum: elected, it has not what was acknowledged.
+    # A replica that left the ISR is eligible by the new minimum, and lacks acknowledged records.
     controller = harness.cluster.controller
     configs = {"min.insync.replicas": "1"}
     topic_id = harness.call(lambda: controller.create("t", [(1, 2)], configs))

@@ -1,4 +1,4 @@
-"""What the periodic look at a broker's partitions sends to the controller."""
+"""AlterPartition requests that the periodic ISR check sends to the controller."""
 
 from __future__ import annotations
 

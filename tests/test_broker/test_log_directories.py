@@ -164,7 +164,7 @@ def create_to_send(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What goes from the file to the socket never comes through us; EIO is the disk's word.
+    # sendfile copies from file to socket without our disk: EIO comes from the kernel.
     create_to_send(harness, monkeypatch)
 
     def refuse(*_: object) -> int:
@@ -226,7 +226,7 @@ def test_a_directory_that_is_offline_at_the_start_keeps_its_replicas_offline(
     assert not Path(kept, "t-0").exists()
     eventually(lambda: 1 in isr(harness, 1), "the other one is in sync again")
     assert produce(harness, 0) is KioError.kafka_storage_error
-    # What is made now goes into what is left.
+    # New replicas go into the directory that is left.
     harness.call(lambda: harness.cluster.controller.create("later", [(1,), (1,)]))
     assert [harness.cluster.replica(1, "later", p).home.path for p in (0, 1)] == [kept, kept]
     # The disk is back.

@@ -1,4 +1,4 @@
-"""What runs on a timer, while a topic goes, a disk fails or a batch is damaged under it."""
+"""Background jobs while a topic is deleted, a disk fails or a batch is damaged under them."""
 
 from __future__ import annotations
 

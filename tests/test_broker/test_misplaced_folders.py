@@ -146,7 +146,7 @@ def test_a_batch_let_in_after_its_topic_was_deleted_makes_no_folder(harness: Har
 
 
 def test_a_folder_that_lost_its_name_while_the_machine_runs_is_not_taken_for_nobodys() -> None:
-    # No power cut can have taken it: somebody has. What it held was committed.
+    # No power cut can have removed the folder, so an operator has. Its records were committed.
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("data")
     log = Log.new(disk, "data/t-0", LogConfig())

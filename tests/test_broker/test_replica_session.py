@@ -209,7 +209,7 @@ def test_an_answer_to_what_was_asked_in_an_epoch_before_is_dropped():
 
 
 def test_a_late_error_of_the_old_session_does_not_let_a_second_one_be_opened():
-    # What only the later one listed was never fetched: its answer comes when the first has settled.
+    # Partitions that only the second request lists were never fetched: it waits for the first.
     session = session_of()
     session.add((TOPIC_ID, 0), replica_of())
     session.next_request()

@@ -135,7 +135,7 @@ def test_records_that_were_flushed_do_not_go_with_the_file_that_says_whose_they_
     # Put back, all is there.
     write_partition_metadata(disk, "data/t-0", TOPIC_ID)
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
-    # What was never flushed may have lost it with the power, and begins anew.
+    # A log that was never flushed may have lost its folder in the power cut; it starts empty.
     disk.remove(f"data/t-0/{PARTITION_METADATA}")
     write_offsets(disk, f"data/{RECOVERY_POINT}", {})
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 0
@@ -201,7 +201,7 @@ def test_a_log_that_lost_its_tail_takes_the_checkpoint_down(checkpoint: str) -> 
 
 @pytest.mark.parametrize("is_orderly", [False, True])
 def test_a_log_that_was_refused_is_refused_at_every_start(is_orderly: bool) -> None:
-    """What the checkpoints say of it is all that tells a loss from a torn tail."""
+    """The checkpoints alone tell lost records from a torn tail."""
     disk = MemoryDisk(random.Random(1))
     with_log(disk)
     write_partition_metadata(disk, "data/t-0", TOPIC_ID)

@@ -201,7 +201,7 @@ def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness
 def test_damage_behind_what_a_fetch_was_given_costs_the_replica_and_no_more(
     harness: Harness,
 ) -> None:
-    # Whether more than that lies below the watermark is looked up in the headers behind.
+    # The headers behind tell if more than that lies below the high watermark.
     cluster = harness.cluster
     configs = {"segment.bytes": "110000"}
     harness.call(lambda: cluster.controller.create("t", [(1, 2)], configs))

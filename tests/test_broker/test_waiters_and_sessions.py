@@ -71,7 +71,7 @@ def test_deadlines_expire_in_order_and_never_early() -> None:
 def expired_by(
     first: Callable[[Deadlines, Item], None],
 ) -> tuple[list[str], Deadlines]:
-    """What expires after `first`, which is told of another item of the same deadline."""
+    """Items that expire after `first`, which acts on another item of the same deadline."""
 
     async def story() -> tuple[list[str], Deadlines]:
         now_ms = 0

@@ -59,7 +59,7 @@ NO_GENERATION = (0, 0)
 
 
 class Offsets:
-    """What the log ought to say: a dictionary, and one for each open transaction."""
+    """The offsets that the log must hold: a dictionary, and one for each open transaction."""
 
     def __init__(self) -> None:
         self.committed: dict[tuple[str, int], tuple[int, int]] = {}

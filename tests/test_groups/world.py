@@ -321,7 +321,7 @@ def fetch_body(
 
 
 def committed(world: World, group_id: str = GROUP) -> dict[tuple[str, int], int]:
-    """What the group has, as a reader is told."""
+    """The committed offsets of the group, as OffsetFetch returns them."""
     answer = world.call(fetch_body(group_id=group_id))
     return {(t.topic, p.partition): p.offset for t in answer.topics for p in t.partitions}
 

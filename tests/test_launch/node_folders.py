@@ -1,4 +1,4 @@
-"""What nodes leave in their folders: the file of a cluster, directories, a broker on them."""
+"""Folders of nodes: the file of a known cluster, claimed directories, a broker on them."""
 
 from __future__ import annotations
 

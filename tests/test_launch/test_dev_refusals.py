@@ -1,4 +1,4 @@
-"""What `kvorum dev` refuses: one line, exit code 2, and no process was started for it."""
+"""Refusals of `kvorum dev`: one line, exit code 2, and no process was started."""
 
 from __future__ import annotations
 

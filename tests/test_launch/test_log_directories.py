@@ -397,7 +397,7 @@ def test_a_broker_whose_last_directory_fails_ends_at_once(paths: tuple[Path, Pat
 def test_a_further_directory_whose_identity_is_damaged_is_passed_over(
     paths: tuple[Path, Path], content: bytes
 ) -> None:
-    # What a broken file system left of it stopped the broker, and what it prints was a screen full.
+    # The remains of a broken file system stopped the broker with a screenful of output.
     take(*paths).release()
     (paths[1] / "meta.properties").write_bytes(content)
     own = take(*paths)

@@ -31,7 +31,7 @@ class Sleepers:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.started: list[subprocess.Popen[bytes]] = []
         self.last_words: dict[str, tuple[str, str]] = {}
-        """What a node writes to its log file when it is started."""
+        """The line that a node writes to its log file when it is started."""
 
     def spawn(self, node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
         self.fds[node.name], self.writers[node.name] = os.pipe()

@@ -44,7 +44,7 @@ class Frame:
 
 
 class ByHand:
-    """Frames over a socket. What `until` passes over is kept in `passed`."""
+    """Frames over a socket. `passed` keeps the frames that `until` passes over."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

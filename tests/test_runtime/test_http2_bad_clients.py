@@ -1,4 +1,4 @@
-"""What a server does with callers that break the rules; others are served as before."""
+"""A server and callers that break the rules; all other callers are served as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller hears from servers that break the rules, and that nothing of it stays."""
+"""Errors that a caller gets from servers that break the rules; none leaves anything behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of batches: golden ones first. What a client may send: test_client_batch.py."""
+"""Bytes of batches, golden ones first. Batches of clients: test_client_batch.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may send: each fault has its code, and what passes can be read by everybody."""
+"""Checks of clients' batches: each fault has its error code; any consumer reads the others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from kvorum.storage.format.batch import (
     encode_record,
     read_header,
 )
-from kvorum.storage.format.client_batch import (
-    UNPACKED_BYTES_MAX,
-)
+from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX
 from kvorum.storage.format.compression import Codec, compress
 from kvorum.storage.format.record_codec import read_record, read_varint, varint
 from kvorum.storage.format.record_validation import RECORDS_MAX, BadRecords, check_records
@@ -202,7 +200,7 @@ def test_a_batch_of_endlessly_many_records_is_refused() -> None:
 
 
 def sizes_of(data: bytes, at: int) -> list[int]:
-    """What the record at `at`, which is whole, says of its key, its value and its headers."""
+    """Key, value and headers of the record at `at`, which is whole."""
     _, at = read_varint(data, at)
     _, at = read_varint(data, at + 1)
     _, at = read_varint(data, at)

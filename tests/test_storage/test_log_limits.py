@@ -261,7 +261,7 @@ def test_lz4_that_no_java_consumer_reads_is_refused() -> None:
 
 @pytest.mark.parametrize("at", range(LZ4_HEADER_BYTES))
 def test_a_flipped_bit_in_the_header_of_an_lz4_frame_is_found(at: int) -> None:
-    # What the flags leave open, the sizes of blocks and the checksum, is found in unpacking.
+    # Block sizes and the checksum, which the flags leave open, are checked in decompression.
     made = encode_record(offset_delta=0, timestamp_delta_ms=0, key=b"k", value=bytes(100))
     for bit in range(8):
         frame = bytearray(lz4_frame(made))
@@ -323,8 +323,8 @@ KEEPING = LogConfig()
 
 
 def test_the_largest_timestamp_is_found_where_no_index_is_loaded_yet() -> None:
-    # A start leaves sealed segments alone. What one of them said before its indexes were read was
-    # taken for its largest timestamp, and the first batch without any for the one that has it.
+    # A start does not read the indexes of sealed segments. The largest timestamp that a segment
+    # gave before was -1, and the first batch without a timestamp was taken for the one that has it.
     disk = new_disk()
     log = opened(disk, KEEPING)
     put(log, (b"a", b"1"), timestamp_ms=-1)

@@ -1,4 +1,4 @@
-"""What recovery repairs, and what it must refuse to touch."""
+"""Damage that recovery repairs, and damage that it must refuse to touch."""
 
 from __future__ import annotations
 

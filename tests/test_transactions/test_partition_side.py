@@ -1,4 +1,4 @@
-"""What partitions' leaders let in, byte by byte: clients with and without KIP-890."""
+"""Transactional batches that a leader accepts, byte by byte: clients with and without KIP-890."""
 
 from __future__ import annotations
 
