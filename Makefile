@@ -26,10 +26,11 @@ demo:
 	@bash deploy/setup.sh demo
 	@$(PYTHON) -m kvorum demo
 
-# Tests of real processes one after the other: side by side they would starve each other.
+# Tests of real processes wait most of the time, so two modules run side by side on any machine: each
+# has ports and folders of its own. A module stays on one worker, for its tests share a cluster.
 test: setup
-	$(PYTHON) -m pytest -n auto -m "not live"
-	$(PYTHON) -m pytest -m live --durations=20
+	$(PYTHON) -m pytest -n auto --dist worksteal -m "not live"
+	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m live --durations=20
 
 lint: setup
 	$(PYTHON) -m ruff check .

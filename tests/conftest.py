@@ -16,3 +16,29 @@ def pytest_addoption(parser):
         action="store_true",
         help="write the outputs of the transcripts in tests/scripts anew instead of comparing",
     )
+
+
+#: The modules of live tests that take longest, each from ten seconds to two minutes. The others
+#: follow them, so that two workers come to their ends at about the same time.
+SLOWEST_FIRST = (
+    "tests/live/test_wheel.py",
+    "tests/clients/test_families.py",
+    "tests/clients/test_group_migration_java.py",
+    "tests/live/test_partitions.py",
+    "tests/clients/test_group_java.py",
+    "tests/clients/test_config_clients.py",
+    "tests/live/test_voters.py",
+    "tests/test_chaos/test_live_run.py",
+    "tests/clients/test_transactional_copy.py",
+    "tests/clients/test_transactions.py",
+    "tests/live/test_log_directories.py",
+    "tests/clients/test_group_migration.py",
+    "tests/live/test_no_quorum.py",
+    "tests/clients/test_group_consumer_protocol_java.py",
+    "tests/clients/test_group_librdkafka.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    order = {module: place for place, module in enumerate(SLOWEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))

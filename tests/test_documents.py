@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_tree import DEVELOPERS_FOLDERS, ROOT, rooms
+from tests.tree import DEVELOPERS_FOLDERS, ROOT, rooms
 
 WORDS_MAX = 25
 """Of an entry of the changelog."""
@@ -68,8 +68,13 @@ def document_names() -> frozenset[str]:
     return frozenset(Path(name).name for name in tracked() if name.endswith(".md"))
 
 
-def words_of(name: str) -> Iterator[tuple[int, str]]:
+@cache
+def words_of(name: str) -> tuple[tuple[int, str], ...]:
     """(line, text) of a document, or of the docstrings and comments of a Python file."""
+    return tuple(_words_of(name))
+
+
+def _words_of(name: str) -> Iterator[tuple[int, str]]:
     text = (ROOT / name).read_text(encoding="utf-8")
     if name.endswith(".md"):
         yield from enumerate(text.splitlines(), 1)

@@ -8,15 +8,21 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
-from setuptools import find_packages
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.tree import (
+    DEVELOPERS_FOLDERS,
+    ROOT,
+    packages_on_disk,
+    packages_to_install,
+    pyproject,
+    rooms,
+    sources,
+)
+
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 TOOL_TIMEOUT_S = 280
@@ -25,50 +31,14 @@ TOOL_TIMEOUT_S = 280
 FOREIGN_PATHS = tuple(f"/{name}/" for name in ("work", "farm"))
 
 
-@cache
-def pyproject() -> dict:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def trees() -> list[tuple[str, ast.Module]]:
+    """Every Python file, parsed once for all rules."""
+    return [(path, ast.parse(text)) for path, text in sources(with_tests=True)]
 
 
-#: Folders of Python that are not installed: they need a checkout.
-DEVELOPERS_FOLDERS = ("bench",)
-
-
-@cache
-def rooms() -> frozenset[str]:
-    """The folders at the top that the package `kvorum` takes in, by links."""
-    return frozenset(link.name for link in (ROOT / "kvorum").iterdir() if link.is_symlink())
-
-
-@cache
-def packages_on_disk() -> frozenset[str]:
-    """Folders with Python below the top, as the checkout has them: `raft.roles`, `kvorum.cli`."""
-    found = set()
-    for top in sorted(path for path in ROOT.iterdir() if path.is_dir()):
-        if top.name.startswith(".") or top.name in ("tests", "build", "dist"):
-            continue
-        for folder, folders, files in os.walk(top):
-            folders[:] = [name for name in folders if not name.startswith((".", "__"))]
-            if any(name.endswith(".py") for name in files):
-                found.add(".".join(Path(folder).relative_to(ROOT).parts))
-    return frozenset(found)
-
-
-@cache
-def packages_to_install() -> tuple[str, ...]:
-    """The packages that setuptools puts into a wheel."""
-    include = pyproject()["tool"]["setuptools"]["packages"]["find"]["include"]
-    return tuple(sorted(find_packages(str(ROOT), include=include)))
-
-
-def sources(*, with_tests: bool) -> Iterator[tuple[str, str]]:
-    """(path below the root, text) of every Python file of ours; generated code is left out."""
-    names = [name.replace(".", "/") for name in packages_on_disk() if name != "kvorum.rpc"]
-    files = [path for name in names for path in (ROOT / name).glob("*.py")]
-    if with_tests:
-        files += (ROOT / "tests").rglob("*.py")
-    for path in sorted(files):
-        yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+def of_the_product(trees: list[tuple[str, ast.Module]]) -> list[tuple[str, ast.Module]]:
+    return [(path, tree) for path, tree in trees if not path.startswith("tests/")]
 
 
 def test_every_folder_of_python_is_installed_below_kvorum():
@@ -86,17 +56,42 @@ def test_links_lead_to_the_folders_at_the_top():
         assert os.readlink(ROOT / "kvorum" / name) == f"../{name}"
 
 
-def test_no_module_is_imported_under_two_names():
+def test_no_module_is_imported_under_two_names(trees):
     """`raft.core` beside `kvorum.raft.core` would be two classes of each name, and isinstance
     would deny that they are the same."""
     wrong = [
         f"{path}:{node.lineno} {name}"
-        for path, text in sources(with_tests=True)
-        for node in ast.walk(ast.parse(text))
+        for path, tree in trees
+        for node in ast.walk(tree)
         for name in _imported(node)
         if name.partition(".")[0] in rooms()
     ]
     assert wrong == []
+
+
+def test_no_module_imports_a_test_module(trees):
+    """Helpers that test modules share live in modules named after what they build."""
+    wrong = [
+        f"{path}:{node.lineno} {name}"
+        for path, tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in _test_modules(node, (ROOT / path).parent)
+    ]
+    assert wrong == []
+
+
+def _test_modules(node: ast.Import | ast.ImportFrom, folder: Path) -> Iterator[str]:
+    """The test modules that an import statement in a file of `folder` loads."""
+    names, top = _imported(node), ROOT
+    if isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        names = [module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)]
+        top = folder.joinpath(*[".."] * (node.level - 1)) if node.level else ROOT
+    for name in names:
+        parts = name.split(".")
+        if parts[-1].startswith("test_") and top.joinpath(*parts).with_suffix(".py").is_file():
+            yield name
 
 
 def test_every_module_is_loaded_from_one_file_once():
@@ -145,10 +140,10 @@ def test_console_script_is_there():
     assert callable(getattr(importlib.import_module(module_name), attribute))
 
 
-def test_product_code_has_no_assert_and_prints_only_in_the_command_line():
+def test_product_code_has_no_assert_and_prints_only_in_the_command_line(trees):
     wrong = []
-    for path, text in sources(with_tests=False):
-        for node in ast.walk(ast.parse(text)):
+    for path, tree in of_the_product(trees):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Assert):
                 wrong.append(f"{path}:{node.lineno} assert")
             elif _is_print(node) and not path.startswith(("kvorum/cli/", "bench/")):
@@ -164,13 +159,14 @@ def _is_print(node: ast.AST) -> bool:
     )
 
 
-def test_files_and_functions_are_not_too_long():
+def test_files_and_functions_are_not_too_long(trees):
     wrong = []
     for path, text in sources(with_tests=True):
         lines = len(text.splitlines())
         if lines > FILE_LINES_MAX:
             wrong.append(f"{path}: {lines} lines")
-        for node in ast.walk(ast.parse(text)):
+    for path, tree in trees:
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > FUNCTION_LINES_MAX:
@@ -178,21 +174,19 @@ def test_files_and_functions_are_not_too_long():
     assert wrong == []
 
 
-def test_nothing_is_caught_without_a_name():
+def test_nothing_is_caught_without_a_name(trees):
     wrong = [
         f"{path}:{node.lineno}"
-        for path, text in sources(with_tests=True)
-        for node in ast.walk(ast.parse(text))
+        for path, tree in trees
+        for node in ast.walk(tree)
         if isinstance(node, ast.ExceptHandler) and node.type is None
     ]
     assert wrong == []
 
 
-def test_every_module_says_what_it_is():
+def test_every_module_says_what_it_is(trees):
     silent = [
-        path
-        for path, text in sources(with_tests=False)
-        if text.strip() and not ast.get_docstring(ast.parse(text))
+        path for path, tree in of_the_product(trees) if tree.body and not ast.get_docstring(tree)
     ]
     assert silent == []
 

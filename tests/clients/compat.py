@@ -93,7 +93,7 @@ def _scenario_rows() -> Iterator[str]:
 
 
 def generated() -> str:
-    """What stands between BEGIN and END."""
+    """The text between BEGIN and END."""
     parts = ["## APIs and versions", "", *_api_rows(), ""]
     parts += ["## Scenarios and families", "", *_scenario_rows()]
     return "\n".join(parts)

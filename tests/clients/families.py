@@ -194,7 +194,7 @@ def run_family(
 
 
 def differences(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> list[str]:
-    """What is not as scenarios.json says, a sentence each."""
+    """Differences from scenarios.json, a sentence each."""
     expected = {scenario.name: scenario.outcome for scenario in scenarios()}
     found = {line["scenario"]: line for line in lines}
     wrong = [f"{name}: no line was printed" for name in names if name not in found]

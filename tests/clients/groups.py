@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import json
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, eventually
+from tests.polling import DEADLINE_S, eventually
 
 RECORDS_PER_PARTITION = 30
 SESSION_TIMEOUT_MS = 6_000
@@ -94,26 +94,37 @@ def is_shared(readers: list[Reader], partitions: int = 4) -> bool:
 
 
 def has_read(readers: list[Reader], end_offset: int) -> bool:
-    """Who owns a partition has read up to there. Some of it others may have read as well, before
-    they gave it back."""
+    """True if every owner has read its partitions up to there. Earlier owners may have read some of
+    the records as well, before they gave the partition back."""
     return all(
         (partition, end_offset - 1) in one.seen for one in readers for partition in one.owned
     )
 
 
 def committed_offsets(bootstrap: str, group_id: str, topic: str, partitions: int = 4) -> list[int]:
-    """What the group has committed, by partition, as somebody who is no member reads it."""
+    """Committed offsets of the group, by partition, as a client that is no member reads them."""
     from confluent_kafka import TopicPartition
 
     reader = consumer(bootstrap, group_id)
-    deadline = time.monotonic() + DEADLINE_S
+
+    def read() -> list[int]:
+        try:
+            rows = reader.committed([TopicPartition(topic, p) for p in range(partitions)], 5)
+        except KafkaException as error:
+            assert error.args[0].retriable(), error
+            return []
+        return [row.offset for row in rows]
+
     try:
-        while True:
-            try:
-                rows = reader.committed([TopicPartition(topic, p) for p in range(partitions)], 5)
-                return [row.offset for row in rows]
-            except KafkaException as error:
-                assert error.args[0].retriable() or time.monotonic() < deadline, error
-                assert time.monotonic() < deadline, error
+        return eventually(read, f"the committed offsets of {group_id} are read")
     finally:
         reader.close()
+
+
+def described(cluster, group):
+    """Partitions of each member, as the cluster's own command shows them."""
+    done = cluster.cli("groups", "describe", group, "-o", "json")
+    if done.returncode != 0:
+        return None
+    (found,) = json.loads(done.stdout)
+    return found

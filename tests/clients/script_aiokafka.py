@@ -12,24 +12,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from aiokafka import (
-    AIOKafkaConsumer,
-    AIOKafkaProducer,
-    ConsumerRebalanceListener,
-    TopicPartition,
-)
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, ProducerFenced
 
-from tests.clients.script import (
-    CODECS,
-    Outcome,
-    codec_value,
-    error_name,
-    failed,
-    run,
-)
+from tests.clients.script import CODECS, Outcome, codec_value, error_name, failed, run
 from tests.clients.script_aiokafka_base import (
     BOOTSTRAP,
     NAMES,
@@ -45,8 +33,8 @@ from tests.clients.script_aiokafka_base import (
     name,
     partitions_of,
     take,
-    until,
 )
+from tests.polling import until
 
 
 async def codec(codec_name: str) -> Outcome:
@@ -157,7 +145,7 @@ async def transaction_offsets() -> Outcome:
             if is_kept:
                 await client.commit_transaction()
                 # A commit is answered before its markers are written.
-                await until("the markers", is_committed)
+                await until(is_committed, "the markers")
             else:
                 await client.abort_transaction()
             found.append(await committed(topic, topic))
@@ -213,12 +201,12 @@ async def rebalance() -> Outcome:
     topic = await make("rebalance", 4)
     async with contextlib.AsyncExitStack() as stack:
         one, _ = await member(stack, topic)
-        await until("the first has all", lambda: len(held(one)) == 4)
+        await until(lambda: len(held(one)) == 4, "the first has all")
         async with contextlib.AsyncExitStack() as inner:
             two, _ = await member(inner, topic)
-            await until("each has two", lambda: len(held(one)) == len(held(two)) == 2)
+            await until(lambda: len(held(one)) == len(held(two)) == 2, "each has two")
             together = [len(held(one)), len(held(two))]
-        await until("the other has all again", lambda: len(held(one)) == 4)
+        await until(lambda: len(held(one)) == 4, "the other has all again")
         return {"together": together, "alone": len(held(one))}
 
 
@@ -226,13 +214,13 @@ async def static_member() -> Outcome:
     topic = await make("static-member", 4)
     async with contextlib.AsyncExitStack() as stack:
         one, assigns = await member(stack, topic, group_instance_id="one")
-        await until("the first has all", lambda: len(held(one)) == 4)
+        await until(lambda: len(held(one)) == 4, "the first has all")
         async with contextlib.AsyncExitStack() as inner:
             two, _ = await member(inner, topic, group_instance_id="two")
-            await until("each has two", lambda: len(held(one)) == len(held(two)) == 2)
+            await until(lambda: len(held(one)) == len(held(two)) == 2, "each has two")
             before, count = held(two), assigns.count
         again, _ = await member(stack, topic, group_instance_id="two")
-        await until("it is back", lambda: len(held(again)) == 2)
+        await until(lambda: len(held(again)) == 2, "it is back")
         return {
             "same_partitions": before == held(again),
             "others_rebalanced": assigns.count - count,
@@ -289,11 +277,11 @@ async def admin_topics() -> Outcome:
     async with an_admin() as admin:
         change = {"retention.ms": "7200000"}
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, change)])
-        await until("it is altered", is_altered)
+        await until(is_altered, "it is altered")
         await admin.create_partitions({topic: NewPartitions(5)})
-        await until("it has grown", has_grown)
+        await until(has_grown, "it has grown")
         await admin.delete_topics([topic])
-        await until("it is gone", is_gone)
+        await until(is_gone, "it is gone")
     return {
         "partitions": len(rows),
         "replicas": len(rows[0]["replicas"]),

@@ -5,25 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
-from aiokafka import (
-    AIOKafkaConsumer,
-    AIOKafkaProducer,
-    TopicPartition,
-)
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
-from tests.clients.script import (
-    DEADLINE_S,
-    POLL_S,
-    REPLICAS,
-    arguments,
-    error_name,
-)
+from tests.clients.script import REPLICAS, arguments, error_name
+from tests.polling import DEADLINE_S, until
 
 BOOTSTRAP, PREFIX, NAMES = arguments()
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)
@@ -31,18 +21,6 @@ logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)
 
 def name(of: str) -> str:
     return f"{PREFIX}-{of}"
-
-
-async def until(what: str, condition: Callable[[], Any]) -> None:
-    """Wait until `condition`, or what it returns when awaited, is true."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        value = condition()
-        if await value if isinstance(value, Awaitable) else value:
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not so in time: {what}")
-        await asyncio.sleep(POLL_S)
 
 
 @contextlib.asynccontextmanager
@@ -113,7 +91,7 @@ async def make(of: str, partitions: int = 1, configs: dict[str, str] | None = No
     async def has_leaders() -> bool:
         return await partitions_of(name(of)) == partitions
 
-    await until("leaders", has_leaders)
+    await until(has_leaders, "leaders")
     return name(of)
 
 

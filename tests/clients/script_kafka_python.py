@@ -24,16 +24,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import CommitFailedError, KafkaError, OffsetOutOfRangeError
 
-from tests.clients.script import (
-    DEADLINE_S,
-    FENCED,
-    Outcome,
-    codec_value,
-    error_name,
-    failed,
-    run,
-    until,
-)
+from tests.clients.script import FENCED, Outcome, codec_value, error_name, failed, run
 from tests.clients.script_kafka_python_base import (
     BROKERS,
     NAMES,
@@ -52,6 +43,7 @@ from tests.clients.script_kafka_python_base import (
     take,
     with_producer,
 )
+from tests.polling import DEADLINE_S, eventually
 
 
 def codec(codec_name: str) -> Outcome:
@@ -165,7 +157,7 @@ def transaction_offsets() -> Outcome:
             if is_committed:
                 client.commit_transaction()
                 # A commit is answered before its markers are written.
-                until("the markers", lambda: committed(topic, topic) >= 0)
+                eventually(lambda: committed(topic, topic) >= 0, "the markers")
             else:
                 client.abort_transaction()
             found.append(committed(topic, topic))
@@ -184,7 +176,9 @@ def commit(of: str, *, is_asynchronous: bool) -> Outcome:
     if is_asynchronous:
         answers: list[object] = []
         client.commit_async(offsets, callback=lambda _, answer: answers.append(answer))
-        until("the commit is answered", lambda: answers, lambda: client.poll(timeout_ms=20))
+        eventually(
+            lambda: answers, "the commit is answered", meanwhile=lambda: client.poll(timeout_ms=20)
+        )
     else:
         client.commit(offsets)
     client.close()
@@ -242,9 +236,9 @@ def pair(of: str, first: dict[str, object], second: dict[str, object]) -> tuple[
     """Two members once each has two of four partitions."""
     topic = make(of, 4)
     one = Member(topic, **first)
-    until("the first has all", lambda: len(one.held) == 4)
+    eventually(lambda: len(one.held) == 4, "the first has all")
     two = Member(topic, **second)
-    until("each has two", lambda: len(one.held) == len(two.held) == 2)
+    eventually(lambda: len(one.held) == len(two.held) == 2, "each has two")
     return one, two
 
 
@@ -252,7 +246,7 @@ def rebalance() -> Outcome:
     one, two = pair("rebalance", {}, {})
     together = [len(one.held), len(two.held)]
     two.close()
-    until("the other has all again", lambda: len(one.held) == 4)
+    eventually(lambda: len(one.held) == 4, "the other has all again")
     one.close()
     return {"together": together, "alone": 4}
 
@@ -263,7 +257,7 @@ def static_member() -> Outcome:
     before, assigns = two.held, one.assigns
     two.close()
     again = Member(name("static-member"), **second)
-    until("it is back", lambda: len(again.held) == 2)
+    eventually(lambda: len(again.held) == 2, "it is back")
     same, after = before == again.held, one.assigns
     one.close()
     again.close()
@@ -317,11 +311,11 @@ def admin_topics() -> Outcome:
     before = retention(topic)
     change = {"retention.ms": "7200000"}
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=change)])
-    until("it is altered", lambda: retention(topic) == "7200000")
+    eventually(lambda: retention(topic) == "7200000", "it is altered")
     admin.create_partitions({topic: 5})
-    until("it has grown", lambda: partitions_of(topic) == 5)
+    eventually(lambda: partitions_of(topic) == 5, "it has grown")
     admin.delete_topics([topic])
-    until("it is gone", lambda: partitions_of(topic) == 0)
+    eventually(lambda: partitions_of(topic) == 0, "it is gone")
     return {
         "partitions": len(rows),
         "replicas": len(rows[0]["replica_nodes"]),
@@ -347,7 +341,7 @@ def admin_groups() -> Outcome:
     def state() -> str:
         return str(admin.describe_groups([topic])[topic]["group_state"])
 
-    until("the group is empty", lambda: state() == "Empty")
+    eventually(lambda: state() == "Empty", "the group is empty")
     listed = is_listed()
     admin.delete_groups([topic])
     return {"state": "Empty", "listed": listed, "listed_after_delete": is_listed()}

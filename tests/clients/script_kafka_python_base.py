@@ -6,19 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kafka import (
-    KafkaAdminClient,
-    KafkaConsumer,
-    KafkaProducer,
-    TopicPartition,
-)
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.clients.script import (
-    DEADLINE_S,
-    REPLICAS,
-    arguments,
-    until,
-)
+from tests.clients.script import REPLICAS, arguments
+from tests.polling import DEADLINE_S, eventually
 
 BOOTSTRAP, PREFIX, NAMES = arguments()
 BROKERS = BOOTSTRAP.split(",")
@@ -50,7 +41,7 @@ def partitions_of(topic: str) -> int:
 
 def make(of: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
     create(name(of), partitions, configs=configs)
-    until("leaders", lambda: partitions_of(name(of)) == partitions)
+    eventually(lambda: partitions_of(name(of)) == partitions, "leaders")
     return name(of)
 
 
@@ -101,7 +92,7 @@ def take(client: KafkaConsumer, count: int) -> list[Any]:
         for rows in client.poll(timeout_ms=200).values():
             found.extend(rows)
 
-    until(f"{count} records", lambda: len(found) >= count, look)
+    eventually(lambda: len(found) >= count, f"{count} records", meanwhile=look)
     return found
 
 

@@ -26,17 +26,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.clients.script import (
-    CODECS,
-    DEADLINE_S,
-    FENCED,
-    Outcome,
-    codec_value,
-    error_name,
-    failed,
-    run,
-    until,
-)
+from tests.clients.script import CODECS, FENCED, Outcome, codec_value, error_name, failed, run
 from tests.clients.script_librdkafka_base import (
     NAMES,
     Answers,
@@ -52,6 +42,7 @@ from tests.clients.script_librdkafka_base import (
     producer,
     take,
 )
+from tests.polling import DEADLINE_S, eventually
 
 
 def codec(codec_name: str) -> Outcome:
@@ -160,7 +151,7 @@ def transaction_offsets() -> Outcome:
         if is_committed:
             client.commit_transaction(DEADLINE_S)
             # A commit is answered before its markers are written.
-            until("the markers", lambda: committed(topic, topic) >= 0)
+            eventually(lambda: committed(topic, topic) >= 0, "the markers")
         else:
             client.abort_transaction(DEADLINE_S)
         found.append(committed(topic, topic))
@@ -176,7 +167,7 @@ def commit(of: str, *, is_asynchronous: bool) -> Outcome:
     take(client, 20)
     client.commit(offsets=[TopicPartition(topic, 0, 10)], asynchronous=is_asynchronous)
     if is_asynchronous:
-        until("the commit is answered", lambda: answers, lambda: client.poll(0.02))
+        eventually(lambda: answers, "the commit is answered", meanwhile=lambda: client.poll(0.02))
     client.close()
     client = consumer(topic)
     client.subscribe([topic])
@@ -224,9 +215,13 @@ def pair(of: str, first: dict[str, object], second: dict[str, object]) -> tuple[
     """Two members once each has two of four partitions."""
     topic = make(of, 4)
     one = Member(topic, **first)
-    until("the first has all", lambda: len(one.held) == 4, lambda: poll(one))
+    eventually(lambda: len(one.held) == 4, "the first has all", meanwhile=lambda: poll(one))
     two = Member(topic, **second)
-    until("each has two", lambda: len(one.held) == len(two.held) == 2, lambda: poll(one, two))
+    eventually(
+        lambda: len(one.held) == len(two.held) == 2,
+        "each has two",
+        meanwhile=lambda: poll(one, two),
+    )
     return one, two
 
 
@@ -234,7 +229,7 @@ def rebalance() -> Outcome:
     one, two = pair("rebalance", {}, {})
     together = [len(one.held), len(two.held)]
     two.client.close()
-    until("the other has all again", lambda: len(one.held) == 4, lambda: poll(one))
+    eventually(lambda: len(one.held) == 4, "the other has all again", meanwhile=lambda: poll(one))
     one.client.close()
     return {"together": together, "alone": 4}
 
@@ -245,7 +240,7 @@ def static_member() -> Outcome:
     before, assigns = two.held, one.assigns
     two.client.close()
     again = Member(name("static-member"), **second)
-    until("it is back", lambda: len(again.held) == 2, lambda: poll(one, again))
+    eventually(lambda: len(again.held) == 2, "it is back", meanwhile=lambda: poll(one, again))
     found = {
         "same_partitions": before == again.held,
         "others_rebalanced": one.assigns - assigns,
@@ -303,9 +298,9 @@ def admin_topics() -> Outcome:
     change = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
     admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
-    until("it is altered", lambda: retention(topic) == "7200000")
+    eventually(lambda: retention(topic) == "7200000", "it is altered")
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(DEADLINE_S)
-    until("it has grown", lambda: partitions_of(topic) == 5)
+    eventually(lambda: partitions_of(topic) == 5, "it has grown")
     admin.delete_topics([topic])[topic].result(DEADLINE_S)
     gone: list[KafkaError] = []
 
@@ -315,7 +310,7 @@ def admin_topics() -> Outcome:
         gone.extend([] if error is None else [error])
         return bool(gone)
 
-    until("it is gone", is_gone)
+    eventually(is_gone, "it is gone")
     return {
         "partitions": len(described),
         "replicas": len(described[0].replicas),
@@ -343,7 +338,7 @@ def admin_groups() -> Outcome:
         described = admin.describe_consumer_groups([topic])[topic].result(DEADLINE_S)
         return bool(described.state.name == "EMPTY")
 
-    until("the group is empty", is_empty)
+    eventually(is_empty, "the group is empty")
     listed = is_listed()
     admin.delete_consumer_groups([topic])[topic].result(DEADLINE_S)
     return {"state": "Empty", "listed": listed, "listed_after_delete": is_listed()}
@@ -379,7 +374,7 @@ def out_of_range() -> Outcome:
     topic = make("out-of-range")
     fill(topic)
     client = assigned(topic, 1_000, auto_offset_reset="error")
-    error = until("an answer", lambda: client.poll(0.1)).error()
+    error = eventually(lambda: client.poll(0.1), "an answer").error()
     # librdkafka's own code for "no reset policy"; its text names the broker's error.
     is_reset = error.code() == KafkaError._AUTO_OFFSET_RESET
     return {

@@ -13,18 +13,11 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import (
-    AdminClient,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.script import (
-    DEADLINE_S,
-    REPLICAS,
-    arguments,
-    until,
-)
+from tests.clients.script import REPLICAS, arguments
 from tests.live.clients import settings
+from tests.polling import DEADLINE_S, eventually
 
 BOOTSTRAP, PREFIX, NAMES = arguments()
 QUICK: dict[str, object] = {
@@ -53,7 +46,7 @@ def partitions_of(topic: str) -> int:
 
 def make(of: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
     create(name(of), partitions, configs=configs)
-    until("leaders", lambda: partitions_of(name(of)) == partitions)
+    eventually(lambda: partitions_of(name(of)) == partitions, "leaders")
     return name(of)
 
 
@@ -62,7 +55,7 @@ def producer(**more: object) -> Producer:
 
 
 class Answers:
-    """What the deliveries of one producer said."""
+    """Delivery reports of one producer."""
 
     def __init__(self, client: Producer) -> None:
         self.client = client
@@ -121,7 +114,7 @@ def take(client: Consumer, count: int) -> list[Any]:
                 raise KafkaException(message.error())
             found.append(message)
 
-    until(f"{count} records", lambda: len(found) >= count, look)
+    eventually(lambda: len(found) >= count, f"{count} records", meanwhile=look)
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
@@ -15,13 +13,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.clients.test_java_tools import LIBRARY, tool
-from tests.clients.test_java_tools import pytestmark as needs_java
+from tests.clients.java_tools import needs_java, run_tool, tool
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, Cluster, eventually
+from tests.live.cluster import Cluster
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
-java = needs_java[-1]
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 
 
@@ -43,15 +40,8 @@ def kafka_configs(cluster):
 
 
 def refused(cluster: Cluster, *arguments: str) -> str:
-    """What kafka-configs says when it fails."""
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"]
-    done = subprocess.run(
-        [*command, CONFIG_COMMAND, "--bootstrap-server", cluster.bootstrap, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=2 * DEADLINE_S,
-        check=False,
-    )
+    """The output of a kafka-configs that fails."""
+    done = run_tool(CONFIG_COMMAND, "--bootstrap-server", cluster.bootstrap, *arguments)
     assert done.returncode != 0
     return done.stdout + done.stderr
 
@@ -59,7 +49,7 @@ def refused(cluster: Cluster, *arguments: str) -> str:
 # --- Apache Kafka's kafka-configs ----------------------------------------------------------------
 
 
-@java
+@needs_java
 def test_kafka_configs_alters_and_describes_a_topic(cluster, kafka_configs):
     topic = ("--entity-type", "topics", "--entity-name", "orders")
     said = kafka_configs(
@@ -79,7 +69,7 @@ def test_kafka_configs_alters_and_describes_a_topic(cluster, kafka_configs):
     )
 
 
-@java
+@needs_java
 def test_kafka_configs_alters_and_describes_brokers_and_their_default(cluster, kafka_configs):
     one = ("--entity-type", "brokers", "--entity-name", "102")
     all_of_them = ("--entity-type", "brokers", "--entity-default")
@@ -103,7 +93,7 @@ def test_kafka_configs_alters_and_describes_brokers_and_their_default(cluster, k
     )
 
 
-@java
+@needs_java
 def test_kafka_configs_alters_and_describes_quotas(cluster, kafka_configs):
     alice_of_any_app = (
         *("--entity-type", "users", "--entity-name", "alice"),

@@ -5,8 +5,6 @@ The other way round, our tools on a folder that Apache Kafka wrote: tests/test_s
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,41 +14,26 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
-from tests.test_broker.test_read_committed import Writer
-from tests.test_storage.command import kvorum
+from tests.clients.java_tools import needs_java, run_tool, tool
+from tests.command import kvorum
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, Harness
+from tests.test_broker.transaction_writer import Writer
 
-LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-pytestmark = [
-    pytest.mark.java,
-    pytest.mark.skipif(
-        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
-    ),
-]
-
-
-def tool(main_class: str, *arguments: str) -> tuple[str, str]:
-    """(standard output, standard error) of one of Kafka's tools."""
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*", main_class]
-    done = subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout, done.stderr
+pytestmark = [pytest.mark.java, needs_java]
 
 
 def files_of(directory: Path) -> list[str]:
-    """What the tool takes; `.deleted` files it ignores with a word."""
+    """The files that the tool takes; it ignores `.deleted` files with a message."""
     kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     return [str(path) for path in sorted(directory.iterdir()) if path.suffix in kinds]
 
 
 def without_first_batches(error: str) -> str:
-    """What Kafka 4.3's tool complains of, but for the first batch of each file that does not begin
-    at offset 0: it takes the batch before for one that ended at -1."""
+    """Complaints of Kafka 4.3's tool, without those about the first batch of a file that does not
+    begin at offset 0: the tool takes the batch before for one that ended at -1."""
     lines = [line for line in error.splitlines() if "  -1 is followed by" not in line]
     kept = [
         line
@@ -65,9 +48,11 @@ def agree(directory: Path, *, has_gaps: bool = False) -> str:
     files = files_of(directory)
     said = ""
     for option in ("--print-data-log", "--index-sanity-check", "--verify-index-only"):
-        out, error = tool(
+        done = run_tool(
             "org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files), option
         )
+        assert done.returncode == 0, done.stdout + done.stderr
+        out, error = done.stdout, done.stderr
         error = without_first_batches(error)
         assert kvorum("log", "dump", *files, option) == (0, out, error)
         complaints = [line for line in error.splitlines() if "is followed by" not in line]
@@ -122,7 +107,7 @@ def test_kafkas_tool_reads_our_logs_after_rolls_and_a_restart_on_leader_and_foll
     for codec in CODECS:
         produce(harness, "codecs", codec)
         produce(harness, "stamped", codec, rounds=2)
-    wait_until(
+    eventually(
         lambda: harness.cluster.replica(2, "codecs").log.end_offset == 60 * len(CODECS),
         "it is replicated",
     )
@@ -173,7 +158,7 @@ def test_kafkas_tool_reads_what_our_cleaner_left(harness: Harness) -> None:
         done = store.checkpoints.cleaner_offset("compacted", 0) or 0
         return done >= log.segment_base_offsets[-1] > 0
 
-    wait_until(lambda: harness.call(is_clean), "it is compacted")
+    eventually(lambda: harness.call(is_clean), "it is compacted")
     restart(harness, 1)
     said = agree(directory_of(harness, 1, "compacted"), has_gaps=True)
     assert "deleteHorizonMs: OptionalLong[" in said
@@ -181,7 +166,7 @@ def test_kafkas_tool_reads_what_our_cleaner_left(harness: Harness) -> None:
 
 def test_kafkas_tool_reads_our_transactions(harness: Harness) -> None:
     make(harness, "transactional", segment_bytes="500")
-    wait_until(
+    eventually(
         lambda: harness.cluster.replica(1, "transactional").core.is_leader, "there is a leader"
     )
     writer = Writer(harness, "transactional")
@@ -205,7 +190,7 @@ def test_kafka_delete_records_deletes_records(harness: Harness, tmp_path: Path) 
     produce(harness, "deleted", "none")
     plan = tmp_path / "plan.json"
     plan.write_text('{"partitions":[{"topic":"deleted","partition":0,"offset":25}],"version":1}')
-    out, _ = tool(
+    out = tool(
         "org.apache.kafka.tools.DeleteRecordsCommand",
         *("--bootstrap-server", harness.bootstrap, "--offset-json-file", str(plan)),
     )

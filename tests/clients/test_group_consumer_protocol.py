@@ -17,7 +17,8 @@ from tests.clients.groups import (
     together,
 )
 from tests.live.clients import settings
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -57,7 +58,7 @@ def test_two_members_share_and_give_back(cluster):
     together([first, second], lambda: is_shared([first, second]), "both have some")
     assert sorted(first.owned + second.owned) == [0, 1, 2, 3]
     assert len(first.owned) == 2
-    # What stays is not taken away meanwhile.
+    # Partitions that a member keeps are not revoked meanwhile.
     assert [row for rows in first.revoked for row in rows] == second.owned
     assert second.seen == []
     first.close()

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import shutil
 import subprocess
 
 import pytest
 
-from tests.clients.groups import RECORDS_PER_PARTITION, committed_offsets, fill, produce
-from tests.clients.test_group_java import console_consumer, groups, rows
-from tests.clients.test_java_tools import LIBRARY, tool
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
+from tests.clients.groups import RECORDS_PER_PARTITION, committed_offsets, described, fill, produce
+from tests.clients.java_tools import console_consumer, groups, java, needs_java, rows, tool
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.java,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
-    ),
+    needs_java,
 ]
 
 ALL = 4 * RECORDS_PER_PARTITION
@@ -53,10 +48,7 @@ def member(cluster, topic, group, *more):
         *("--from-beginning", *NEW, *more),
     )
     process = subprocess.Popen(
-        [
-            *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"),
-            *("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments),
-        ],
+        java("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, heap="128m"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -65,15 +57,6 @@ def member(cluster, topic, group, *more):
     finally:
         process.kill()
         process.wait(DEADLINE_S)
-
-
-def described(cluster, group):
-    """Partitions of each member, as the cluster's own command shows them."""
-    done = cluster.cli("groups", "describe", group, "-o", "json")
-    if done.returncode != 0:
-        return None
-    (found,) = json.loads(done.stdout)
-    return found
 
 
 def sizes(cluster, group):

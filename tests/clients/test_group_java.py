@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
@@ -15,17 +14,15 @@ from tests.clients.groups import (
     fill,
     together,
 )
-from tests.clients.test_java_tools import LIBRARY, tool
-from tests.live.cluster import Cluster, eventually
+from tests.clients.java_tools import console_consumer, groups, needs_java, rows, tool
+from tests.live.cluster import Cluster
+from tests.polling import eventually
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.java,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
-    ),
+    needs_java,
 ]
 
 ALL = 4 * RECORDS_PER_PARTITION
@@ -42,33 +39,6 @@ def cluster(tmp_path_factory):
 def topic(cluster):
     fill(cluster.bootstrap, "java")
     return "java"
-
-
-def groups(cluster, *arguments):
-    return tool(
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", cluster.bootstrap, *arguments),
-    )
-
-
-def console_consumer(cluster, *arguments, silence_ms=60_000):
-    """What it prints until it has its messages, or until none came for that long."""
-    return tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", cluster.bootstrap, "--timeout-ms", str(silence_ms), *arguments),
-    )
-
-
-def rows(text):
-    """A table of the tools as dictionaries; a header begins with GROUP."""
-    table, header = [], []
-    for line in text.splitlines():
-        cells = line.split()
-        if cells[:1] == ["GROUP"]:
-            header = cells
-        elif header and len(cells) >= len(header):
-            table.append(dict(zip(header, cells, strict=False)))
-    return table
 
 
 def documents_of(text):

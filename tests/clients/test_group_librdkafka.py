@@ -16,7 +16,8 @@ from tests.clients.groups import (
     together,
 )
 from tests.live.clients import settings
-from tests.live.cluster import Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException, Producer
 
 from tests.clients.groups import Reader
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 

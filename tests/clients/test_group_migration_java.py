@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
 
 import pytest
 
-from tests.clients.groups import RECORDS_PER_PARTITION, committed_offsets, fill, produce
-from tests.clients.test_group_consumer_protocol_java import described
-from tests.clients.test_group_java import groups, rows
-from tests.clients.test_java_tools import LIBRARY, tool
-from tests.live.cluster import DEADLINE_S, Cluster, eventually
+from tests.clients.groups import RECORDS_PER_PARTITION, committed_offsets, described, fill, produce
+from tests.clients.java_tools import groups, java, needs_java, rows, tool
+from tests.live.cluster import Cluster
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.java,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
-    ),
+    needs_java,
 ]
 
 ALL = 4 * RECORDS_PER_PARTITION
@@ -55,10 +50,7 @@ def member(cluster, topic, group, properties):
         *("--from-beginning", "--command-property", "auto.commit.interval.ms=200", *more),
     )
     process = subprocess.Popen(
-        [
-            *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"),
-            *("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments),
-        ],
+        java("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, heap="128m"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

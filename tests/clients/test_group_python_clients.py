@@ -15,7 +15,8 @@ from tests.clients.groups import (
     committed_offsets,
     fill,
 )
-from tests.live.cluster import DEADLINE_S, Cluster, eventually
+from tests.live.cluster import Cluster
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.clients.test_java_tools import pytestmark as java_only
-from tests.clients.test_java_tools import tool
+import pytest
+
+from tests.clients.java_tools import needs_java, tool
 from tests.live.by_hand import HandMade
 from tests.live.clients import Load, Topics
-from tests.live.cluster import eventually, run_kvorum
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
 
-pytestmark = java_only
+pytestmark = [pytest.mark.live, pytest.mark.java, needs_java]
 
 
 def described(made: HandMade) -> dict[str, tuple[str | None, set[str]]]:

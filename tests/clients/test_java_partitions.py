@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from tests.clients.test_java_tools import pytestmark as _marks
-from tests.clients.test_java_tools import tool
+from tests.clients.java_tools import needs_java, tool
 from tests.live.clients import Topics
-from tests.live.cluster import Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import eventually
 
-pytestmark = [*_marks, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.java, needs_java, pytest.mark.timeout(300)]
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

@@ -6,9 +6,6 @@ The jars come by Maven (`make setup` fetches them where mvn is present) into .to
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -16,18 +13,15 @@ from kvorum.raft.control_text import control_text
 from kvorum.runtime.disk import OsDisk
 from kvorum.storage.log.checkpoints import read_meta_properties
 from kvorum.storage.tools.dump import dump_lines
+from tests.clients.java_tools import needs_java, run_tool, tool
 from tests.live.by_hand import HandMade
-from tests.live.cluster import DEADLINE_S, Cluster, eventually
-
-LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
+from tests.live.cluster import Cluster
+from tests.polling import eventually
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.java,
-    pytest.mark.skipif(
-        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
-    ),
+    needs_java,
 ]
 
 RECORDS = 20
@@ -37,20 +31,6 @@ RECORDS = 20
 def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("java")) as cluster:
         yield cluster
-
-
-def tool(main_class, *arguments, stdin=""):
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*", main_class]
-    done = subprocess.run(
-        [*command, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=2 * DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -200,13 +180,7 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
 
 
 def test_kafka_acls_says_that_there_is_no_authorizer(cluster):
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"]
-    done = subprocess.run(
-        [
-            *command, "org.apache.kafka.tools.AclCommand",
-            "--bootstrap-server", cluster.bootstrap, "--list",
-        ],
-        capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False,
-    )  # fmt: skip
+    command = "org.apache.kafka.tools.AclCommand"
+    done = run_tool(command, "--bootstrap-server", cluster.bootstrap, "--list")
     assert done.returncode != 0
     assert "SecurityDisabledException: No Authorizer is configured." in done.stdout + done.stderr

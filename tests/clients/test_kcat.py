@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from tests.live.cluster import DEADLINE_S, Cluster
+from tests.live.cluster import Cluster
+from tests.polling import DEADLINE_S
 
 pytestmark = [
     pytest.mark.live,

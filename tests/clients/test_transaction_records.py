@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,23 +11,16 @@ import pytest
 from kvorum.broker.transactions.model import EPOCH_EXHAUSTED, State
 from kvorum.broker.transactions.requests import ProducerIdentity
 from kvorum.storage.format.batch import build_batch, stamp
-from tests.test_storage.command import kvorum
+from tests.clients.java_tools import needs_java, tool
+from tests.command import kvorum
 from tests.test_transactions.calls import A, B, add, end, finish, init, with_epoch
 from tests.test_transactions.host import Host
 
-LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
-
-pytestmark = [
-    pytest.mark.java,
-    pytest.mark.skipif(
-        shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-        reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
-    ),
-]
+pytestmark = [pytest.mark.java, needs_java]
 
 
 def dumped(host: Host, folder: Path) -> list[dict]:
-    """What the tool says of each value in the coordinator's log."""
+    """Each value in the coordinator's log, as the tool prints it."""
     directory = folder / "__transaction_state-0"
     directory.mkdir()
     out = bytearray()
@@ -39,16 +30,12 @@ def dumped(host: Host, folder: Path) -> list[dict]:
         out += batch
     segment = directory / f"{0:020d}.log"
     segment.write_bytes(out)
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*"]
-    command += ["org.apache.kafka.tools.DumpLogSegments", "--files", str(segment)]
-    done = subprocess.run(
-        [*command, "--transaction-log-decoder"],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+    decoder = ("--files", str(segment), "--transaction-log-decoder")
+    said = tool("org.apache.kafka.tools.DumpLogSegments", *decoder)
     ours = kvorum("log", "dump", str(segment), "--transaction-log-decoder")
-    assert ours[:2] == (0, done.stdout)
-    assert '"transactionalId":"x"' in done.stdout
-    return [json.loads(text) for text in re.findall(r"payload: (\{.*\})", done.stdout)]
+    assert ours[:2] == (0, said)
+    assert '"transactionalId":"x"' in said
+    return [json.loads(text) for text in re.findall(r"payload: (\{.*\})", said)]
 
 
 def test_kafkas_tool_reads_every_state(tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ from kvorum.chaos.live.processes import free_ports
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.runtime.errors import ConfigError
-from tests.clients.test_transactions import LIBRARY, needs_java
+from tests.clients.java_tools import java, needs_java
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -117,7 +118,7 @@ class Copier(threading.Thread):
         except KafkaException as error:
             if error.args[0].txn_requires_abort():
                 retried(lambda: producer.abort_transaction(DEADLINE_S))
-            # What was read and not committed is read again from the group's offset.
+            # Records that were read and not committed are read again from the group's offset.
             raise
 
 
@@ -263,14 +264,13 @@ def test_kafkas_own_copier_with_random_aborts_copies_once(cluster: Cluster) -> N
     if "in" not in Topics(cluster.bootstrap).names():
         fill(cluster.bootstrap)
     Topics(cluster.bootstrap).create("java-out", partitions=PARTITIONS, min_insync_replicas=2)
-    command = [
-        "java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*",
+    command = java(
         "org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", cluster.bootstrap,
         "--input-topic", "in", "--input-partition", "0", "--output-topic", "java-out",
         "--consumer-group", "java-copy", "--transactional-id", "java-copier",
         "--transaction-size", "60", "--enable-random-aborts", "--group-mode",
         "--use-group-metadata",
-    ]  # fmt: skip
+    )  # fmt: skip
     copier = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         eventually(

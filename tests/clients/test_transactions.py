@@ -7,29 +7,23 @@ aborted is not read at all, and of one whose outcome the client never heard all 
 from __future__ import annotations
 
 import random
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kvorum.broker.coordinator.keys import partition_of
+from tests.clients.java_tools import needs_java, tool
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
 PARTITIONS = 3
 ROUNDS = 6
 TRANSACTIONS_PER_ROUND = 5
-LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
-needs_java = pytest.mark.skipif(
-    shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-    reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
-)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +105,7 @@ def committed(cluster: Cluster, topic: str) -> Counter[int]:
 
 
 def coordinator(cluster: Cluster, transactional_id: str) -> int:
-    """Who leads the transactional id's partition, by a hash that clients need not know."""
+    """The leader of the transactional id's partition, by a hash that clients need not know."""
     partition = partition_of(transactional_id, 5)
     return Topics(cluster.bootstrap).leader("__transaction_state", partition)
 
@@ -184,16 +178,6 @@ def test_a_producer_that_is_gone_is_aborted_in_time(cluster: Cluster) -> None:
 
 
 # --- Apache Kafka's own tools and clients ------------------------------------------------------
-
-
-def tool(main_class: str, *arguments: str, stdin: str = "") -> str:
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBRARY}/*", main_class]
-    done = subprocess.run(
-        [*command, *arguments], input=stdin, capture_output=True, text=True,
-        timeout=2 * DEADLINE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def transactions(cluster: Cluster, *arguments: str) -> str:

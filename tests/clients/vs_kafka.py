@@ -99,7 +99,7 @@ def _run(family: Family, bootstrap: str, folder: Path, *, needs_dead_broker: boo
 
 
 def _write_versions(port: int) -> None:
-    """What a broker of Kafka's advertises on its client listener, by API key."""
+    """Write the versions that a broker of Kafka's advertises on its client listener, by API key."""
     client = RawClient(port)
     try:
         answer = client.call(

@@ -23,14 +23,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.polling import DEADLINE_S, eventually
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-DEADLINE_S = 60
 ROUND_MS = 1_000
 """Between the records of two rounds: more than segment.ms, so that each round begins a segment."""
 FLAGS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
@@ -80,14 +81,6 @@ def kafka(library: Path, folder: Path, port: int) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(DEADLINE_S)
-
-
-def wait(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(what)
-        time.sleep(0.05)
 
 
 def create(bootstrap: str, name: str, **configs: str) -> None:
@@ -149,7 +142,9 @@ def compacted(bootstrap: str, topic: str, folder: Path) -> None:
             producer.produce(topic, value, f"key-{key}".encode(), timestamp=timestamp_ms)
         producer.flush(DEADLINE_S)
     checkpoint = folder / "cleaner-offset-checkpoint"
-    wait(lambda: checkpoint.exists() and f"{topic} 0 28" in checkpoint.read_text(), "it compacts")
+    eventually(
+        lambda: checkpoint.exists() and f"{topic} 0 28" in checkpoint.read_text(), "it compacts"
+    )
 
 
 def make(library: Path, target: Path, port: int) -> None:

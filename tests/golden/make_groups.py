@@ -15,7 +15,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.golden.make import DEADLINE_S, kafka, wait
+from tests.golden.make import kafka
+from tests.polling import DEADLINE_S, eventually
 
 GROUP = "golden"
 
@@ -39,7 +40,7 @@ def run(bootstrap: str) -> None:
     ).values():
         made.result(DEADLINE_S)
     first = consumer(bootstrap, ["orders", "payments"], group_remote_assignor="range")
-    wait(lambda: (first.poll(0.1), len(first.assignment()) == 5)[1], "the first has all")
+    eventually(lambda: (first.poll(0.1), len(first.assignment()) == 5)[1], "the first has all")
     second = consumer(bootstrap, ["^pay.*"], group_instance_id="static-1", client_rack="r1")
 
     def is_shared() -> bool:
@@ -47,7 +48,7 @@ def run(bootstrap: str) -> None:
         second.poll(0.1)
         return (len(first.assignment()), len(second.assignment())) == (4, 1)
 
-    wait(is_shared, "they share")
+    eventually(is_shared, "they share")
     first.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False)
     second.close()
     first.close()

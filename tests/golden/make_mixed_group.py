@@ -14,7 +14,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.golden.make import DEADLINE_S, kafka, wait
+from tests.golden.make import kafka
+from tests.polling import DEADLINE_S, eventually
 
 GROUP = "mixed"
 PARTITIONS = 3
@@ -43,7 +44,7 @@ def share(members: list[Consumer], what: str) -> None:
         owned = [len(member.assignment()) for member in members]
         return sum(owned) == PARTITIONS and min(owned) > 0
 
-    wait(is_shared, what)
+    eventually(is_shared, what)
 
 
 def run(bootstrap: str) -> None:

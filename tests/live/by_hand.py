@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.runtime.config import dump_properties, load_properties
-from tests.live.cluster import Command, Ports, eventually, run_kvorum
+from tests.live.cluster import Command, Ports, run_kvorum
+from tests.polling import eventually
 
 
 class HandMade:

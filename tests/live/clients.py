@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
-from tests.live.cluster import DEADLINE_S, eventually
+from tests.polling import DEADLINE_S, eventually
 
 ACKS_IN_FLIGHT_MAX = 500
 CREATE_TIMEOUT_S = 5
@@ -224,3 +224,38 @@ def assert_nothing_lost(load: Load, bootstrap: str) -> None:
     assert twice == [], f"{len(twice)} records are there twice, the first {twice[:5]}"
     for values in by_partition:
         assert [int(v) for v in values] == sorted(int(v) for v in values)
+
+
+class TopicMaker:
+    """Creates topics one after the other until stopped; names of those acknowledged."""
+
+    def __init__(
+        self, bootstrap: str, prefix: str, *, replicas: int = 3, pause_s: float = 0.0
+    ) -> None:
+        self.acknowledged: list[str] = []
+        self._topics = Topics(bootstrap)
+        self._prefix = prefix
+        self._replicas = replicas
+        self._pause_s = pause_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def wait_more(self, count: int) -> None:
+        goal = len(self.acknowledged) + count
+        eventually(lambda: len(self.acknowledged) >= goal, f"{count} more topics")
+
+    def finish(self) -> set[str]:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return set(self.acknowledged)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            name = f"{self._prefix}-{number}"
+            number += 1
+            self._topics.create(name, replicas=self._replicas)
+            self.acknowledged.append(name)
+            self._stop.wait(self._pause_s)

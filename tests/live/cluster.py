@@ -15,29 +15,16 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-DEADLINE_S = 60.0
-"""For anything that must come true: generous, as a busy machine is slow and not wrong."""
+from tests.polling import DEADLINE_S, eventually
 
-_POLL_S = 0.02
 _PORT_LOW, _PORT_HIGH = 30_000, 32_700
 _BLOCK = 20
 _CONTROLLER_SHIFT = 10
-_never = threading.Event()
-
-
-def eventually(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """Poll until `condition` gives something true; that."""
-    deadline = time.monotonic() + deadline_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not so within {deadline_s} s: {what}"
-        _never.wait(_POLL_S)
-    return value
 
 
 class Ports:
@@ -255,7 +242,7 @@ class Cluster:
             if str(self.data_dir).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, number)
 
-    # What it looks like.
+    # Its state.
 
     def document(self) -> dict[str, Any]:
         """cluster.json."""

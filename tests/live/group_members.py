@@ -33,7 +33,7 @@ class Owned(NamedTuple):
 
 
 class Story:
-    """What all members have seen. acknowledged: highest offset committed, by partition."""
+    """Observations of all members. acknowledged: highest offset committed, by partition."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

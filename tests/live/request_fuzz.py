@@ -19,7 +19,7 @@ from kvorum.wire.kio_codec import encode_request, message_class
 TOPIC = "fuzzed"
 """The one topic that requests may find; others must not be harmed."""
 NAMES = ("", TOPIC, "missing", "__consumer_offsets", "bad name", "g", "x" * 300, "müller", "\x00")
-#: What is no broker of the cluster: unregistering one that is would be obeyed.
+#: No broker of the cluster: to unregister one of its brokers would be obeyed.
 SMALL = (-2, -1, 0, 1, 2, 3, 7)
 INTEGERS = {
     "int8": (*SMALL, 127, -128),

@@ -17,7 +17,7 @@ from kvorum.rpc import raft_pb2 as pb
 from kvorum.rpc import raft_pb2_grpc as pb_grpc
 from kvorum.runtime.errors import ErrorCode
 from tests.live.by_hand import HandMade
-from tests.live.cluster import eventually
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 

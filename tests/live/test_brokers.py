@@ -1,4 +1,4 @@
-"""What an operator does with brokers."""
+"""Brokers in an operator's hands: added, stopped, unregistered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.live.by_hand import HandMade
-from tests.live.cluster import eventually, run_kvorum
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
 from tests.test_broker.raw_client import RawClient
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]

@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.live.clients import Topics, read_all, settings
-from tests.live.cluster import Cluster, Command, eventually, is_alive, run_kvorum
+from tests.live.cluster import Cluster, Command, is_alive, run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -33,7 +34,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def first_produce(cluster: Cluster, topic: str) -> None:
-    """What the bootstrap line promises: no retry, all three replicas."""
+    """The bootstrap line promises it: no retry, all three replicas."""
     Topics(cluster.bootstrap).create(topic, partitions=3, min_insync_replicas=3)
     producer = Producer(settings(cluster.bootstrap, acks="all", retries=0))
     outcomes: list[object] = []

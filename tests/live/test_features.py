@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.live.by_hand import HandMade
-from tests.live.cluster import eventually, run_kvorum
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
 

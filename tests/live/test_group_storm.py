@@ -9,8 +9,9 @@ import pytest
 
 from tests.clients.groups import QUICK_GROUPS, committed_offsets
 from tests.live.clients import Topics
-from tests.live.cluster import Cluster, broker_name, eventually
+from tests.live.cluster import Cluster, broker_name
 from tests.live.group_members import PARTITIONS, Member, Owned, Story
+from tests.polling import eventually
 from tests.test_broker.raw_client import RawClient
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]

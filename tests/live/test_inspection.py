@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from typing import Any
 import pytest
 
 from tests.live.clients import Topics
-from tests.live.cluster import DEADLINE_S, Cluster, eventually, run_kvorum
+from tests.live.cluster import Cluster, run_kvorum
+from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -156,13 +156,14 @@ def test_a_terminal_completes_paths_and_keeps_what_was_typed(
     os.close(theirs)
     seen = ""
 
+    def read_more() -> None:
+        nonlocal seen
+        if select.select([ours], [], [], 1)[0]:
+            seen += os.read(ours, 4096).decode()
+
     def wait_for(text: str) -> None:
         nonlocal seen
-        deadline = time.monotonic() + DEADLINE_S
-        while text not in seen:
-            assert time.monotonic() < deadline, f"{text!r} did not come: {seen!r}"
-            if select.select([ours], [], [], 1)[0]:
-                seen += os.read(ours, 4096).decode()
+        eventually(lambda: text in seen, f"the shell says {text!r}", meanwhile=read_more)
         seen = seen.partition(text)[2]
 
     try:

@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kvorum.rpc.admin_pb2 import DescribeQuorumRequest
 from kvorum.rpc.admin_pb2_grpc import AdminStub
 from tests.live.clients import Topics, settings
-from tests.live.cluster import Cluster, controller_name, eventually, run_kvorum
+from tests.live.cluster import Cluster, controller_name, run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.live.clients import Load, Topics, read_all
-from tests.live.cluster import Cluster, broker_name, eventually, run_kvorum
+from tests.live.cluster import Cluster, broker_name, run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,8 +10,9 @@ from confluent_kafka import Producer
 
 from kvorum.cli.common import CommandFailed
 from kvorum.cli.controller_client import ControllerClient
-from tests.live.clients import Load, Topics, assert_nothing_lost, settings
-from tests.live.cluster import Cluster, controller_name, eventually, run_kvorum
+from tests.live.clients import Load, TopicMaker, Topics, assert_nothing_lost, settings
+from tests.live.cluster import Cluster, controller_name, run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -47,41 +47,6 @@ def wait_whole(cluster: Cluster) -> None:
         )
 
     eventually(is_whole, "all voters caught up")
-
-
-class TopicMaker:
-    """Creates topics one after the other until stopped; names of those acknowledged."""
-
-    def __init__(
-        self, bootstrap: str, prefix: str, *, replicas: int = 3, pause_s: float = 0.0
-    ) -> None:
-        self.acknowledged: list[str] = []
-        self._topics = Topics(bootstrap)
-        self._prefix = prefix
-        self._replicas = replicas
-        self._pause_s = pause_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def wait_more(self, count: int) -> None:
-        goal = len(self.acknowledged) + count
-        eventually(lambda: len(self.acknowledged) >= goal, f"{count} more topics")
-
-    def finish(self) -> set[str]:
-        self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        return set(self.acknowledged)
-
-    def _run(self) -> None:
-        number = 0
-        while not self._stop.is_set():
-            name = f"{self._prefix}-{number}"
-            number += 1
-            self._topics.create(name, replicas=self._replicas)
-            self.acknowledged.append(name)
-            self._stop.wait(self._pause_s)
 
 
 def test_killed_active_controller_is_succeeded_and_no_topic_is_lost(cluster: Cluster) -> None:
@@ -161,7 +126,7 @@ def test_two_of_three_killed_is_no_quorum_until_one_returns(cluster: Cluster) ->
 
 
 def check_no_quorum(cluster: Cluster, known_epoch: int) -> None:
-    """What the command line says with one of three controllers, asked there and at a broker."""
+    """The command line's words with one of three controllers, asked there and at a broker."""
     status = run_kvorum("quorum", "status", "--bootstrap-controller", cluster.bootstrap_controller)
     assert status.returncode == 4, status.stderr
     assert status.stdout == ""

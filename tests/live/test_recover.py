@@ -11,7 +11,8 @@ import pytest
 
 from tests.live.by_hand import HandMade
 from tests.live.clients import Topics
-from tests.live.cluster import eventually, run_kvorum
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

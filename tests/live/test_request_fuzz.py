@@ -15,8 +15,9 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.live.clients import Topics, settings
-from tests.live.cluster import DEADLINE_S, Cluster, is_alive
+from tests.live.cluster import Cluster, is_alive
 from tests.live.request_fuzz import TOPIC, RequestFuzz
+from tests.polling import DEADLINE_S
 from tests.test_broker.raw_client import RawClient
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.live.clients import settings
-from tests.live.cluster import Command, Ports, eventually, run_kvorum
+from tests.live.cluster import Command, Ports, run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 

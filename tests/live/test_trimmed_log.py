@@ -12,9 +12,8 @@ from kvorum.chaos.live.links import Link, Stream
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from tests.live.by_hand import HandMade
-from tests.live.clients import Topics
-from tests.live.cluster import eventually
-from tests.live.test_quorum_failover import TopicMaker
+from tests.live.clients import TopicMaker, Topics
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -99,7 +98,7 @@ def test_transfer_goes_on_where_it_was_cut_while_topics_are_made(
     assert "the stream broke" in said()
     acknowledged = maker.finish()
     assert acknowledged <= topics.names()
-    # What came over is the state itself: this node alone shows all of it.
+    # The transfer brought the state itself: this node alone shows all of it.
     text = cluster.try_quorum("status").stderr
     assert text == ""
 

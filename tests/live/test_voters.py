@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.live.by_hand import HandMade
-from tests.live.clients import Topics
-from tests.live.cluster import eventually, run_kvorum
-from tests.live.test_quorum_failover import TopicMaker
+from tests.live.clients import TopicMaker, Topics
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 

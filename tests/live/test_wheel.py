@@ -28,7 +28,8 @@ def distributions(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("distributions")
     copy = folder / "copy"
     ignored = shutil.ignore_patterns(
-        ".venv", ".tools", ".git", ".*_cache", "__pycache__", "chaos-runs", "demo-data", "build"
+        *(".venv", ".tools", ".git", ".*_cache", "__pycache__", ".hypothesis"),
+        *("chaos-runs", "demo-data", "build"),
     )
     shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored)
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(copy)]

@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from tests.live.clients import Load, Topics, assert_nothing_lost
-from tests.live.cluster import Cluster, eventually, is_alive
+from tests.live.cluster import Cluster, is_alive
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

@@ -99,7 +99,7 @@ class NodeDisk:
         self.truncate(max(self.synced_end_offset, self.start_offset))
 
     def recover(self) -> None:
-        """What `recover_log` does: a log that parts from the newest snapshot begins anew."""
+        """As `recover_log`: a log that diverges from the newest snapshot is emptied."""
         self.part, self.part_of = b"", None
         ids = self.snapshot_ids
         if not ids:
@@ -129,7 +129,7 @@ class NodeDisk:
         return len(self.part)
 
     def finish(self, snapshot: OffsetAndEpoch) -> tuple[bool, VoterSet | None]:
-        """Check the part and give it its name. Whether it is good, and its voters."""
+        """Check the part file and rename it: True if it is sound, and its voters."""
         data, self.part = self.part, b""
         assert self.part_of == snapshot
         parsed = parse_snapshot(data) if is_whole(data) else None
@@ -169,7 +169,7 @@ def parse_snapshot(data: bytes) -> tuple[tuple[str, ...], VoterSet]:
 
 
 def span_of(base_offset: int, batch: list[Entry]) -> BatchSpan:
-    """What the core may know of a batch."""
+    """The fields of a batch that the core may see."""
     last_offset = base_offset + len(batch) - 1
     epoch = batch[0].epoch
     for offset, entry in enumerate(batch, base_offset):

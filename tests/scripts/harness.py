@@ -286,7 +286,7 @@ class Harness:
                 self.world.say(f"{one.id} {names}")
 
     def _values(self, *nodes: str) -> None:
-        """What each node's state machine has applied."""
+        """The entries that each node's state machine has applied."""
         for one in self.world.nodes.values():
             if one.core is not None and (not nodes or str(one.id) in nodes):
                 values = one.disk.values_below(one.core.high_watermark)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kvorum.raft.messages import Request, Response
 
 ADMIN = 0
-"""Who asks for changes of the voter set."""
+"""The clients that ask for changes of the voter set."""
 
 
 @dataclass(eq=False, slots=True)

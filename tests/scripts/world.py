@@ -270,7 +270,7 @@ class World:
         raise AssertionError("deadlines without an end")
 
     def break_stream(self, sender: int, receiver: int) -> None:
-        """What `sender` asked of `receiver` and has no answer to fails; the receiver sees it."""
+        """Every unanswered request of `sender` to `receiver` fails; the receiver sees it."""
         gone = ((sender, receiver, False), (receiver, sender, True))
         self.messages = [
             m for m in self.messages if (m.sender, m.receiver, m.is_response) not in gone

@@ -1,4 +1,4 @@
-"""What `kvorum metadata export` writes, read by the Spark job."""
+"""Files of `kvorum metadata export`, read by the Spark job."""
 
 from __future__ import annotations
 

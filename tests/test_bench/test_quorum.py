@@ -18,8 +18,7 @@ from bench.quorum.members import MEMBERS, StoreCluster
 from bench.quorum.partitions import _topic_sizes
 from bench.quorum.pauses import image_of, watched
 from bench.quorum.protocol import Answer, Outcome, Status
-
-PORT = 29_380
+from tests.live.cluster import Ports
 
 ETCD_REPORT = """
 Summary:
@@ -175,9 +174,16 @@ def test_a_put_that_fails_unexpectedly_ends_the_run():
         asyncio.run(run())
 
 
+@pytest.fixture
+def ports():
+    ports = Ports()
+    yield ports
+    ports.close()
+
+
 @pytest.mark.live
-def test_store_commits_on_every_member_and_outlives_its_leader(tmp_path):
-    asyncio.run(_store_story(StoreCluster(directory=tmp_path / "store", port=PORT)))
+def test_store_commits_on_every_member_and_outlives_its_leader(tmp_path, ports):
+    asyncio.run(_store_story(StoreCluster(directory=tmp_path / "store", port=ports.broker)))
 
 
 async def _store_story(cluster: StoreCluster) -> None:
@@ -198,9 +204,9 @@ async def _store_story(cluster: StoreCluster) -> None:
 
 
 @pytest.mark.live
-def test_members_that_lack_an_acknowledged_value_are_found_out(tmp_path, monkeypatch):
+def test_members_that_lack_an_acknowledged_value_are_found_out(tmp_path, ports, monkeypatch):
     monkeypatch.setattr("bench.quorum.client._EQUAL_TIMEOUT_S", 0.5)
-    cluster = StoreCluster(directory=tmp_path / "store", port=PORT + 10)
+    cluster = StoreCluster(directory=tmp_path / "store", port=ports.broker)
 
     async def story() -> None:
         async with StoreClient(cluster.addresses) as client:

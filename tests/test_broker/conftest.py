@@ -1,4 +1,4 @@
-"""What most tests of the broker's APIs begin with."""
+"""Fixtures of most tests of the broker's APIs: one broker, and a raw connection to it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class DirectoryHost:
         }
 
     def claims_of(self, broker_id: int, is_clean: bool) -> dict[str, Claim]:
-        """What the start finds at each; one in `unreadable` fails."""
+        """The claim of a start on each directory; a path in `unreadable` fails."""
         return {
             path: (
                 Claim(directory_id=None, failure=OSError(errno.EIO, "input/output error", path))
@@ -72,7 +72,7 @@ class DirectoryHost:
         return self.disks.setdefault(broker_id, OsDisk())
 
     def _on_directory_failed(self, broker_id: int) -> None:
-        """What a heartbeat does; a broker that has none left goes on, deaf and dumb."""
+        """Tell the controller, as a heartbeat does. A broker that has no directory left runs on."""
         manager, image = self.brokers[broker_id].manager, self.controller.image
         failed = manager.directories.failed_ids()
         records = after_failure(image, image.brokers[broker_id], failed)

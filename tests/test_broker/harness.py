@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 import random
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -80,20 +79,16 @@ from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
 from tests.test_broker.directories import DirectoriesSide, DirectoryHost
+from tests.test_broker.raw_client import RawClient
 
 CLUSTER_ID = "kvorum-test-cluster-01"
 DEADLINE_S = 15.0
+QUICK = BrokerConfig(replica_fetch_wait_max_ms=50)
+"""Followers ask again soon: most tests wait for one that has nothing to fetch."""
+QUIET = dataclasses.replace(QUICK, log_flush_offset_checkpoint_interval_ms=3_600_000)
+"""No checkpoint is written by chance."""
 T = TypeVar("T")
 _ports = itertools.count(24000 + random.SystemRandom().randrange(0, 3000))
-
-
-def wait_until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Poll `condition` until it holds."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {deadline_s} s: {what}")
-        time.sleep(0.005)
 
 
 class FakeController:
@@ -323,7 +318,7 @@ class Cluster(DirectoryHost):
         disks: dict[int, Disk] | None = None,
     ) -> None:
         super().__init__(directory, directory_count=directory_count, disks=disks)
-        self.config = config or BrokerConfig()
+        self.config = config or QUICK
         self.controller = FakeController()
         self.brokers: dict[int, Broker] = {}
         self.ports: dict[int, int] = {}
@@ -480,3 +475,9 @@ class Harness:
             self._thread.join(DEADLINE_S)
             self.loop.close()
         assert self.failures == []
+
+
+def connection_of(harness: Harness, client: RawClient) -> Any:
+    port = client.sock.getsockname()[1]
+    found = harness.cluster.brokers[1].server._connections
+    return next(c for c in found if c.peer.endswith(f" {port})"))

@@ -1,4 +1,7 @@
-"""A Kafka client of a few lines over a blocking socket: one frame out, one frame in."""
+"""A Kafka client of a few lines over a blocking socket: one frame out, one frame in.
+
+Below it are the fields of the requests that most tests send.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import socket
 import struct
 from typing import Any
 
+from kio.schema.errors import ErrorCode as KioError
 from kio.serial import entity_reader
 
 from kvorum.broker.api.registry import SERVED
+from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request, message_class
 
 TIMEOUT_S = 10.0
@@ -126,3 +131,20 @@ def fetch_partition(
         "log_start_offset": -1,
         "partition_max_bytes": bytes_max,
     }
+
+
+def batch(count: int = 10, timestamp_ms: int = 1000, **producer: int) -> bytes:
+    records: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v%d" % at) for at in range(count)]
+    return bytes(build_batch(records, timestamp_ms=timestamp_ms, **producer))
+
+
+def produced(client: RawClient, data: bytes, *, acks: int = -1) -> Any:
+    answer = client.call("produce", 9, produce_values("t", data, acks=acks))
+    return answer.responses[0].partition_responses[0]
+
+
+def deleted(client: RawClient, offset: int) -> KioError:
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
+    answer = client.call("delete_records", 2, {"topics": topics, "timeout": 5000})
+    error: KioError = answer.topics[0].partitions[0].error_code
+    return error

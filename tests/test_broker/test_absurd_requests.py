@@ -75,7 +75,7 @@ def test_a_broker_answers_under_a_quota_of_next_to_nothing(harness: Harness) -> 
         (data,) = values["topic_data"][0]["partition_data"]
         values["topic_data"][0]["partition_data"] = [{**data, "index": i} for i in range(4)]
         answer = client.call("produce", 9, values)
-        # What is left of the pause when the answer is made.
+        # The rest of the pause when the answer is made.
         told_ms = answer.throttle_time.total_seconds() * 1000
         assert PAUSE_MS_MAX - 10_000 < told_ms <= PAUSE_MS_MAX
     finally:

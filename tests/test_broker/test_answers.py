@@ -14,9 +14,9 @@ from kvorum.broker.api import context
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness, connection_of
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
-from tests.test_broker.test_connections import connection_of
 
 CONFIG = BrokerConfig(connection_output_bytes_max=1 << 20, socket_request_max_bytes=2 << 20)
 NOBODY = "x" * 32_760
@@ -56,8 +56,8 @@ def test_answers_that_wait_for_an_earlier_one_take_room(
         client.send("fetch", 12, fetch_values("t", 0))
     asking = connection_of(harness, client)
     limit = CONFIG.connection_output_bytes_max
-    wait_until(lambda: asking._output_bytes > limit, "there is enough of them")
-    wait_until(lambda: not asking._is_reading, "it is not read from any more")
+    eventually(lambda: asking._output_bytes > limit, "there is enough of them")
+    eventually(lambda: not asking._is_reading, "it is not read from any more")
     assert asking._output_bytes < 2 * limit and len(asking.slots) < 50
 
 

@@ -1,28 +1,30 @@
-"""What a client may do, where a description asks for it: everything, as without an authorizer.
+"""Authorized operations in descriptions: all of them, as in Kafka without an authorizer.
 
 The numbers are those that a broker of Apache Kafka 4.1 without an authorizer answers.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.metadata_answers.authorized_operations import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,
     NOT_ASKED,
     TOPIC_OPERATIONS,
 )
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.group_requests import commit_values, find, versions
+from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient
-from tests.test_broker.test_group_apis import commit_values, find, versions
 
-CONFIG = BrokerConfig(
+CONFIG = dataclasses.replace(
+    QUICK,
     offsets_topic_replication_factor=1,
     offsets_topic_num_partitions=1,
     group_initial_rebalance_delay_ms=0,
@@ -118,7 +120,7 @@ def test_describe_topic_partitions_tells_them_always(client: RawClient) -> None:
 def test_describe_groups_tells_them_of_groups_without_an_error(
     client: RawClient, version: int
 ) -> None:
-    wait_until(lambda: find(client, KNOWN).error_code == 0, "the topic of offsets is there")
+    eventually(lambda: find(client, KNOWN).error_code == 0, "the topic of offsets is there")
     committed = client.call("offset_commit", 9, commit_values(KNOWN, {KNOWN: {0: 1}}))
     assert committed.topics[0].partitions[0].error_code == 0
     for is_asked in (False, True):
@@ -135,7 +137,7 @@ def test_consumer_group_describe_tells_them_of_groups_without_an_error(
     client: RawClient, version: int
 ) -> None:
     group_id = f"consumers-{version}"
-    wait_until(lambda: find(client, group_id).error_code == 0, "the topic of offsets is there")
+    eventually(lambda: find(client, group_id).error_code == 0, "the topic of offsets is there")
     joined = client.call("consumer_group_heartbeat", 1, {
         "group_id": group_id, "member_id": "a", "member_epoch": 0, "instance_id": None,
         "rack_id": None, "rebalance_timeout": 5000, "subscribed_topic_names": [KNOWN],

@@ -1,4 +1,4 @@
-"""What lies below a log's start: another history, which goes, or our own, whose producers stay."""
+"""Records below a log's start: a diverged history is dropped, the producers of our own stay."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.partition.replica import Replica
 from kvorum.storage.log.leader_epochs import LeaderEpochCache
-from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient
-from tests.test_broker.test_following import QUIET, batch, deleted, produced
+from tests.polling import eventually
+from tests.test_broker.harness import QUIET, Harness
+from tests.test_broker.raw_client import RawClient, batch, deleted, produced
 
 LOOSE = {"min.insync.replicas": "1"}
 FIRST_TEN = batch(10, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -39,13 +39,13 @@ def pause(harness: Harness, broker_id: int, is_paused: bool = True) -> None:
 def lead(harness: Harness, topic_id: bytes, broker_id: int, isr: tuple[int, ...]) -> Replica:
     harness.call(lambda: harness.cluster.controller.lead(topic_id, 0, broker_id, isr))
     replica = harness.cluster.replica(broker_id, "t")
-    wait_until(lambda: replica.core.is_leader, "it leads")
+    eventually(lambda: replica.core.is_leader, "it leads")
     return replica
 
 
 def wait_in_sync(harness: Harness, topic_id: bytes) -> None:
     controller = harness.cluster.controller
-    wait_until(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "both are in sync")
+    eventually(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "both are in sync")
 
 
 def retire(harness: Harness, *replicas: Replica) -> None:
@@ -108,7 +108,7 @@ def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
     assert produced(client, batch(1), acks=1).base_offset == 10  # and that is lost
     lead(harness, topic_id, 2, (1, 2))
     pause(harness, 2, False)
-    wait_until(lambda: first.log.end_offset == 10, "it is cut")
+    eventually(lambda: first.log.end_offset == 10, "it is cut")
     lead(harness, topic_id, 1, (1, 2))
     repeat(client)
     assert first.log.end_offset == 10
@@ -117,12 +117,12 @@ def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
 def test_who_was_away_while_all_was_deleted_that_it_has_knows_its_producers(
     harness: Harness, client: RawClient
 ) -> None:
-    # The leader's epochs begin at its start. What it remembers of the one below is that of the
-    # follower's last batch: it has the same.
+    # The leader's epochs begin at its start. The epoch before, which it remembers, is that of the
+    # follower's last batch: the histories agree.
     topic_id = made(harness)
     assert produced(client, FIRST_TEN).base_offset == 0
     second = harness.cluster.replica(2, "t")
-    wait_until(lambda: second.log.end_offset == 10, "it has all")
+    eventually(lambda: second.log.end_offset == 10, "it has all")
     pause(harness, 2)
     first = lead(harness, topic_id, 1, (1,))
     harness.call(lambda: first.move_start(10))
@@ -141,7 +141,7 @@ def test_who_was_away_and_has_nothing_left_knows_its_producers(
     assert produced(client, FIRST_TEN).base_offset == 0
     assert deleted(client, 10) is KioError.none
     first, second = harness.cluster.replica(1, "t"), harness.cluster.replica(2, "t")
-    wait_until(lambda: second.log.start_offset == 10, "it is deleted")
+    eventually(lambda: second.log.start_offset == 10, "it is deleted")
     retire(harness, first, second)
     lead(harness, topic_id, 2, (2,))
     pause(harness, 2)

@@ -20,7 +20,8 @@ from kvorum.wire.replica_fetch_codec import (
     pack_replica_fetch,
     parse_replica_answer,
 )
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
 
 LATER_EPOCH = (1 << 31) - 1
@@ -135,7 +136,7 @@ def test_a_fetch_in_a_brokers_name_takes_no_consumers_session(
     harness: Harness, client: RawClient
 ) -> None:
     topic_id = create(harness)
-    wait_until(lambda: len(harness.cluster.brokers[1].manager.sessions) == 2, "2 and 3 fetch")
+    eventually(lambda: len(harness.cluster.brokers[1].manager.sessions) == 2, "2 and 3 fetch")
     for _ in range(2):
         opened = client.call("fetch", 12, fetch_values("t", 0, session=(0, 0)))
         assert opened.session_id

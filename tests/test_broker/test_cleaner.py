@@ -18,7 +18,8 @@ from kvorum.storage.cleaning.cleaner import CleaningJob
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.log.checkpoints import CLEANER_OFFSET
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
 CONFIGS = {
@@ -62,13 +63,18 @@ def read_all(
     consumer = Consumer({**settings, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[tuple[int, bytes, bytes]] = []
-    deadline = time.monotonic() + 20
-    while not found or found[-1][0] < end_offset - 1:
-        assert time.monotonic() < deadline, found[-3:]
+
+    def poll() -> None:
         message = consumer.poll(0.2)
         if message is not None:
             assert message.error() is None
             found.append((message.offset(), message.key(), message.value()))
+
+    eventually(
+        lambda: found and found[-1][0] >= end_offset - 1,
+        f"{topic} is read up to offset {end_offset}",
+        meanwhile=poll,
+    )
     consumer.close()
     return found
 
@@ -95,7 +101,7 @@ def test_every_replica_compacts_and_a_consumer_reads_the_latest_of_each_key(
     producer.flush(10)
     end_offset = 31 * KEYS + 2
     for broker_id in (1, 2, 3):
-        wait_until(
+        eventually(
             lambda b=broker_id: harness.call(
                 lambda: is_cleaned(harness, b, topic, active_base(harness, b, topic))
             ),
@@ -116,14 +122,14 @@ def test_every_replica_compacts_and_a_consumer_reads_the_latest_of_each_key(
 def test_the_cleaners_checkpoint_outlives_a_restart(harness: Harness, topic: str) -> None:
     producer = Producer({"bootstrap.servers": harness.bootstrap, "acks": "all"})
     put(producer, topic, 20)
-    wait_until(
+    eventually(
         lambda: harness.call(lambda: is_cleaned(harness, 3, topic, active_base(harness, 3, topic))),
         "broker 3 compacts",
     )
     store = harness.cluster.replica(3, topic).home.store
     before = harness.call(lambda: store.checkpoints.cleaner_offset(topic, 0))
     path = Path(harness.cluster.directory) / "broker-3" / CLEANER_OFFSET
-    wait_until(lambda: f"{topic} 0 {before}\n" in path.read_text(), "it is checkpointed")
+    eventually(lambda: f"{topic} 0 {before}\n" in path.read_text(), "it is checkpointed")
     harness.run(harness.cluster.stop_broker(3))
     harness.run(harness.cluster.start_broker(3))
     assert is_cleaned(harness, 3, topic, before)
@@ -175,14 +181,14 @@ def test_a_damaged_log_is_left_alone_and_the_others_go_on(harness: Harness, topi
     producer = Producer({"bootstrap.servers": harness.bootstrap, "acks": "all", "linger.ms": 0})
     producer.produce(topic, b"v", b"key-0")
     producer.flush(10)
-    wait_until(lambda: harness.cluster.replica(2, topic).log.end_offset == 1, "it is replicated")
+    eventually(lambda: harness.cluster.replica(2, topic).log.end_offset == 1, "it is replicated")
     harness.call(spoil)
     put(producer, topic, 30)
     put(producer, other, 30)
-    wait_until(lambda: harness.cluster.replica(2, topic).uncleanable, "the damage is found")
+    eventually(lambda: harness.cluster.replica(2, topic).uncleanable, "the damage is found")
     assert "00000000000000000000.log" in harness.cluster.replica(2, topic).uncleanable
     for broker_id, name in ((1, topic), (2, other)):
-        wait_until(
+        eventually(
             lambda b=broker_id, n=name: harness.call(lambda: is_cleaned(harness, b, n, 20)),
             f"broker {broker_id} compacts {name}",
         )
@@ -209,10 +215,10 @@ def test_a_bug_that_one_log_brings_out_ends_its_compaction_and_no_broker(
     producer = Producer({"bootstrap.servers": harness.bootstrap, "acks": "all"})
     put(producer, topic, 20)
     put(producer, other, 20)
-    wait_until(lambda: harness.cluster.replica(1, topic).uncleanable, "the bug is met")
+    eventually(lambda: harness.cluster.replica(1, topic).uncleanable, "the bug is met")
     assert "int too large to convert" in harness.cluster.replica(1, topic).uncleanable
-    wait_until(lambda: "advance_or_fail" in caplog.text, "it is said where it happened")
-    wait_until(
+    eventually(lambda: "advance_or_fail" in caplog.text, "it is said where it happened")
+    eventually(
         lambda: harness.call(lambda: is_cleaned(harness, 1, other, 20)), "broker 1 compacts another"
     )
     assert not harness.cluster.replica(1, topic).is_offline
@@ -230,7 +236,7 @@ def test_a_topic_may_go_while_it_is_compacted(harness: Harness) -> None:
         put_again = f"after-{at}"
         harness.call(lambda n=put_again: harness.cluster.controller.create(n, [(1, 2, 3)], CONFIGS))
         put(producer, put_again, 20)
-        wait_until(
+        eventually(
             lambda n=put_again: harness.call(lambda: is_cleaned(harness, 1, n, 20)),
             "the cleaner goes on",
         )

@@ -16,7 +16,8 @@ from kvorum.broker.network.connection_limits import ConnectionLimits, parse_over
 from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind, RateWindow
 from kvorum.metadata.image.quotas import IP
 from kvorum.metadata.image.records import ClientQuota, QuotaEntity
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
 
 USER = ("user", "ANONYMOUS")
@@ -188,7 +189,7 @@ def test_a_producer_above_its_rate_is_told_and_not_read_from(
     producer = Producer(settings)
     producer.produce(topic, bytes(130_000))
     producer.flush(DEADLINE_S)
-    wait_until(lambda: producer.poll(0.01) is not None and throttles, "the throttle is told")
+    eventually(lambda: producer.poll(0.01) is not None and throttles, "the throttle is told")
     assert 2 <= throttles[0] <= 4  # three seconds above the ten that the window lets through
     muted = [c for c in harness.cluster.brokers[1].server._connections if c.muted_ms]
     assert len(muted) == 1
@@ -283,7 +284,7 @@ def test_an_address_with_too_many_connections_is_closed_at_once(harness: Harness
     refused.close()
     for client in clients:
         client.close()
-    wait_until(lambda: len(server._connections) < 40, "the others are closed")
+    eventually(lambda: len(server._connections) < 40, "the others are closed")
     again = RawClient(port)
     assert again.call("api_versions", 0, {}).error_code is KioError.none
     again.close()

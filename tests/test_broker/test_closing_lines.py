@@ -14,7 +14,8 @@ from kvorum.broker.network.protocol_error_log import (
     REASON_CHARACTERS_MAX,
     ClosingLines,
 )
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303")
@@ -89,7 +90,7 @@ def test_a_client_that_speaks_tls_is_named_in_the_log(
     local = client.sock.getsockname()
     client.sock.sendall(TLS_HELLO)
     assert client.is_closed_by_peer()
-    wait_until(lambda: warnings(caplog), "the broker says so")
+    eventually(lambda: warnings(caplog), "the broker says so")
     (line,) = warnings(caplog)
     assert f"peer={local}" in line
     assert "a frame of 369295616 bytes" in line
@@ -109,7 +110,7 @@ def test_a_flood_of_garbage_leaves_a_few_lines_and_a_number(
         rest = sum(int(line.split(": ")[1].split()[0]) for line in numbers)
         return len(warnings(caplog)) - len(numbers) + rest
 
-    wait_until(lambda: told() == count, "every connection is in a line or in a number")
+    eventually(lambda: told() == count, "every connection is in a line or in a number")
     assert any(" more within" in line for line in warnings(caplog))
 
 
@@ -117,7 +118,7 @@ def test_a_client_that_just_leaves_is_no_line(
     harness: Harness, client: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = harness.cluster.brokers[1].server
-    wait_until(lambda: server.connection_count == 1, "the client is in, and nobody else")
+    eventually(lambda: server.connection_count == 1, "the client is in, and nobody else")
     client.close()
-    wait_until(lambda: server.connection_count == 0, "the client is out")
+    eventually(lambda: server.connection_count == 0, "the client is out")
     assert warnings(caplog) == []

@@ -17,7 +17,8 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
 from kvorum.runtime.disk import OsDiskFile
 from kvorum.storage.format.batch import build_batch
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
 CONFIG = BrokerConfig(replica_lag_time_max_ms=400, replica_fetch_wait_max_ms=100)
@@ -65,7 +66,7 @@ def wait_equal(harness: Harness, *broker_ids: int) -> None:
     def are_equal() -> bool:
         return len({harness.call(lambda b=b: log_bytes(harness, b)) for b in broker_ids}) == 1
 
-    wait_until(are_equal, f"equal logs on {broker_ids}")
+    eventually(are_equal, f"equal logs on {broker_ids}")
 
 
 def wait_isr(harness: Harness, topic_id: bytes, *isr: int) -> None:
@@ -75,7 +76,7 @@ def wait_isr(harness: Harness, topic_id: bytes, *isr: int) -> None:
         partition = controller.image.partition(topic_id, 0)
         return partition is not None and set(partition.isr) == set(isr)
 
-    wait_until(isr_is, f"ISR {isr}")
+    eventually(isr_is, f"ISR {isr}")
 
 
 def register_anew(harness: Harness, broker_id: int) -> None:
@@ -117,7 +118,7 @@ def test_acks_all_is_answered_when_every_member_has_the_records(harness: Harness
     for broker_id in (1, 2, 3):
         assert replica(harness, broker_id).log.end_offset == 2
     assert replica(harness, 1).core.high_watermark == 2
-    wait_until(
+    eventually(
         lambda: all(replica(harness, b).core.high_watermark == 2 for b in (2, 3)),
         "followers hear of the watermark",
     )
@@ -153,7 +154,7 @@ def test_the_watermark_waits_for_members_the_controller_has_not_let_go(harness: 
     assert produce(harness, 1, b"a", timeout_ms=900) is KioError.request_timed_out
     assert replica(harness, 1).core.high_watermark == 0
     harness.cluster.controller.is_answering = True
-    wait_until(lambda: replica(harness, 1).core.high_watermark == 1, "the shrink commits")
+    eventually(lambda: replica(harness, 1).core.high_watermark == 1, "the shrink commits")
 
 
 def test_too_small_an_isr_refuses_acks_all_but_not_acks_1(harness: Harness) -> None:
@@ -168,7 +169,7 @@ def test_too_small_an_isr_refuses_acks_all_but_not_acks_1(harness: Harness) -> N
     assert replica(harness, 1).core.high_watermark == 0, "nothing commits under min ISR"
     pause(harness, 2, False)
     wait_isr(harness, topic_id, 1, 2)
-    wait_until(lambda: replica(harness, 1).core.high_watermark == 2, "the watermark goes on")
+    eventually(lambda: replica(harness, 1).core.high_watermark == 2, "the watermark goes on")
     assert produce(harness, 1, b"d") is KioError.none
 
 
@@ -178,7 +179,7 @@ def test_an_isr_that_shrinks_after_the_append_is_told(harness: Harness) -> None:
         pause(harness, broker_id, True)
     client = RawClient(harness.cluster.brokers[1].port)
     client.send("produce", 9, produce_values("t", batch(b"a")))
-    wait_until(lambda: replica(harness, 1).pending_acks, "the append waits")
+    eventually(lambda: replica(harness, 1).pending_acks, "the append waits")
 
     def shrink_and_relax() -> None:
         leader = replica(harness, 1)
@@ -201,7 +202,7 @@ def test_a_lost_leadership_fails_what_waits(harness: Harness) -> None:
         pause(harness, broker_id, True)
     client = RawClient(harness.cluster.brokers[1].port)
     client.send("produce", 9, produce_values("t", batch(b"a")))
-    wait_until(lambda: replica(harness, 1).pending_acks, "the append waits")
+    eventually(lambda: replica(harness, 1).pending_acks, "the append waits")
     harness.call(lambda: harness.cluster.controller.lead(topic_id, 0, 2, (2, 3)))
     row = client.answer("produce", 9).responses[0].partition_responses[0]
     assert row.error_code is KioError.not_leader_or_follower
@@ -295,7 +296,7 @@ def test_directories_of_topics_gone_meanwhile_are_removed_at_start(harness: Harn
     data = harness.cluster.directory / "broker-3"
     assert (data / "t-0").exists()
     harness.run(harness.cluster.start_broker(3, is_clean=True))
-    wait_until(lambda: not list(data.glob("t-0*")), "the directory goes")
+    eventually(lambda: not list(data.glob("t-0*")), "the directory goes")
 
 
 def test_a_changed_address_is_followed(harness: Harness) -> None:
@@ -316,7 +317,7 @@ def test_a_leader_out_of_reach_is_found_again(harness: Harness) -> None:
         harness.call(cluster.brokers[broker_id].manager.fetchers.on_brokers_changed)
     assert produce(harness, 1, b"b", timeout_ms=50) is KioError.request_timed_out
     cluster.unreachable.clear()
-    wait_until(lambda: replica(harness, 1).core.high_watermark == 2, "replication resumes")
+    eventually(lambda: replica(harness, 1).core.high_watermark == 2, "replication resumes")
 
 
 def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -> None:
@@ -332,11 +333,11 @@ def test_thousands_of_idle_partitions_cost_nothing_per_fetch(harness: Harness) -
         sessions = [s for s in leader.sessions._sessions.values() if s.is_replica]
         return list({s.replica_id: s for s in sessions}.values())
 
-    wait_until(
+    eventually(
         lambda: len(states()) == 2 and all(len(s.partitions) == 1001 for s in states()),
         "both followers watch everything in one session",
     )
-    wait_until(
+    eventually(
         lambda: harness.call(lambda: max(len(s.dirty) for s in states())) <= 1,
         "only what changed is dirty",
     )
@@ -373,7 +374,7 @@ def test_foreign_directories_are_left_alone(harness: Harness) -> None:
         (data / name / "file").write_text("x")
     (data / "old-0.0123-delete").mkdir()
     harness.run(harness.cluster.start_broker(3, is_clean=False))
-    wait_until(lambda: not (data / "old-0.0123-delete").exists(), "leftovers go")
+    eventually(lambda: not (data / "old-0.0123-delete").exists(), "leftovers go")
     for name in ("__cluster_metadata-0", "somebodys-7", "snapshots"):
         assert (data / name / "file").exists()
 
@@ -384,7 +385,7 @@ def test_rolled_segments_are_flushed_and_checkpointed(harness: Harness) -> None:
         assert produce(harness, 1, b"x" * 1000) is KioError.none
     log = replica(harness, 1).log
     assert log.segment_count > 1
-    wait_until(lambda: log.durable_end_offset >= log.segment_base_offsets[-1], "the flush")
+    eventually(lambda: log.durable_end_offset >= log.segment_base_offsets[-1], "the flush")
 
 
 def test_a_damaged_log_is_refused_at_every_start_and_the_others_serve(harness: Harness) -> None:
@@ -453,7 +454,7 @@ def test_an_idle_follower_that_caught_up_is_proposed_when_the_metadata_settles_t
             )
 
         harness.call(flap)
-        wait_until(lambda: 3 in controller.image.partition(topic_id, 0).isr, "3 is back")
+        eventually(lambda: 3 in controller.image.partition(topic_id, 0).isr, "3 is back")
     finally:
         harness.close()
 
@@ -468,7 +469,7 @@ def test_what_a_start_has_checked_the_next_start_need_not_check_again(harness: H
     assert not checkpoint.exists() or "t 0" not in checkpoint.read_text()
     harness.run(harness.cluster.crash_broker(3))
     harness.run(harness.cluster.start_broker(3))
-    wait_until(lambda: checkpoint.exists() and "t 0 3\n" in checkpoint.read_text(), "it is noted")
+    eventually(lambda: checkpoint.exists() and "t 0 3\n" in checkpoint.read_text(), "it is noted")
 
 
 @pytest.mark.parametrize("host", ["broker1..svc", "b" * 64 + ".svc"])

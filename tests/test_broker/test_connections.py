@@ -18,7 +18,8 @@ from kvorum.broker.network import connection as connections
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness, connection_of
 from tests.test_broker.raw_client import RawClient, produce_values
 
 NOTHING_KNOWN = {"topics": []}
@@ -39,12 +40,6 @@ def client(harness: Harness) -> Iterator[RawClient]:
     client.close()
 
 
-def connection_of(harness: Harness, client: RawClient) -> Any:
-    port = client.sock.getsockname()[1]
-    found = harness.cluster.brokers[1].server._connections
-    return next(c for c in found if c.peer.endswith(f" {port})"))
-
-
 @pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNRESET])
 def test_a_client_whose_machine_is_gone_ends_its_connection_and_not_the_broker(
     harness: Harness, client: RawClient, monkeypatch: pytest.MonkeyPatch, number: int
@@ -60,7 +55,7 @@ def test_a_client_whose_machine_is_gone_ends_its_connection_and_not_the_broker(
 
     monkeypatch.setattr(FrameBuffer, "receive", fail)
     client.send("api_versions", 0, {})
-    wait_until(lambda: gone.is_closed, "the connection is closed")
+    eventually(lambda: gone.is_closed, "the connection is closed")
     other = RawClient(harness.cluster.ports[1])
     assert other.call("api_versions", 0, {}).error_code is KioError.none
     other.close()
@@ -118,14 +113,14 @@ def test_a_client_has_so_many_waiting_requests_under_way_and_no_more(
     for _ in range(connections.COLD_REQUESTS_MAX + 50):
         client.send("delete_records", 2, deletion)
     waiting = connection_of(harness, client)
-    wait_until(lambda: waiting.cold_requests == connections.COLD_REQUESTS_MAX, "they wait")
+    eventually(lambda: waiting.cold_requests == connections.COLD_REQUESTS_MAX, "they wait")
     assert not waiting._is_reading
-    wait_until(lambda: len(server._tasks) == connections.COLD_REQUESTS_MAX, "and no more of them")
+    eventually(lambda: len(server._tasks) == connections.COLD_REQUESTS_MAX, "and no more of them")
     # Its end is noticed though nobody reads, and with it they are over.
     client.close()
-    wait_until(lambda: waiting.has_hung_up, "it has hung up")
+    eventually(lambda: waiting.has_hung_up, "it has hung up")
     harness.call(lambda: waiting.close("closed by the peer"))
-    wait_until(lambda: not server._tasks, "nothing is under way")
+    eventually(lambda: not server._tasks, "nothing is under way")
     produced.close()
 
 
@@ -204,11 +199,11 @@ def test_what_a_client_sent_before_it_closed_is_read_when_its_pause_is_over(
     for _ in range(10):
         client.send("produce", 9, produce_values("t", batch, acks=0))
     client.close()
-    wait_until(lambda: not paused._is_reading and _is_over(paused), "the end has come")
+    eventually(lambda: not paused._is_reading and _is_over(paused), "the end has come")
     assert not paused.has_hung_up
     harness.call(paused._unmute)
-    wait_until(lambda: harness.cluster.replica(1, "t").log.end_offset == 10, "all is there")
-    wait_until(lambda: paused.is_closed, "and then the end is read")
+    eventually(lambda: harness.cluster.replica(1, "t").log.end_offset == 10, "all is there")
+    eventually(lambda: paused.is_closed, "and then the end is read")
 
 
 def test_a_pause_that_ends_in_a_spent_turn_goes_on_until_the_next(harness: Harness) -> None:
@@ -220,7 +215,7 @@ def test_a_pause_that_ends_in_a_spent_turn_goes_on_until_the_next(harness: Harne
     harness.call(lambda: paused.mute(600_000))
     client.send("api_versions", 0, {})
     client.close()
-    wait_until(lambda: connections._unread_bytes(paused._fd) > 0, "the request is there")
+    eventually(lambda: connections._unread_bytes(paused._fd) > 0, "the request is there")
     found: list[bool] = []
 
     def end_pause() -> None:
@@ -231,7 +226,7 @@ def test_a_pause_that_ends_in_a_spent_turn_goes_on_until_the_next(harness: Harne
 
     harness.call(end_pause)
     assert found == [False]
-    wait_until(lambda: paused.is_closed, "it was read to its end")
+    eventually(lambda: paused.is_closed, "it was read to its end")
 
 
 def test_a_client_that_closed_during_a_pause_and_left_nothing_is_gone(harness: Harness) -> None:
@@ -240,7 +235,7 @@ def test_a_client_that_closed_during_a_pause_and_left_nothing_is_gone(harness: H
     paused = connection_of(harness, client)
     harness.call(lambda: paused.mute(60_000))
     client.close()
-    wait_until(lambda: paused.has_hung_up, "it has hung up")
+    eventually(lambda: paused.has_hung_up, "it has hung up")
 
 
 def _is_over(connection: Any) -> bool:
@@ -265,8 +260,8 @@ def test_a_deletion_whose_connection_closed_before_it_began_waits_for_nobody(
     assert ending.is_closed_by_peer()
     ending.close()
     server, replica = harness.cluster.brokers[1].server, harness.cluster.replica(1, "t")
-    wait_until(lambda: replica.log.start_offset == 1, "it has begun")
-    wait_until(lambda: not server._tasks and not replica.pending_deletions, "and is over")
+    eventually(lambda: replica.log.start_offset == 1, "it has begun")
+    eventually(lambda: not server._tasks and not replica.pending_deletions, "and is over")
 
 
 def test_after_a_long_request_the_loop_goes_round_before_another_connection(

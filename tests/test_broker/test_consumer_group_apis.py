@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.features import GROUP_VERSION
 from kvorum.metadata.image.records import FeatureLevel
 from kvorum.runtime.errors import ErrorCode
-from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient
-from tests.test_broker.test_group_apis import (
+from tests.polling import eventually
+from tests.test_broker.group_requests import (
     commit_values,
     find,
     group_led_by,
@@ -23,8 +22,11 @@ from tests.test_broker.test_group_apis import (
     offsets_of,
     versions,
 )
+from tests.test_broker.harness import QUICK, Harness
+from tests.test_broker.raw_client import RawClient
 
-CONFIG = BrokerConfig(
+CONFIG = dataclasses.replace(
+    QUICK,
     offsets_topic_replication_factor=2,
     offsets_topic_num_partitions=4,
     group_initial_rebalance_delay_ms=0,
@@ -45,7 +47,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 @pytest.fixture
 def client(harness: Harness) -> Iterator[RawClient]:
     client = RawClient(harness.cluster.brokers[1].port)
-    wait_until(
+    eventually(
         lambda: find(client, "warm-up").error_code == 0 and find(client, "x").error_code == 0,
         "the topic of offsets is there",
     )
@@ -225,7 +227,7 @@ def test_without_group_version_there_are_no_such_groups(tmp_path: Path) -> None:
         controller = harness.cluster.controller
         harness.call(lambda: controller.commit(FeatureLevel(GROUP_VERSION, 0)))
         client = RawClient(harness.cluster.brokers[1].port)
-        wait_until(
+        eventually(
             lambda: beat(client, "g", "a", 0).error_code == ErrorCode.UNSUPPORTED_VERSION,
             "the level is known",
         )

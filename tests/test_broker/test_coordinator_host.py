@@ -1,201 +1,25 @@
-"""The host of coordinators' shards: loads, appends, waits for replication, ends with the lead.
-
-The shard here is a map that lives in a partition: as small as one can be that uses every event and
-every effect.
-"""
+"""The host of coordinators' shards: loads, appends, waits for replication, ends with the lead."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.loading import read_back
-from kvorum.broker.coordinator.model import (
-    Answer,
-    Append,
-    Ask,
-    Barrier,
-    CoordinatorRecord,
-    Durable,
-    Effect,
-    Event,
-    Instant,
-    ReplayedRecord,
-    Request,
-    SetTimer,
-    TimerFired,
-    Told,
-    TopicsChanged,
-    TransactionEnd,
-    TransactionEnded,
-)
+from kvorum.broker.coordinator.model import TransactionEnd
 from kvorum.broker.coordinator.shard_context import State
 from kvorum.metadata.image.records import Partition, PartitionChange, Record, RemoveTopic, Topic
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
-from tests.test_broker.harness import Harness, wait_until
-
-TOPIC = "kept"
-
-
-@dataclass(frozen=True)
-class Put:
-    key: str
-    value: str
-    producer: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Get:
-    key: str
-    needs_replicas: ClassVar[bool] = False
-
-
-@dataclass(frozen=True)
-class PutSoon:
-    """Written when a timer fires; answered by what comes after the barrier."""
-
-    key: str
-    value: str
-
-
-@dataclass(frozen=True)
-class AskAround:
-    needs_replicas: ClassVar[bool] = False
-
-
-class MapShard:
-    def __init__(self, leader_epoch: int) -> None:
-        self.leader_epoch = leader_epoch
-        self.values: dict[str, str] = {}
-        self.open: dict[int, dict[str, str]] = {}
-        self.deleted: list[str] = []
-        self.asking: list[int] = []
-
-    def replay(self, record: ReplayedRecord) -> None:
-        value = (record.value or b"").decode()
-        if record.is_transactional:
-            self.open.setdefault(record.producer_id, {})[record.key.decode()] = value
-        else:
-            self.values[record.key.decode()] = value
-
-    def replay_end(self, end: TransactionEnd) -> None:
-        written = self.open.pop(end.producer_id, {})
-        if end.is_commit:
-            self.values.update(written)
-
-    def on_loaded(self, now: Instant) -> list[Effect]:
-        return []
-
-    def step(self, event: Event, now: Instant) -> list[Effect]:
-        match event:
-            case Request(token=token, body=Put(key, value, None)):
-                self.values[key] = value
-                return [_written(key, value), Answer(token=token, response="put")]
-            case Request(token=token, body=Put(key, value, producer)):
-                self.open.setdefault(producer[0], {})[key] = value
-                record = CoordinatorRecord(key.encode(), value.encode())
-                return [
-                    Append(records=(record,), producer=producer),
-                    Answer(token=token, response="put"),
-                ]
-            case Request(token=token, body=Get(key)):
-                return [Answer(token=token, response=self.values.get(key), is_durable=False)]
-            case Request(token=token, body=PutSoon(key, value)):
-                name = (token, key, value)
-                return [SetTimer(name=name, deadline_ms=now.monotonic_ms + 20)]
-            case TimerFired(name=(token, key, value)):
-                self.values[key] = value
-                return [_written(key, value), Barrier(tag=(token, "soon"))]
-            case Durable(tag=(token, answer)):
-                return [Answer(token=token, response=answer, is_durable=False)]
-            case Request(token=token, body=AskAround()):
-                return [Ask(question=token)]
-            case Told(fact=(token, answer)):
-                return [Answer(token=token, response=answer, is_durable=False)]
-            case TransactionEnded(end=end):
-                self.replay_end(end)
-            case TopicsChanged(deleted=deleted):
-                self.deleted += deleted
-        return []
-
-
-def _written(key: str, value: str) -> Append:
-    return Append(records=(CoordinatorRecord(key.encode(), value.encode()),))
-
-
-class Kept:
-    """Three brokers, and the map's host on each."""
-
-    def __init__(self, directory: Path, configs: dict[str, str] | None = None) -> None:
-        self.harness = Harness(directory, count=3, config=BrokerConfig(min_insync_replicas=2))
-        self.cluster = self.harness.cluster
-        self.hosts = {i: self.harness.call(lambda i=i: self._host(i)) for i in (1, 2, 3)}
-        self.topic_id = self.harness.call(
-            lambda: self.cluster.controller.create(TOPIC, [(1, 2, 3)], configs)
-        )
-        self.wait_for_term(1)
-
-    def _host(self, broker_id: int) -> CoordinatorHost:
-        def ask(term: Any, question: Any) -> None:
-            asyncio.get_running_loop().call_soon(
-                host.tell, 0, term.leader_epoch, (question, f"heard by {broker_id}")
-            )
-
-        host = CoordinatorHost(
-            topic=TOPIC,
-            replicas=self.cluster.brokers[broker_id].manager,
-            make_shard=lambda _, leader_epoch: MapShard(leader_epoch),
-            ask=ask,
-        )
-        return host
-
-    def term(self, broker_id: int) -> Any:
-        return self.hosts[broker_id]._terms.get(0)
-
-    def wait_for_term(self, broker_id: int, leader_epoch: int = 0) -> None:
-        def is_there() -> bool:
-            term = self.term(broker_id)
-            return (
-                term is not None
-                and term.state is State.ACTIVE
-                and term.leader_epoch >= leader_epoch
-            )
-
-        wait_until(lambda: self.harness.call(is_there), f"broker {broker_id} has the term")
-
-    def ask(self, broker_id: int, body: Any) -> Any:
-        return self.harness.run(self.hosts[broker_id].request(key="k", body=body))
-
-    def begin(self, broker_id: int, body: Any) -> asyncio.Future[Any]:
-        """A request that is not waited for."""
-        return asyncio.run_coroutine_threadsafe(
-            self.hosts[broker_id].request(key="k", body=body), self.harness.loop
-        )
-
-    def lead(self, broker_id: int, isr: tuple[int, ...]) -> int:
-        """The new leader's epoch."""
-        controller = self.cluster.controller
-        self.harness.call(lambda: controller.lead(self.topic_id, 0, broker_id, isr))
-        partition = controller.image.partition(self.topic_id, 0)
-        assert partition is not None
-        return partition.leader_epoch
-
-    def close(self) -> None:
-        for host in self.hosts.values():
-            self.harness.run(host.stop())
-        self.harness.close()
+from tests.polling import eventually
+from tests.test_broker.map_shard import TOPIC, AskAround, Get, Kept, Put, PutSoon
 
 
 @pytest.fixture
@@ -235,7 +59,7 @@ def test_an_answer_waits_for_the_followers_and_the_lost_leadership_ends_the_wait
         kept.harness.run(kept.cluster.brokers[follower].manager.fetchers.stop())
     waiting = kept.begin(1, Put("b", "1"))
     # The shard knows already, and says so to who asks for no more.
-    wait_until(lambda: kept.ask(1, Get("b")) == "1", "the shard has stepped")
+    eventually(lambda: kept.ask(1, Get("b")) == "1", "the shard has stepped")
     assert not waiting.done()
     kept.lead(2, (2, 3))
     assert waiting.result(5) is ErrorCode.NOT_COORDINATOR
@@ -306,8 +130,8 @@ def test_shards_hear_of_topics_that_are_gone(kept: Kept) -> None:
 
 
 def deleted_in_a_new_term(kept: Kept, *images: tuple[Record, ...]) -> list[str]:
-    """What the shard has heard of by the time it serves, if these images follow each other while
-    the log is read."""
+    """Deleted topics that the shard knows of when it begins to serve, if these images follow each
+    other while its log is loaded."""
 
     def publish() -> None:
         for records in images:
@@ -352,13 +176,13 @@ def test_a_log_that_cannot_be_read_serves_nobody(
         file.seek(61)
         file.write(b"\xff" * 8)
     kept.lead(1, (1, 2, 3))
-    wait_until(lambda: replica.is_offline, "the load has failed")
+    eventually(lambda: replica.is_offline, "the load has failed")
     assert kept.ask(1, Get("g")) is ErrorCode.NOT_COORDINATOR
     assert "cannot load the coordinator of kept-0" in caplog.text
     assert f"{path} at byte 0: the CRC of batch 0 does not match" in caplog.text
     # It is told as lost, so that another one leads, and serves.
     kept.lead(2, (2, 3))
-    wait_until(lambda: kept.term(2).state is State.ACTIVE, "another one has loaded")
+    eventually(lambda: kept.term(2).state is State.ACTIVE, "another one has loaded")
     assert kept.ask(2, Get("g")) == "1"
 
 
@@ -384,7 +208,7 @@ def test_a_batch_that_cannot_be_written_is_forgotten_and_the_term_begins_anew(
         assert kept.ask(1, Put("i", "1")) == "put"
         before = kept.term(1)
         assert kept.ask(1, Put("i", "2" * (2 << 20))) is ErrorCode.NOT_COORDINATOR
-        wait_until(lambda: kept.term(1) is not before, "another term")
+        eventually(lambda: kept.term(1) is not before, "another term")
         kept.wait_for_term(1)
         assert kept.ask(1, Get("i")) == "1"
         assert not kept.cluster.replica(1, TOPIC).is_offline

@@ -11,15 +11,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.runtime.disk import OsDisk
 from kvorum.storage.log.checkpoints import LOG_START_OFFSET
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, QUIET, Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
 
 RECORDS = 30
-QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
-"""No checkpoint is written by chance."""
 
 
 class GatedDisk(OsDisk):
@@ -61,7 +59,7 @@ def made(harness: Harness, **configs: str) -> str:
     produced(harness, name, RECORDS)
     for broker_id in (1, 2, 3):
         core = harness.cluster.replica(broker_id, name).core
-        wait_until(lambda c=core: c.high_watermark == RECORDS, "all is replicated")
+        eventually(lambda c=core: c.high_watermark == RECORDS, "all is replicated")
     return name
 
 
@@ -149,7 +147,7 @@ def test_segments_below_the_start_go_at_the_next_look_at_retention(
         replica.apply_retention(0)
         return replica.log.segment_base_offsets[0] > 0
 
-    wait_until(lambda: harness.call(look), "what is flushed has gone")
+    eventually(lambda: harness.call(look), "what is flushed has gone")
     assert replica.log.segment_base_offsets[0] <= 25
 
 
@@ -169,7 +167,7 @@ def test_a_follower_that_does_not_follow_makes_it_time_out_and_a_dead_one_does_n
             "timeout": 15_000,
         },
     )
-    wait_until(
+    eventually(
         lambda: harness.cluster.replica(1, topic).pending_deletions, "the request is waiting"
     )
     harness.run(harness.cluster.stop_broker(3))
@@ -177,7 +175,7 @@ def test_a_follower_that_does_not_follow_makes_it_time_out_and_a_dead_one_does_n
     assert (row.error_code, row.low_watermark) == (KioError.none, 6)
     assert harness.cluster.replica(1, topic).pending_deletions == []
     harness.run(harness.cluster.start_broker(3))
-    wait_until(lambda: starts(harness, topic) == [6, 6, 6], "the returned broker follows")
+    eventually(lambda: starts(harness, topic) == [6, 6, 6], "the returned broker follows")
 
 
 def test_a_lost_leadership_ends_the_wait(harness: Harness, client: RawClient) -> None:
@@ -190,7 +188,7 @@ def test_a_lost_leadership_ends_the_wait(harness: Harness, client: RawClient) ->
         "timeout": 15_000,
     }
     client.send("delete_records", 2, values)
-    wait_until(
+    eventually(
         lambda: harness.cluster.replica(1, topic).pending_deletions, "the request is waiting"
     )
     harness.call(lambda: harness.cluster.controller.lead(topic_id, 0, 2, (1, 2)))
@@ -220,9 +218,9 @@ def test_the_leader_hears_of_a_follower_s_start_once_that_is_on_its_disk(
         client.send("delete_records", 2, asked)
         assert gated.is_asked.wait(DEADLINE_S)
         leader = harness.cluster.replica(1, topic)
-        wait_until(lambda: leader.core.remotes[2].start_offset == 8, "broker 2 has told it")
+        eventually(lambda: leader.core.remotes[2].start_offset == 8, "broker 2 has told it")
         produced(harness, topic, 1)
-        wait_until(lambda: leader.core.remotes[3].end_offset == RECORDS + 1, "3 fetches on")
+        eventually(lambda: leader.core.remotes[3].end_offset == RECORDS + 1, "3 fetches on")
         assert leader.core.remotes[3].start_offset == 0
         assert leader.pending_deletions
     finally:

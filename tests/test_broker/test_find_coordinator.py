@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +10,12 @@ import pytest
 from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.model import Effect, Event, Instant, ReplayedRecord, TransactionEnd
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, QUICK, Harness
 from tests.test_broker.raw_client import RawClient
 
 
@@ -46,7 +47,9 @@ def serve_groups(harness: Harness) -> None:
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(tmp_path, count=2, config=BrokerConfig(offsets_topic_replication_factor=2))
+    harness = Harness(
+        tmp_path, count=2, config=dataclasses.replace(QUICK, offsets_topic_replication_factor=2)
+    )
     serve_groups(harness)
     yield harness
     harness.close()
@@ -63,7 +66,7 @@ def test_the_first_question_makes_the_topic_and_then_each_key_has_its_leader(
     first = find(client, "a")[0]
     assert first.error_code is KioError.coordinator_not_available
     assert first.error_message == "__consumer_offsets is being made"
-    wait_until(lambda: find(client, "a")[0].error_code is KioError.none, "a coordinator")
+    eventually(lambda: find(client, "a")[0].error_code is KioError.none, "a coordinator")
     topic = harness.cluster.controller.image.topic(OFFSETS_TOPIC)
     assert topic is not None and len(topic.partitions) == 50
     configs = harness.cluster.controller.image.topic_configs(OFFSETS_TOPIC)
@@ -85,7 +88,7 @@ def test_too_few_brokers_for_the_topic_are_named_in_the_answer(
     def reason() -> str:
         return find(client, "a")[0].error_message or ""
 
-    wait_until(
+    eventually(
         lambda: reason() == "__consumer_offsets cannot be made: INVALID_REPLICATION_FACTOR",
         "the refusal is told",
     )
@@ -103,7 +106,7 @@ def test_clients_see_the_topic_as_internal_and_cannot_write_to_it(
     harness: Harness, client: RawClient
 ) -> None:
     find(client, "a")
-    wait_until(lambda: find(client, "a")[0].error_code is KioError.none, "a coordinator")
+    eventually(lambda: find(client, "a")[0].error_code is KioError.none, "a coordinator")
     listed = client.call("metadata", 9, {"topics": None}).topics
     assert [(topic.name, topic.is_internal) for topic in listed] == [(OFFSETS_TOPIC, True)]
     bootstrap = {"bootstrap.servers": harness.bootstrap}

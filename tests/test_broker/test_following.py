@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import Config, PartitionChange
-from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.checkpoints import LOG_START_OFFSET
-from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient, produce_values
-
-QUIET = BrokerConfig(log_flush_offset_checkpoint_interval_ms=3_600_000)
+from tests.polling import eventually
+from tests.test_broker.harness import QUIET, Harness
+from tests.test_broker.raw_client import RawClient, batch, deleted, produce_values, produced
 
 
 @pytest.fixture
@@ -26,23 +22,6 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     harness = Harness(tmp_path, count=2, config=QUIET)
     yield harness
     harness.close()
-
-
-def batch(count: int = 10, timestamp_ms: int = 1000, **producer: int) -> bytes:
-    records: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v%d" % at) for at in range(count)]
-    return bytes(build_batch(records, timestamp_ms=timestamp_ms, **producer))
-
-
-def produced(client: RawClient, data: bytes, *, acks: int = -1) -> Any:
-    answer = client.call("produce", 9, produce_values("t", data, acks=acks))
-    return answer.responses[0].partition_responses[0]
-
-
-def deleted(client: RawClient, offset: int) -> KioError:
-    topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
-    answer = client.call("delete_records", 2, {"topics": topics, "timeout": 5000})
-    error: KioError = answer.topics[0].partitions[0].error_code
-    return error
 
 
 def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(
@@ -55,7 +34,7 @@ def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(
         assert produced(client, batch()).error_code is KioError.none
     assert deleted(client, 5) is KioError.none
     harness.call(lambda: controller.commit(PartitionChange(topic_id, 0, replicas=(1, 2))))
-    wait_until(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "it is in sync")
+    eventually(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "it is in sync")
     log = harness.cluster.replica(2, "t").log
     assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (5, 30, [0])
     # Known without the name of the first file before the records that lie below it came.
@@ -73,7 +52,7 @@ def test_a_replica_that_comes_back_follows_a_log_that_begins_within_a_batch(
         assert produced(client, batch()).error_code is KioError.none
     assert deleted(client, 15) is KioError.none
     harness.run(harness.cluster.start_broker(2, is_clean=True))
-    wait_until(lambda: harness.cluster.replica(2, "t").log.end_offset == 30, "it has caught up")
+    eventually(lambda: harness.cluster.replica(2, "t").log.end_offset == 30, "it has caught up")
     assert harness.cluster.replica(2, "t").log.start_offset == 15
     if is_killed:
         harness.run(harness.cluster.crash_broker(2))
@@ -89,7 +68,7 @@ def test_a_throttled_follower_is_told_where_the_histories_part(harness: Harness)
         lambda: controller.create("t", [(1, 2)], {"leader.replication.throttled.replicas": "*"})
     )
     harness.call(lambda: controller.lead(topic_id, 0, 2, (2,)))
-    wait_until(lambda: harness.cluster.replica(2, "t").core.is_leader, "it leads")
+    eventually(lambda: harness.cluster.replica(2, "t").core.is_leader, "it leads")
     first = harness.cluster.brokers[1].manager
     harness.call(lambda: first.fetchers.pause(True))
     other = RawClient(harness.cluster.ports[2])
@@ -105,7 +84,7 @@ def test_a_throttled_follower_is_told_where_the_histories_part(harness: Harness)
     harness.call(use_up)
     harness.call(lambda: controller.lead(topic_id, 0, 1, (1,)))
     harness.call(lambda: first.fetchers.pause(False))
-    wait_until(lambda: harness.cluster.replica(2, "t").log.end_offset == 0, "it is cut")
+    eventually(lambda: harness.cluster.replica(2, "t").log.end_offset == 0, "it is cut")
     assert harness.call(lambda: quota.room(first.now_ms())) == 0
 
 
@@ -122,7 +101,7 @@ def test_who_waits_goes_on_waiting_when_its_leader_goes_on_in_another_epoch(
         client = RawClient(harness.cluster.ports[1])
         harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
         client.send("produce", 9, produce_values("t", batch(1)))
-        wait_until(lambda: harness.cluster.replica(1, "t").pending_acks, "it waits")
+        eventually(lambda: harness.cluster.replica(1, "t").pending_acks, "it waits")
         epoch = controller.image.partition(topic_id, 0).leader_epoch
         change = PartitionChange(topic_id, 0, replicas=(1, 2), isr=(1, 2), leader=1)
         harness.call(lambda: controller.commit(change))
@@ -152,15 +131,15 @@ def test_a_new_leader_tells_of_what_is_surely_committed(
     for at in range(5):
         assert produced(client, batch(1, 1000 + at)).error_code is KioError.none
     follower = harness.cluster.replica(2, "t")
-    wait_until(lambda: follower.core.high_watermark == 5, "it is committed everywhere")
+    eventually(lambda: follower.core.high_watermark == 5, "it is committed everywhere")
     # A record above, which the follower has, and no watermark that says so.
     harness.call(lambda: controller.lead(topic_id, 0, 1, (1,)))
     produced(client, batch(1, 1005), acks=1)
-    wait_until(lambda: follower.log.end_offset == 6, "it is replicated")
+    eventually(lambda: follower.log.end_offset == 6, "it is replicated")
     harness.run(harness.cluster.crash_broker(1))
     harness.call(lambda: harness.cluster.fence(1))
     harness.call(lambda: controller.lead(topic_id, 0, 2, (2,)))
-    wait_until(lambda: follower.core.is_leader, "it leads")
+    eventually(lambda: follower.core.is_leader, "it leads")
     other = RawClient(harness.cluster.ports[2])
     asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
     topics = [{"name": "t", "partitions": [asked]}]
@@ -184,15 +163,15 @@ def test_a_repeated_batch_is_answered_with_the_time_of_its_append(
 def test_a_minimum_counts_before_the_isr_that_comes_with_it(
     harness: Harness, client: RawClient
 ) -> None:
-    # Who left the ISR is eligible by the new minimum: elected, it has not what was acknowledged.
+    # A replica that left the ISR is eligible by the new minimum, and lacks acknowledged records.
     controller = harness.cluster.controller
     configs = {"min.insync.replicas": "1"}
     topic_id = harness.call(lambda: controller.create("t", [(1, 2)], configs))
     leader = harness.cluster.replica(1, "t")
-    wait_until(lambda: leader.core.remotes[2].end_offset == 0, "it is followed")
+    eventually(lambda: leader.core.remotes[2].end_offset == 0, "it is followed")
     harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
     client.send("produce", 9, produce_values("t", batch(), timeout_ms=500))
-    wait_until(lambda: leader.pending_acks, "it waits")
+    eventually(lambda: leader.pending_acks, "it waits")
     raised = Config(RESOURCE_TOPIC, "t", "min.insync.replicas", "2")
     left = PartitionChange(topic_id, 0, isr=(1,), elr=(2,))
     harness.call(lambda: controller.commit(raised, left))

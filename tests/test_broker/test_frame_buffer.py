@@ -1,4 +1,4 @@
-"""What a connection's receive buffer costs: what has come, and not what was announced."""
+"""A connection's receive buffer costs the bytes that have come, not those announced."""
 
 from __future__ import annotations
 

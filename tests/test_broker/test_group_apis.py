@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvorum.broker.api.registry import SERVED
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.runtime.errors import ErrorCode
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.group_requests import (
+    commit_values,
+    fetch,
+    find,
+    group_led_by,
+    join,
+    join_values,
+    offsets_of,
+    sync_values,
+    versions,
+)
+from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient
-from tests.test_groups.world import subscription
 
-CONFIG = BrokerConfig(
+CONFIG = dataclasses.replace(
+    QUICK,
     offsets_topic_replication_factor=2,
     offsets_topic_num_partitions=4,
     group_initial_rebalance_delay_ms=0,
@@ -39,7 +50,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 @pytest.fixture
 def client(harness: Harness) -> Iterator[RawClient]:
     client = RawClient(harness.cluster.brokers[1].port)
-    wait_until(
+    eventually(
         lambda: find(client, "warm-up").error_code == 0 and find(client, "x").error_code == 0,
         "the topic of offsets is there",
     )
@@ -47,116 +58,10 @@ def client(harness: Harness) -> Iterator[RawClient]:
     client.close()
 
 
-def find(client: RawClient, group_id: str) -> Any:
-    values = {"key_type": 0, "coordinator_keys": [group_id]}
-    return client.call("find_coordinator", 4, values).coordinators[0]
-
-
-def group_led_by(client: RawClient, broker_id: int, prefix: str) -> str:
-    return next(
-        name
-        for name in (f"{prefix}-{i}" for i in range(1000))
-        if find(client, name).node_id == broker_id
-    )
-
-
 @pytest.fixture
 def group_id(client: RawClient, request: pytest.FixtureRequest) -> str:
     """A group of this test, coordinated by the broker that `client` talks to."""
     return group_led_by(client, 1, request.node.name)
-
-
-def versions(name: str) -> list[int]:
-    api = next(api for key, _, _ in SERVED.advertised() if (api := SERVED.get(key)).name == name)
-    return list(range(api.min_version, api.max_version + 1))
-
-
-def join_values(group_id: str, member_id: str = "", **more: Any) -> dict[str, Any]:
-    return {
-        "group_id": group_id,
-        "session_timeout": 10_000,
-        "rebalance_timeout": 10_000,
-        "member_id": member_id,
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": subscription("orders")}],
-        "reason": None,
-        **more,
-    }
-
-
-def join(client: RawClient, group_id: str, version: int = 9) -> tuple[str, int]:
-    """A member that leads alone: (member id, generation)."""
-    answer = client.call("join_group", version, join_values(group_id))
-    if version >= 4:
-        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
-        answer = client.call("join_group", version, join_values(group_id, answer.member_id))
-    assert answer.error_code == 0
-    assert answer.leader == answer.member_id
-    return answer.member_id, answer.generation_id
-
-
-def sync_values(group_id: str, member_id: str, generation_id: int, **more: Any) -> dict[str, Any]:
-    return {
-        "group_id": group_id,
-        "generation_id": generation_id,
-        "member_id": member_id,
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "protocol_name": "range",
-        "assignments": [{"member_id": member_id, "assignment": b"all"}],
-        **more,
-    }
-
-
-def commit_values(group_id: str, rows: dict[str, dict[int, int]], **more: Any) -> dict[str, Any]:
-    return {
-        "group_id": group_id,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "group_instance_id": None,
-        "retention_time": -1,
-        "topics": [
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition,
-                        "committed_offset": offset,
-                        "committed_leader_epoch": 3,
-                        "commit_timestamp": -1,
-                        "committed_metadata": "m",
-                    }
-                    for partition, offset in partitions.items()
-                ],
-            }
-            for topic, partitions in rows.items()
-        ],
-        **more,
-    }
-
-
-def fetch(client: RawClient, group_id: str, version: int = 9, topics: Any = ()) -> Any:
-    rows = (
-        None
-        if topics is None
-        else [{"name": topic, "partition_indexes": list(found)} for topic, found in topics]
-    )
-    if version >= 8:
-        groups = [{"group_id": group_id, "member_id": None, "member_epoch": -1, "topics": rows}]
-        return client.call(
-            "offset_fetch", version, {"groups": groups, "require_stable": True}
-        ).groups[0]
-    values = {"group_id": group_id, "topics": rows, "require_stable": True}
-    return client.call("offset_fetch", version, values)
-
-
-def offsets_of(answer: Any) -> dict[tuple[str, int], int]:
-    return {
-        (topic.name, row.partition_index): row.committed_offset
-        for topic in answer.topics
-        for row in topic.partitions
-    }
 
 
 # --- membership ----------------------------------------------------------------------------------
@@ -403,7 +308,7 @@ def test_what_was_committed_is_there_under_the_next_coordinator(
         controller = harness.cluster.controller
         harness.call(lambda: controller.create("orders", [(1, 2)] * PARTITIONS))
         client = RawClient(harness.cluster.brokers[1].port)
-        wait_until(lambda: find(client, "g").error_code == 0, "there is a coordinator")
+        eventually(lambda: find(client, "g").error_code == 0, "there is a coordinator")
         name = group_led_by(client, 1, "moved")
         member_id, generation_id = join(client, name)
         client.call("sync_group", 5, sync_values(name, member_id, generation_id))
@@ -411,7 +316,7 @@ def test_what_was_committed_is_there_under_the_next_coordinator(
             name, {"orders": {0: 7}},
             generation_id_or_member_epoch=generation_id, member_id=member_id,
         )  # fmt: skip
-        wait_until(
+        eventually(
             lambda: client.call("offset_commit", 9, values).topics[0].partitions[0].error_code == 0,
             "the commit is replicated",
         )
@@ -428,7 +333,7 @@ def test_what_was_committed_is_there_under_the_next_coordinator(
             "member_id": member_id,
             "group_instance_id": None,
         }
-        wait_until(
+        eventually(
             lambda: client.call("heartbeat", 4, beat).error_code == 0, "the member is known there"
         )
         assert offsets_of(fetch(client, name, topics=None)) == {("orders", 0): 7}

@@ -62,7 +62,7 @@ class Histories(RuleBasedStateMachine):
         self.told[node.id] = {at: told[at] for at in told if at < end_offset}
 
     def fetch_once(self, node):
-        """What it said. Its history is the leader's as far as it goes, once they are compared."""
+        """The follower's answer. Once compared, its history is a prefix of the leader's."""
         self.harness.lines = []
         self.harness.do_fetch(str(node.id))
         said = self.harness.lines[-1]

@@ -15,9 +15,10 @@ from kvorum.broker.partition.partition import Partition
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
+from tests.test_broker.led_partition import make
 from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
-from tests.test_broker.test_partition import make
 
 CONFIG = BrokerConfig(
     broker_session_timeout_ms=200, replica_fetch_wait_max_ms=50, offsets_topic_num_partitions=1
@@ -122,7 +123,7 @@ def core_of(harness: Harness) -> Partition:
 
 
 def wait_until_abandoned(harness: Harness) -> None:
-    wait_until(lambda: core_of(harness).is_abandoned, "nobody is heard of")
+    eventually(lambda: core_of(harness).is_abandoned, "nobody is heard of")
 
 
 def test_writers_and_readers_are_sent_away_until_a_controller_answers(
@@ -134,10 +135,10 @@ def test_writers_and_readers_are_sent_away_until_a_controller_answers(
     reader = RawClient(harness.cluster.ports[1])
     reader.send("fetch", 12, fetch_values("t", 1, max_wait_ms=60_000))
     replica = harness.cluster.replica(1, "t")
-    wait_until(lambda: any(not w.state.is_replica for w in replica.watchers), "it waits")
+    eventually(lambda: any(not w.state.is_replica for w in replica.watchers), "it waits")
     harness.call(lambda: harness.cluster.brokers[3].manager.fetchers.pause(True))
     send(client, b"never committed")
-    wait_until(lambda: replica.pending_acks, "it waits for 3")
+    eventually(lambda: replica.pending_acks, "it waits for 3")
     harness.call(lambda: harness.cluster.fence(1))
     # Requests that wait are answered, and so are new ones.
     assert code_of(client) is KioError.not_leader_or_follower
@@ -167,8 +168,8 @@ def test_writers_and_readers_are_sent_away_until_a_controller_answers(
     harness.call(lambda: manager.publish(None, harness.cluster.controller.image))
     harness.call(lambda: harness.cluster.brokers[3].manager.fetchers.pause(False))
     logs = [harness.cluster.replica(broker_id, "t").log for broker_id in (1, 2)]
-    wait_until(lambda: logs[0].last_epoch == logs[1].last_epoch, "it follows")
-    wait_until(lambda: logs[0].end_offset == logs[1].end_offset, "it has caught up")
+    eventually(lambda: logs[0].last_epoch == logs[1].last_epoch, "it follows")
+    eventually(lambda: logs[0].end_offset == logs[1].end_offset, "it has caught up")
     assert told(harness) == (KioError.none, 2)
     reader.close()
 
@@ -181,7 +182,7 @@ def test_with_the_whole_quorum_down_the_data_plane_goes_on(
     checks = []
     look = isolation._set_abandoned
     isolation._set_abandoned = lambda replicas: checks.append(look(replicas))  # type: ignore[method-assign]
-    wait_until(lambda: len(checks) >= 8, "two session timeouts are over")
+    eventually(lambda: len(checks) >= 8, "two session timeouts are over")
     send(client, b"a")
     assert code_of(client) is KioError.none
     assert told(harness) == (KioError.none, 1)
@@ -209,7 +210,7 @@ def test_followers_that_stop_while_a_controller_answers_are_the_isrs_business(
     isolation._arm = note  # type: ignore[method-assign]
     harness.call(lambda: [f.pause(True) for f in fetchers])
     harness.call(beat)
-    wait_until(lambda: len(armed) >= 6, "several session timeouts are over")
+    eventually(lambda: len(armed) >= 6, "several session timeouts are over")
     assert changed == []
 
 
@@ -229,7 +230,7 @@ def test_followers_that_come_back_end_it_as_well(harness: Harness, client: RawCl
     harness.call(lambda: [f.pause(True) for f in fetchers])
     wait_until_abandoned(harness)
     harness.call(lambda: [f.pause(False) for f in fetchers])
-    wait_until(lambda: not core_of(harness).is_abandoned, "they fetch again")
+    eventually(lambda: not core_of(harness).is_abandoned, "they fetch again")
     send(client, b"a")
     assert code_of(client) is KioError.none
 
@@ -305,7 +306,7 @@ def test_a_coordinator_that_is_abandoned_sends_its_groups_away(
         return answer.topics[0].partitions[0].error_code
 
     harness.call(lambda: harness.cluster.controller.create("t", [(2, 3)]))
-    wait_until(
+    eventually(
         lambda: code(client.call("offset_commit", 8, commit(5))) is KioError.none, "it is loaded"
     )
     heartbeat_answered(harness)
@@ -318,7 +319,7 @@ def test_a_coordinator_that_is_abandoned_sends_its_groups_away(
     assert found.coordinators[0].error_code is KioError.coordinator_not_available
     harness.call(lambda: [f.pause(False) for f in fetchers])
     heartbeat_answered(harness)
-    wait_until(
+    eventually(
         lambda: code(client.call("offset_commit", 8, commit(8))) is KioError.none, "it goes on"
     )
 

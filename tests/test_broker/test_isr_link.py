@@ -1,4 +1,4 @@
-"""What the periodic look at a broker's partitions sends to the controller."""
+"""AlterPartition requests that the periodic ISR check sends to the controller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import RECOVERED, RECOVERING
 from kvorum.metadata.requests.controller_requests import AlteredPartition
 from kvorum.runtime.errors import ErrorCode
-from tests.test_broker.test_partition import fetch, make
+from tests.test_broker.led_partition import fetch, make
 
 
 class Refusing:

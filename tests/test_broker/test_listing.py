@@ -4,7 +4,7 @@ from immutables import Map
 
 from kvorum.broker.metadata_answers.fenced_broker_visibility import FENCED_LISTING_MS, BrokerListing
 from kvorum.metadata.image.image import ClusterImage
-from tests.test_broker.test_partition import broker_image
+from tests.test_broker.led_partition import broker_image
 
 
 def image(**fenced: bool) -> ClusterImage:

@@ -6,87 +6,32 @@ import contextlib
 import errno
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.cli.log_dirs import _asked
-from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from kvorum.runtime.disk import OsDisk, OsDiskFile
+from kvorum.metadata.image.records import LOST_DIRECTORY
+from kvorum.runtime.disk import OsDiskFile
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.log import Log
-from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
-
-QUIET = BrokerConfig(
-    replica_high_watermark_checkpoint_interval_ms=3_600_000,
-    log_flush_offset_checkpoint_interval_ms=3_600_000,
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
+from tests.test_broker.raw_client import RawClient, fetch_values
+from tests.test_broker.several_directories import (
+    QUIET,
+    FaultyDisk,
+    FaultyFile,
+    create,
+    create_plain,
+    damage,
+    isr,
+    leader,
+    produce,
+    told,
+    wait_moved,
 )
-
-
-class FaultyDisk(OsDisk):
-    """The real disk; `fail` makes a kind of call fail below a path, from then on."""
-
-    def __init__(self) -> None:
-        self.faults: list[tuple[str, str, int]] = []
-        self.hits = 0
-
-    def fail(self, operation: str, path: str, number: int) -> None:
-        self.faults.append((operation, path, number))
-
-    def check(self, operation: str, path: str) -> None:
-        for wanted, below, number in self.faults:
-            if wanted == operation and below in path:
-                self.hits += 1
-                raise OSError(number, "injected fault", path)
-
-    def open(self, path: str) -> FaultyFile:  # type: ignore[override]
-        self.check("open", path)
-        return FaultyFile(self, path)
-
-    def write_atomic(self, path: str, data: bytes) -> None:
-        self.check("replace", path)
-        super().write_atomic(path, data)
-
-    def rename(self, source: str, target: str) -> None:
-        self.check("rename", source)
-        super().rename(source, target)
-
-    def sync_dir(self, path: str) -> None:
-        self.check("sync_dir", path + "/")
-        super().sync_dir(path)
-
-    def make_dirs(self, path: str) -> None:
-        self.check("make_dirs", path + "/")
-        super().make_dirs(path)
-
-
-class FaultyFile(OsDiskFile):
-    __slots__ = ("_disk",)
-
-    def __init__(self, disk: FaultyDisk, path: str) -> None:
-        super().__init__(path)
-        self._disk = disk
-
-    def fileno(self) -> int:
-        return -1  # what is sent to consumers is read through us
-
-    def pread(self, length: int, position: int) -> bytes:
-        self._disk.check("read", self.path)
-        return super().pread(length, position)
-
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        self._disk.check("write", self.path)
-        super().pwrite(data, position)
-
-    def sync(self) -> None:
-        self._disk.check("sync", self.path)
-        super().sync()
 
 
 @pytest.fixture
@@ -100,47 +45,6 @@ def harness(tmp_path: Path, disk: FaultyDisk) -> Iterator[Harness]:
     harness = Harness(tmp_path, count=2, config=QUIET, directory_count=2, disks={1: disk})
     yield harness
     harness.close()
-
-
-def create(harness: Harness, name: str = "t", partitions: int = 2) -> bytes:
-    """Partition i of broker 1 lies in its directory i + 1, and broker 1 leads all."""
-    made = [(1, 2)] * partitions
-    topic_id: bytes = harness.call(lambda: harness.cluster.controller.create(name, made))
-    wait_until(lambda: all(told(harness, name, p) for p in range(partitions)), "all are told")
-    return topic_id
-
-
-def told(harness: Harness, name: str, partition_id: int, broker_id: int = 1) -> bytes | None:
-    """The directory that the metadata has for a replica, None if it has none."""
-    partition = harness.cluster.controller.image.topic(name).partitions[partition_id]
-    found = partition.directory_of(broker_id)
-    return None if found == UNASSIGNED_DIRECTORY else found
-
-
-def produce(
-    harness: Harness, partition_id: int = 0, broker_id: int = 1, topic: str = "t"
-) -> KioError:
-    client = RawClient(harness.cluster.ports[broker_id])
-    batch = bytes(build_batch([(None, b"x")], timestamp_ms=int(time.time() * 1000)))
-    try:
-        asked = produce_values(topic, batch, acks=1, partition=partition_id)
-        reply = client.call("produce", 9, asked)
-        return reply.responses[0].partition_responses[0].error_code
-    finally:
-        client.close()
-
-
-def leader(harness: Harness, partition_id: int) -> int:
-    return harness.cluster.controller.image.topic("t").partitions[partition_id].leader
-
-
-def isr(harness: Harness, partition_id: int) -> tuple[int, ...]:
-    return harness.cluster.controller.image.topic("t").partitions[partition_id].isr
-
-
-def wait_moved(harness: Harness, partition_id: int = 0) -> None:
-    wait_until(lambda: isr(harness, partition_id) == (2,), "broker 2 has the partition")
-    assert leader(harness, partition_id) == 2
 
 
 def test_a_broker_tells_where_its_replicas_lie_in_one_message(harness: Harness) -> None:
@@ -185,7 +89,7 @@ def test_every_error_of_a_disk_takes_its_directory_down(
 
 def wait_committed(harness: Harness) -> None:
     replica = harness.cluster.replica(1, "t", 0)
-    wait_until(lambda: replica.core.high_watermark == 1, "a consumer may read it")
+    eventually(lambda: replica.core.high_watermark == 1, "a consumer may read it")
 
 
 def flush(harness: Harness) -> None:
@@ -260,7 +164,7 @@ def create_to_send(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_that_fails_while_it_is_sent_takes_its_directory_down(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What goes from the file to the socket never comes through us; EIO is the disk's word.
+    # sendfile copies from file to socket without our disk: EIO comes from the kernel.
     create_to_send(harness, monkeypatch)
 
     def refuse(*_: object) -> int:
@@ -320,16 +224,16 @@ def test_a_directory_that_is_offline_at_the_start_keeps_its_replicas_offline(
     broker = harness.run(harness.cluster.start_broker(1))
     assert broker.manager.find_by_name("t", 0) is None
     assert not Path(kept, "t-0").exists()
-    wait_until(lambda: 1 in isr(harness, 1), "the other one is in sync again")
+    eventually(lambda: 1 in isr(harness, 1), "the other one is in sync again")
     assert produce(harness, 0) is KioError.kafka_storage_error
-    # What is made now goes into what is left.
+    # New replicas go into the directory that is left.
     harness.call(lambda: harness.cluster.controller.create("later", [(1,), (1,)]))
     assert [harness.cluster.replica(1, "later", p).home.path for p in (0, 1)] == [kept, kept]
     # The disk is back.
     harness.run(harness.cluster.stop_broker(1))
     harness.cluster.unreadable = set()
     harness.run(harness.cluster.start_broker(1))
-    wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
+    eventually(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
 
 
 def test_a_checkpoint_that_is_damaged_costs_its_directory_and_no_other(harness: Harness) -> None:
@@ -354,15 +258,6 @@ def test_a_choice_outlives_a_restart_although_there_is_no_file(harness: Harness)
     assert [harness.cluster.replica(1, "t", p).home.path for p in (0, 1)] == places
 
 
-def damage(log: Log) -> Path:
-    """A byte in the second batch, with a sound one behind it: no torn tail."""
-    path = Path(log.directory) / f"{log.segment_base_offsets[0]:020d}.log"
-    data = bytearray(path.read_bytes())
-    data[100] ^= 1
-    path.write_bytes(data)
-    return path
-
-
 @pytest.mark.parametrize("directory_count", [1, 2])
 def test_damage_costs_the_replica_its_lead_and_no_other_anything(
     tmp_path: Path, directory_count: int, caplog: pytest.LogCaptureFixture
@@ -385,10 +280,6 @@ def test_damage_costs_the_replica_its_lead_and_no_other_anything(
         harness.close()
 
 
-def create_plain(harness: Harness) -> None:
-    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2), (1, 2)]))
-
-
 @pytest.mark.parametrize("found", ["CRC", "damage was found before"])
 def test_a_log_that_cannot_be_opened_is_told_as_lost(
     harness: Harness, found: str, caplog: pytest.LogCaptureFixture
@@ -404,7 +295,7 @@ def test_a_log_that_cannot_be_opened_is_told_as_lost(
     else:
         (Path(log.directory) / "damaged").write_text("so")
     harness.run(harness.cluster.start_broker(1))
-    wait_until(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "it is told")
+    eventually(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "it is told")
     (said,) = (text for text in caplog.messages if text.startswith("cannot open t-0: "))
     assert found in said and said.endswith("; see `kvorum partitions restore`")
     assert leader(harness, 0) == 2

@@ -12,8 +12,9 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.metadata.image.records import LOST_DIRECTORY, PartitionChange, RemoveTopic
-from tests.test_broker.harness import Harness, wait_until
-from tests.test_broker.test_log_directories import (
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
+from tests.test_broker.several_directories import (
     QUIET,
     create_plain,
     damage,
@@ -32,7 +33,7 @@ def harness(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Harness]
     for _ in range(3):
         assert produce(harness) is KioError.none
     other = harness.cluster.replica(2, "t", 0)
-    wait_until(lambda: other.log.end_offset == 3, "the other has them")
+    eventually(lambda: other.log.end_offset == 3, "the other has them")
     yield harness
     harness.close()
 
@@ -73,7 +74,7 @@ def test_the_only_one_in_sync_stays_offline_until_its_folder_is_back(
             start(harness, is_clean=is_clean)
         assert f"{folder} is gone, and held what is below offset 3" in caplog.text
         assert produce(harness) is KioError.kafka_storage_error
-        wait_until(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "the controller knows")
+        eventually(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "the controller knows")
         (broken,) = harness.cluster.brokers[1].manager.broken
         assert broken.name == "t-0" and str(folder.parent) == broken.home.path
         stop(harness, fence=False)
@@ -91,7 +92,7 @@ def test_who_is_not_counted_on_begins_anew_and_fetches(
     shutil.rmtree(folder)
     start(harness)
     assert "t-0 is gone, and held what is below offset 3; an empty log begins" in caplog.text
-    wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
+    eventually(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync again")
     assert harness.cluster.replica(1, "t", 0).log.end_offset == 3
 
 
@@ -104,7 +105,7 @@ def test_one_of_two_in_sync_gives_up_its_place_and_then_begins_anew(harness: Har
     shutil.rmtree(folder)
     assert set(isr(harness, 0)) == {1, 2}
     start(harness)
-    wait_until(lambda: is_open(harness) and set(isr(harness, 0)) == {1, 2}, "it is in sync again")
+    eventually(lambda: is_open(harness) and set(isr(harness, 0)) == {1, 2}, "it is in sync again")
     assert leader(harness, 0) == 2
     for broker_id in (1, 2):
         assert harness.cluster.replica(broker_id, "t", 0).log.end_offset == 3
@@ -131,7 +132,7 @@ def test_a_topic_made_anew_is_not_the_one_whose_folder_was_taken(harness: Harnes
     delete(harness)
     create_plain(harness)
     start(harness)
-    wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync")
+    eventually(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync")
 
 
 def test_a_later_topic_is_not_the_one_whose_folder_was_taken(
@@ -143,7 +144,7 @@ def test_a_later_topic_is_not_the_one_whose_folder_was_taken(
     delete(harness)
     start(harness)
     create_plain(harness)
-    wait_until(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync")
+    eventually(lambda: set(isr(harness, 0)) == {1, 2}, "it is in sync")
     assert "is gone" not in caplog.text
 
 
@@ -172,4 +173,4 @@ def test_a_damaged_replica_s_folder_goes_with_its_topic(harness: Harness) -> Non
     delete(harness)
     assert not Path(log.directory).exists()
     create_plain(harness)
-    wait_until(lambda: is_open(harness), "the new topic of its name is open")
+    eventually(lambda: is_open(harness), "the new topic of its name is open")

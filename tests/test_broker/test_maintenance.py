@@ -1,4 +1,4 @@
-"""What runs on a timer, while a topic goes, a disk fails or a batch is damaged under it."""
+"""Background jobs while a topic is deleted, a disk fails or a batch is damaged under them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from kvorum.runtime.disk import OsDisk, OsDiskFile
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
-from tests.test_broker.test_log_directories import QUIET, FaultyDisk, produce
+from tests.test_broker.several_directories import QUIET, FaultyDisk, produce
 
 
 class Gate:
@@ -101,7 +102,7 @@ def harness(tmp_path: Path, faulty: FaultyDisk) -> Iterator[Harness]:
     harness.call(lambda: harness.cluster.controller.create("t", [(1,), (1,)]))
     for partition_id in (0, 1):
         produce(harness, partition_id)
-        wait_until(lambda p=partition_id: is_flushed(harness, p), "it is flushed")
+        eventually(lambda p=partition_id: is_flushed(harness, p), "it is flushed")
     yield harness
     faulty.faults.clear()
     harness.close()
@@ -176,9 +177,9 @@ def test_a_batch_damaged_before_its_flush_costs_its_replica_and_no_other(harness
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2 + 16)
         file.write(b"\0")
-    wait_until(lambda: damaged.is_offline, "it is offline")
+    eventually(lambda: damaged.is_offline, "it is offline")
     produce(harness, 1)
-    wait_until(lambda: is_flushed(harness, 1), "the other one is flushed")
+    eventually(lambda: is_flushed(harness, 1), "the other one is flushed")
 
 
 def test_a_disk_that_fails_when_a_flush_begins_takes_its_directory_down_and_no_other(
@@ -188,8 +189,8 @@ def test_a_disk_that_fails_when_a_flush_begins_takes_its_directory_down_and_no_o
     produce(harness, 0)
     produce(harness, 1)
     manager = harness.cluster.brokers[1].manager
-    wait_until(lambda: manager.directories.offline_count == 1, "the directory is offline")
-    wait_until(lambda: is_flushed(harness, 1), "the other one is flushed")
+    eventually(lambda: manager.directories.offline_count == 1, "the directory is offline")
+    eventually(lambda: is_flushed(harness, 1), "the other one is flushed")
 
 
 def test_a_log_that_is_found_damaged_at_an_orderly_stop_keeps_no_other_from_being_closed(
@@ -228,7 +229,7 @@ def test_a_replica_that_went_offline_with_a_rolled_segment_costs_no_further_chec
         replica.fail(CorruptData("t-0", 0, "damage"), "read")
 
     harness.call(fail)
-    wait_until(lambda: disk.checkpoints_written == 2, "recovery points and starts go without it")
+    eventually(lambda: disk.checkpoints_written == 2, "recovery points and starts go without it")
     maintenance = harness.cluster.brokers[1].manager._maintenance
     harness.run(maintenance._flush_sealed())
     assert disk.checkpoints_written == 2
@@ -323,10 +324,10 @@ def test_a_follower_tells_its_leader_of_a_start_that_its_own_retention_moved(
         client.call("produce", 9, produce_values("old", batch, acks=-1))
     client.close()
     leader, follower = (harness.cluster.replica(broker_id, "old") for broker_id in (1, 2))
-    wait_until(lambda: follower.core.high_watermark == 3, "the follower has them")
+    eventually(lambda: follower.core.high_watermark == 3, "the follower has them")
     harness.run(harness.cluster.brokers[2].manager._maintenance._apply_retention())
     assert follower.log.start_offset == 3 > leader.log.start_offset
-    wait_until(lambda: leader.core.remotes[2].start_offset == 3, "the leader has heard of it")
+    eventually(lambda: leader.core.remotes[2].start_offset == 3, "the leader has heard of it")
     harness.close()
 
 

@@ -20,8 +20,8 @@ from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.checkpoints import HIGH_WATERMARK, PARTITION_METADATA, write_offsets
 from kvorum.storage.log.log import Log, LogConfig
 from tests.test_broker.harness import Harness
-from tests.test_broker.test_log_directories import QUIET, produce
-from tests.test_broker.test_replica_store import TOPIC_ID, made, with_log
+from tests.test_broker.lone_replica import TOPIC_ID, made, with_log
+from tests.test_broker.several_directories import QUIET, produce
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_batch_let_in_after_its_topic_was_deleted_makes_no_folder(harness: Har
 
 
 def test_a_folder_that_lost_its_name_while_the_machine_runs_is_not_taken_for_nobodys() -> None:
-    # No power cut can have taken it: somebody has. What it held was committed.
+    # No power cut can have removed the folder, so an operator has. Its records were committed.
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("data")
     log = Log.new(disk, "data/t-0", LogConfig())

@@ -28,8 +28,9 @@ from kvorum.storage.format.batch import (
 )
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.format.recompression import Packing
+from tests.polling import eventually
 from tests.test_broker.config_calls import BROKER, TOPIC, alter, replace
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.test_broker.harness import DEADLINE_S, Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
 CODECS = {
@@ -121,7 +122,7 @@ class HeldThreads(PackThreads):
         return await super().run(work)
 
     def wait(self, count: int = 1) -> None:
-        wait_until(lambda: len(self._free) == count, f"{count} batches are being packed")
+        eventually(lambda: len(self._free) == count, f"{count} batches are being packed")
 
     def free(self) -> None:
         self._harness.call(lambda: self._free.pop(0).set_result(None))
@@ -218,7 +219,7 @@ def test_an_open_partition_takes_a_codec_over(harness: Harness, client: RawClien
     send(client, topic, batch_of(b"a"))
     assert answer(client).error_code is KioError.none
     assert alter(client, BROKER, "1", compression_type="gzip").error_code is KioError.none
-    wait_until(lambda: replica(harness, topic).config.packing is not None, "it is taken over")
+    eventually(lambda: replica(harness, topic).config.packing is not None, "it is taken over")
     send(client, topic, batch_of(b"b"))
     assert answer(client).base_offset == 1
     assert [codec for codec, _ in stored(harness, topic)] == [Codec.NONE, Codec.GZIP]
@@ -267,7 +268,7 @@ def test_a_request_that_is_over_its_time_is_answered_once_and_appended(
     held.wait()
     assert answer(client).error_code is KioError.request_timed_out
     held.free()
-    wait_until(lambda: replica(harness, topic).log.end_offset == 1, "it is appended")
+    eventually(lambda: replica(harness, topic).log.end_offset == 1, "it is appended")
     # The next answer is that of the next request.
     send(client, topic, batch_of(b"y", codec=Codec.LZ4))
     assert answer(client).base_offset == 1
@@ -300,7 +301,7 @@ def test_acks_that_wait_for_nobody_wait_for_the_packing(
     held.free()
     if acks:
         assert answer(client).base_offset == 0
-    wait_until(lambda: replica(harness, topic).log.end_offset == 1, "it is appended")
+    eventually(lambda: replica(harness, topic).log.end_offset == 1, "it is appended")
 
 
 def test_repeats_of_an_idempotent_producer_are_known_behind_the_packing(
@@ -345,15 +346,15 @@ def test_a_client_that_sends_faster_than_is_packed_is_not_read_from(
     for _ in range(3):
         send(client, topic, batch)
     held.wait()
-    wait_until(lambda: connection._output_bytes > limit, "all is in line")
+    eventually(lambda: connection._output_bytes > limit, "all is in line")
     send(client, topic, batch_of(b"last"))
-    wait_until(lambda: not connection._is_reading, "the connection is not read from")
+    eventually(lambda: not connection._is_reading, "the connection is not read from")
     assert len(connection.slots) == 3
     for at in range(4):
         held.wait()
         held.free()
         assert answer(client).base_offset == at
-    wait_until(lambda: connection._output_bytes == 0, "nothing is kept")
+    eventually(lambda: connection._output_bytes == 0, "nothing is kept")
 
 
 def test_librdkafkas_idempotent_producer_is_told_every_offset(harness: Harness) -> None:

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.launch.properties import RACK_AWARE, broker_config
 from kvorum.runtime.errors import ConfigError
+from tests.polling import eventually
 from tests.test_broker.config_calls import produce
-from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.harness import QUICK, Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
 
-RACK_AWARE_CONFIG = dataclasses.replace(BrokerConfig(), replica_selector_class=RACK_AWARE)
+RACK_AWARE_CONFIG = dataclasses.replace(QUICK, replica_selector_class=RACK_AWARE)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def write(harness: Harness) -> None:
 
 def knows(harness: Harness, broker_id: int, high_watermark: int) -> None:
     core = harness.cluster.replica(broker_id, "t").core
-    wait_until(lambda: core.high_watermark >= high_watermark, f"broker {broker_id} has heard")
+    eventually(lambda: core.high_watermark >= high_watermark, f"broker {broker_id} has heard")
 
 
 def test_leader_names_the_replica_in_the_consumers_rack_and_sends_no_records(harness):
@@ -137,9 +137,9 @@ def test_librdkafka_reads_from_the_broker_in_its_rack(harness):
         }
     )
     consumer.assign([TopicPartition("t", 0, 0)])
-    wait_until(lambda: (m := consumer.poll(0.1)) is not None and m.error() is None, "a record")
+    eventually(lambda: (m := consumer.poll(0.1)) is not None and m.error() is None, "a record")
     follower = harness.cluster.replica(3, "t")
-    wait_until(
+    eventually(
         lambda: harness.call(
             lambda: any(w.state.rack_id == "rack-3" for w in list(follower.watchers))
         ),

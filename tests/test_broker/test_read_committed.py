@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from kvorum.broker.partition.replica import Replica
-from kvorum.runtime.clock import monotonic_ms
 from kvorum.storage.format.batch import build_batch
-from kvorum.storage.format.markers import build_marker
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
+from tests.test_broker.transaction_writer import Writer, offsets
 
 
 @pytest.fixture(scope="module")
@@ -31,55 +30,6 @@ def topic(harness: Harness) -> str:
     name = f"committed-{next(_names)}"
     harness.call(lambda: harness.cluster.controller.create(name, [(1, 2)]))
     return name
-
-
-class Writer:
-    def __init__(self, harness: Harness, topic: str) -> None:
-        self.harness = harness
-        self.replica: Replica = harness.cluster.replica(1, topic)
-
-    def append(self, batch: bytearray) -> int:
-        def work() -> int:
-            replica = self.replica
-            done = replica.log.append_as_leader(batch, leader_epoch=0, now_ms=1000)
-            if not replica.has_identity:
-                replica.write_identity()
-            replica._on_appended(done.last_offset + 1, monotonic_ms())
-            return done.base_offset
-
-        return self.harness.call(work)
-
-    def put(self, value: bytes, producer_id: int, sequence: int = 0) -> int:
-        fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
-        return self.append(
-            build_batch([(None, value)], timestamp_ms=1000, is_transactional=True, **fields)
-        )
-
-    def end(self, producer_id: int, *, is_commit: bool) -> int:
-        return self.append(
-            build_marker(
-                is_commit=is_commit,
-                producer_id=producer_id,
-                producer_epoch=0,
-                coordinator_epoch=0,
-                timestamp_ms=1000,
-            )
-        )
-
-    def wait_replicated(self) -> None:
-        end_offset = self.replica.log.end_offset
-        for broker_id in (1, 2):
-            core = self.harness.cluster.replica(broker_id, self.replica.core.topic).core
-            wait_until(lambda c=core: c.high_watermark == end_offset, "it is replicated")
-
-
-def offsets(client: RawClient, topic: str, isolation_level: int) -> int:
-    partition = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
-    answer = client.call("list_offsets", 7, {
-        "replica_id": -1, "isolation_level": isolation_level,
-        "topics": [{"name": topic, "partitions": [partition]}],
-    })  # fmt: skip
-    return answer.topics[0].partitions[0].offset
 
 
 @pytest.mark.parametrize("version", [4, 7, 12])
@@ -175,4 +125,4 @@ def test_followers_know_the_last_stable_offset_themselves(harness: Harness, topi
     assert follower.log.last_stable_offset(follower.core.high_watermark) == 2
     directory = Path(follower.log.directory)
     harness.call(lambda: follower.log.roll(now_ms=0))
-    wait_until(lambda: (directory / f"{0:020d}.txnindex").exists(), "the roll is flushed")
+    eventually(lambda: (directory / f"{0:020d}.txnindex").exists(), "the roll is flushed")

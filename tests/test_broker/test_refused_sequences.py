@@ -12,7 +12,8 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.partition.refused_sequences import PRODUCERS_KEPT_MAX, RefusedSequences
 from kvorum.storage.format.batch import build_batch, read_header
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
 PRODUCER = 7000
@@ -82,12 +83,12 @@ def isr_of(harness: Harness) -> tuple[int, ...]:
 
 def lose_the_follower(harness: Harness) -> None:
     harness.run(harness.cluster.stop_broker(2))
-    wait_until(lambda: isr_of(harness) == (1,), "the follower is out")
+    eventually(lambda: isr_of(harness) == (1,), "the follower is out")
 
 
 def bring_the_follower_back(harness: Harness) -> None:
     harness.run(harness.cluster.start_broker(2, is_clean=True))
-    wait_until(lambda: len(isr_of(harness)) == 2, "the follower is back")
+    eventually(lambda: len(isr_of(harness)) == 2, "the follower is back")
 
 
 def test_a_repeat_is_answered_as_the_first_time_though_an_append_would_be_refused(

@@ -139,7 +139,7 @@ def test_the_metadata_log_s_directory_or_the_last_one_ends_the_broker():
 
 
 def test_an_empty_log_folder_with_an_identity_is_opened_as_it_is() -> None:
-    # What `kvorum partitions restore` leaves.
+    # As `kvorum partitions restore` leaves it.
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("/x/t-0")
     write_partition_metadata(disk, "/x/t-0", TOPIC_ID)

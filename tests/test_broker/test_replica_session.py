@@ -3,64 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from types import SimpleNamespace
 
 import pytest
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.fetch.follower_fetch import LeaderFetcher
-from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
 from kvorum.broker.fetch.log_start_ack import StartCheckpoints
 from kvorum.broker.manager.background_jobs import Maintenance
 from kvorum.broker.metadata_answers.suspects import Suspects
-from kvorum.broker.network.purgatory import TurnEnd
-from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import BrokerFacts
-from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import resolve
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.clock import SYSTEM_CLOCK
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.log import Log, LogConfig
 from kvorum.wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
-
-TOPIC_ID = bytes(range(16))
-CONFIG = BrokerConfig()
-
-
-def replica_of(partition_id=0):
-    disk = MemoryDisk(random.Random(1))
-    disk.make_dirs("data")
-    core = Partition(
-        broker_id=1, topic="t", topic_id=TOPIC_ID, partition_id=partition_id, facts=BrokerFacts(),
-        lag_time_max_ms=1_000, min_insync_replicas=1,
-    )  # fmt: skip
-    return Replica(
-        core=core, log=Log.new(disk, f"data/t-{partition_id}", LogConfig()),
-        config=resolve(CONFIG, {}), disk=disk, turn=TurnEnd(), has_identity=True,
-        lower_checkpoints=lambda *_: None, on_first_file=lambda _: None, home=None,
-        on_failed=lambda *_: None,
-    )  # fmt: skip
-
-
-def fail(home, failure, operation):
-    raise failure
-
-
-def session_of():
-    return ReplicaSession(
-        config=CONFIG, leader_name=lambda: "broker 2 at host:9092", on_resume=lambda: None,
-        quota=ReplicationQuota(0), clock=SYSTEM_CLOCK, starts=StartCheckpoints(fail),
-    )  # fmt: skip
-
-
-def answer(session_id, *, batch=b""):
-    part = ReplicaAnswer(TOPIC_ID, 0, 0, 0, 0, None, 0, len(batch))
-    return ReplicaFetchAnswer(1, 0, session_id, [part])
+from tests.test_broker.lone_replica import CONFIG, TOPIC_ID, answer, fail, replica_of, session_of
 
 
 def test_a_session_is_opening_until_its_first_answer():
@@ -252,7 +209,7 @@ def test_an_answer_to_what_was_asked_in_an_epoch_before_is_dropped():
 
 
 def test_a_late_error_of_the_old_session_does_not_let_a_second_one_be_opened():
-    # What only the later one listed was never fetched: its answer comes when the first has settled.
+    # Partitions that only the second request lists were never fetched: it waits for the first.
     session = session_of()
     session.add((TOPIC_ID, 0), replica_of())
     session.next_request()

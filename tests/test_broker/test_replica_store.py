@@ -28,14 +28,7 @@ from kvorum.storage.log.checkpoints import (
     write_partition_metadata,
 )
 from kvorum.storage.log.log import Log, LogConfig
-
-TOPIC_ID = bytes(range(16))
-
-
-def made(disk: MemoryDisk) -> ReplicaStore:
-    store = ReplicaStore(disk=disk, data_directory="data", rng=random.Random(1), topics=dict)
-    store.load(is_clean=False)
-    return store
+from tests.test_broker.lone_replica import TOPIC_ID, made, with_log
 
 
 def test_a_new_replica_begins_empty_and_makes_no_folder() -> None:
@@ -56,16 +49,6 @@ def test_a_folder_that_appeared_since_the_start_is_no_new_replicas() -> None:
 
 CHECKPOINTS = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START_OFFSET)
 OTHER_ID = bytes(range(1, 17))
-
-
-def with_log(disk: MemoryDisk, topic_id: bytes = TOPIC_ID) -> None:
-    """A replica of t-0 with one record, all of it in the page cache."""
-    disk.make_dirs("data")
-    disk.sync_dir(".")
-    log = Log.new(disk, "data/t-0", LogConfig())
-    log.append_as_leader(build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=1, now_ms=1)
-    file = disk.open(f"data/t-0/{PARTITION_METADATA}")
-    file.pwrite(b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw", 0)
 
 
 def test_checkpoints_of_a_topic_that_is_gone_are_nothing_to_a_new_one_of_its_name() -> None:
@@ -152,7 +135,7 @@ def test_records_that_were_flushed_do_not_go_with_the_file_that_says_whose_they_
     # Put back, all is there.
     write_partition_metadata(disk, "data/t-0", TOPIC_ID)
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 1
-    # What was never flushed may have lost it with the power, and begins anew.
+    # A log that was never flushed may have lost its folder in the power cut; it starts empty.
     disk.remove(f"data/t-0/{PARTITION_METADATA}")
     write_offsets(disk, f"data/{RECOVERY_POINT}", {})
     assert made(disk).open("t", TOPIC_ID, 0, LogConfig(), now_ms=0).log.end_offset == 0
@@ -218,7 +201,7 @@ def test_a_log_that_lost_its_tail_takes_the_checkpoint_down(checkpoint: str) -> 
 
 @pytest.mark.parametrize("is_orderly", [False, True])
 def test_a_log_that_was_refused_is_refused_at_every_start(is_orderly: bool) -> None:
-    """What the checkpoints say of it is all that tells a loss from a torn tail."""
+    """The checkpoints alone tell lost records from a torn tail."""
     disk = MemoryDisk(random.Random(1))
     with_log(disk)
     write_partition_metadata(disk, "data/t-0", TOPIC_ID)

@@ -18,9 +18,10 @@ from kvorum.broker.fetch.follower_fetch_session import REFUSED_MAX_MS
 from kvorum.broker.metrics.broker_metrics import broker_metrics
 from kvorum.metadata.image.records import LOST_DIRECTORY, NO_LEADER
 from kvorum.storage.format.batch import build_batch
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
+from tests.test_broker.lone_replica import TOPIC_ID, answer, replica_of, session_of
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
-from tests.test_broker.test_replica_session import TOPIC_ID, answer, replica_of, session_of
 
 RECORDS = 40
 CONFIG = BrokerConfig(log_segment_bytes=1_000)
@@ -60,12 +61,12 @@ def lead_with_damage(harness: Harness) -> Path:
     data[int.from_bytes(data[8:12], "big") + 11] ^= 0x10  # the last one of the first batch
     path.write_bytes(data)
     harness.run(cluster.start_broker(1, is_clean=True))
-    wait_until(lambda: 1 in partition(harness).isr, "broker 1 is in sync")
+    eventually(lambda: 1 in partition(harness).isr, "broker 1 is in sync")
     topic_id = cluster.controller.image.topic_ids["t"]
     if partition(harness).leader != 1:
         isr = partition(harness).isr
         harness.call(lambda: cluster.controller.lead(topic_id, 0, 1, isr))
-    wait_until(lambda: cluster.replica(1, "t").core.is_leader, "broker 1 leads")
+    eventually(lambda: cluster.replica(1, "t").core.is_leader, "broker 1 leads")
     return path
 
 
@@ -83,7 +84,7 @@ def test_a_leader_that_serves_damage_gives_its_lead_to_a_replica_in_sync(
     with caplog.at_level(logging.INFO):
         path = lead_with_damage(harness)
         begin_anew(harness, 3)
-        wait_until(lambda: set(partition(harness).isr) == {2, 3}, "broker 3 has caught up")
+        eventually(lambda: set(partition(harness).isr) == {2, 3}, "broker 3 has caught up")
     assert partition(harness).leader == 2
     assert partition(harness).directory_of(1) == LOST_DIRECTORY
     assert harness.cluster.replica(3, "t").log.end_offset == RECORDS
@@ -102,7 +103,7 @@ def test_damage_that_was_found_once_is_not_forgotten_by_a_restart(harness: Harne
     harness.run(harness.cluster.stop_broker(3))
     lead_with_damage(harness)
     begin_anew(harness, 3)
-    wait_until(lambda: set(partition(harness).isr) == {2, 3}, "broker 3 has caught up")
+    eventually(lambda: set(partition(harness).isr) == {2, 3}, "broker 3 has caught up")
     for is_clean in (True, False):
         harness.run(harness.cluster.stop_broker(1))
         harness.run(harness.cluster.start_broker(1, is_clean=is_clean))
@@ -119,7 +120,7 @@ def test_the_last_replica_in_sync_goes_offline_as_it_does_at_a_start_and_says_so
     with caplog.at_level(logging.ERROR):
         lead_with_damage(harness)
         begin_anew(harness, 2)
-        wait_until(lambda: partition(harness).leader == NO_LEADER, "the leader has given up")
+        eventually(lambda: partition(harness).leader == NO_LEADER, "the leader has given up")
     assert partition(harness).isr == (1,)
     assert "t-0 is offline" in caplog.text
     broker = harness.cluster.brokers[1]
@@ -142,8 +143,8 @@ def test_a_follower_that_asks_twice_of_a_sound_leader_costs_nobody_anything(
     follower = harness.cluster.replica(1, "t").core.remotes[2]
     harness.call(lambda: setattr(follower, "sent_offset", 0))
     begin_anew(harness, 2)
-    wait_until(lambda: set(partition(harness).isr) == {1, 2}, "broker 2 has caught up")
-    wait_until(lambda: checked == [None], "it was looked at")
+    eventually(lambda: set(partition(harness).isr) == {1, 2}, "broker 2 has caught up")
+    eventually(lambda: checked == [None], "it was looked at")
     assert partition(harness).leader == 1
 
 
@@ -184,7 +185,7 @@ def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness
     # Cut where a batch ends: what is left is sound, and its followers waited for the rest for ever.
     cluster = harness.cluster
     filled(harness, (1, 2))
-    wait_until(lambda: cluster.replica(2, "t").log.end_offset == RECORDS, "it is replicated")
+    eventually(lambda: cluster.replica(2, "t").log.end_offset == RECORDS, "it is replicated")
     harness.call(lambda: cluster.brokers[2].manager.fetchers.pause(True))
     client = RawClient(cluster.ports[1])
     batch = bytes(build_batch([(None, b"x")], timestamp_ms=int(time.time() * 1000)))
@@ -194,13 +195,13 @@ def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness
     os.truncate(Path(leader.log.directory) / f"{base_offset:020d}.log", 0)
     client.close()
     harness.call(lambda: cluster.brokers[2].manager.fetchers.pause(False))
-    wait_until(lambda: leader.is_offline, "it has looked")
+    eventually(lambda: leader.is_offline, "it has looked")
 
 
 def test_damage_behind_what_a_fetch_was_given_costs_the_replica_and_no_more(
     harness: Harness,
 ) -> None:
-    # Whether more than that lies below the watermark is looked up in the headers behind.
+    # The headers behind tell if more than that lies below the high watermark.
     cluster = harness.cluster
     configs = {"segment.bytes": "110000"}
     harness.call(lambda: cluster.controller.create("t", [(1, 2)], configs))
@@ -209,7 +210,7 @@ def test_damage_behind_what_a_fetch_was_given_costs_the_replica_and_no_more(
     for _ in range(10):
         client.call("produce", 9, produce_values("t", batch))
     leader = cluster.replica(1, "t")
-    wait_until(lambda: leader.core.high_watermark == 10, "all is committed")
+    eventually(lambda: leader.core.high_watermark == 10, "all is committed")
     harness.call(lambda: cluster.brokers[2].manager.fetchers.pause(True))
     for _ in range(30):
         client.call("produce", 9, produce_values("t", batch, acks=1))

@@ -16,7 +16,8 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.records import BrokerRegistrationChange
 from kvorum.storage.format.batch import build_batch, iter_headers
 from kvorum.wire.kio_codec import uuid_bytes
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
 
 CONFIG = BrokerConfig(
@@ -272,7 +273,7 @@ def test_a_reader_that_does_not_read_is_not_read_from(
     def paused() -> bool:
         return any(not c._is_reading for c in server._connections)
 
-    wait_until(lambda: harness.call(paused), "the server stops reading from the slow client")
+    eventually(lambda: harness.call(paused), "the server stops reading from the slow client")
     assert produced(client, topic, batch(b"y")).error_code is KioError.none
     for _ in range(asked):
         _, body = slow.receive()
@@ -287,9 +288,9 @@ def test_a_connection_that_goes_away_takes_its_waiting_requests_along(
     leaver = RawClient(harness.cluster.brokers[1].port)
     leaver.send("fetch", 12, fetch_values(topic, 0, max_wait_ms=60_000))
     replica = harness.cluster.replica(1, topic)
-    wait_until(lambda: replica.watchers, "the fetch is parked")
+    eventually(lambda: replica.watchers, "the fetch is parked")
     leaver.close()
-    wait_until(lambda: not replica.watchers, "the parked fetch is gone")
+    eventually(lambda: not replica.watchers, "the parked fetch is gone")
     assert not harness.call(lambda: any(manager.deadlines._buckets.values()))
 
 
@@ -346,7 +347,7 @@ def test_unknown_topics_answer_3_and_are_made_in_the_background(
     answer = client.call("metadata", 9, {"topics": [{"name": "auto-made"}]})
     assert answer.topics[0].error_code is KioError.unknown_topic_or_partition
     image = harness.cluster.controller
-    wait_until(lambda: image.image.topic("auto-made"), "auto-creation")
+    eventually(lambda: image.image.topic("auto-made"), "auto-creation")
     answer = client.call("metadata", 9, {"topics": [{"name": "auto-made"}, {"name": "no/good"}]})
     assert answer.topics[0].error_code is KioError.none
     assert answer.topics[1].error_code is KioError.invalid_topic_exception

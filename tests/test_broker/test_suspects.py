@@ -11,7 +11,8 @@ import pytest
 from kvorum.broker.metadata_answers import suspects
 from kvorum.broker.metadata_answers.suspects import SUSPICION_MS, WAITING_MAX, Suspects
 from kvorum.metadata.image.image import EMPTY_IMAGE
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 
 
@@ -30,9 +31,9 @@ def test_who_asks_when_a_leader_died_is_told_who_leads_then(harness: Harness) ->
     (before,) = client.call("metadata", 9, asked).topics
     assert before.partitions[0].leader_id == 1
     harness.run(harness.cluster.crash_broker(1))
-    wait_until(lambda: suspects.present() == {1}, "its end is noticed")
+    eventually(lambda: suspects.present() == {1}, "its end is noticed")
     client.send("metadata", 9, asked)
-    wait_until(lambda: suspects._waiting, "the request waits")
+    eventually(lambda: suspects._waiting, "the request waits")
     harness.call(lambda: harness.cluster.fence(1))
     (after,) = client.answer("metadata", 9).topics
     assert after.partitions[0].leader_id == 2

@@ -19,8 +19,9 @@ from kvorum.broker.quotas.replication_quota import (
 )
 from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from kvorum.metadata.image.records import Config
+from tests.polling import eventually
 from tests.test_broker.config_calls import produce
-from tests.test_broker.harness import Harness, wait_until
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 
 # The bucket.
@@ -140,10 +141,10 @@ def test_leader_holds_back_a_follower_out_of_sync_until_the_rate_allows(harness)
     brokers = harness.cluster.brokers
     harness.call(lambda: brokers[2].manager.fetchers.pause(False))
     throttle = brokers[1].manager.leader_throttle
-    wait_until(lambda: harness.call(lambda: bool(throttle._held)), "the follower is held back")
+    eventually(lambda: harness.call(lambda: bool(throttle._held)), "the follower is held back")
     assert harness.cluster.replica(2, "moved").log.end_offset == 0
     harness.call(lambda: harness.cluster.controller.commit(set_rate("leader", 1, 1 << 30)))
-    wait_until(lambda: is_in_sync(harness), "the follower has caught up")
+    eventually(lambda: is_in_sync(harness), "the follower has caught up")
     client.close()
 
 
@@ -151,7 +152,7 @@ def test_member_of_the_isr_is_never_held_back(harness):
     client = follower_out_of_sync(harness)
     brokers = harness.cluster.brokers
     harness.call(lambda: brokers[2].manager.fetchers.pause(False))
-    wait_until(lambda: is_in_sync(harness), "the follower has caught up")
+    eventually(lambda: is_in_sync(harness), "the follower has caught up")
     set_configs(harness, "leader", 1, 0)
     set_configs(harness, "follower", 2, 0)
     for _ in range(20):
@@ -171,8 +172,8 @@ def test_follower_leaves_a_partition_alone_once_its_quota_is_used_up(harness):
     def is_paused() -> bool:
         return any(f.resume is not None for f in fetcher.session._partitions.values())
 
-    wait_until(lambda: harness.call(is_paused), "the partition is left alone")
+    eventually(lambda: harness.call(is_paused), "the partition is left alone")
     assert quota.is_limited
     harness.call(lambda: harness.cluster.controller.commit(set_rate("follower", 2, 1 << 30)))
-    wait_until(lambda: is_in_sync(harness), "the follower has caught up")
+    eventually(lambda: is_in_sync(harness), "the follower has caught up")
     client.close()

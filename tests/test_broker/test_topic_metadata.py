@@ -1,4 +1,4 @@
-"""What is kept of Metadata answers, and until when."""
+"""The cached parts of Metadata answers, and the changes that drop them."""
 
 from __future__ import annotations
 

@@ -6,20 +6,6 @@ import contextlib
 import selectors
 import socket
 import threading
-import time
-from collections.abc import Callable
-
-DEADLINE_S = 60.0
-"""For anything that must come true: generous, as a busy machine is slow and not wrong."""
-
-
-def eventually(condition: Callable[[], bool], what: str, timeout_s: float = DEADLINE_S) -> None:
-    """Wait for a condition with a deadline."""
-    deadline = time.monotonic() + timeout_s
-    waiter = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        waiter.wait(0.005)
 
 
 class RecordingServer:

@@ -15,7 +15,7 @@ from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.toxiproxy import Toxic
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
-from tests.live.cluster import eventually
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 

@@ -20,8 +20,7 @@ from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from kvorum.runtime.errors import ConfigError
-
-from .endpoints import eventually
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -133,9 +132,7 @@ def test_interrupted_run_leaves_nothing_running(tmp_path, number):
     )
     try:
         history = run_dir / "history.jsonl"
-        eventually(
-            lambda: history.exists() and history.stat().st_size > 0, "the load runs", timeout_s=60
-        )
+        eventually(lambda: history.exists() and history.stat().st_size > 0, "the load runs")
         runner.send_signal(number)
         assert runner.wait(60) != 0
     finally:
@@ -159,9 +156,7 @@ def test_runner_killed_outright_takes_its_processes_along(tmp_path):
         stderr=subprocess.DEVNULL,
     )
     history = run_dir / "history.jsonl"
-    eventually(
-        lambda: history.exists() and history.stat().st_size > 0, "the load runs", timeout_s=60
-    )
+    eventually(lambda: history.exists() and history.stat().st_size > 0, "the load runs")
     runner.kill()
     runner.wait()
-    eventually(lambda: not is_anything_left(run_dir), "every process is gone", timeout_s=60)
+    eventually(lambda: not is_anything_left(run_dir), "every process is gone")

@@ -14,7 +14,7 @@ from kvorum.chaos.experiment.export import SCHEMA_VERSION, export_history
 from kvorum.chaos.experiment.report import build_report, write_report
 from kvorum.chaos.experiment.timeline import build_timeline
 from kvorum.runtime.errors import ConfigError
-from tests.test_cli.test_offline import run
+from tests.command import kvorum
 
 from .histories import HistoryBuilder, good_history
 
@@ -220,22 +220,22 @@ def test_the_picture_and_the_table_of_faults_have_one_clock(tmp_path):
         ),
     ],
 )
-def test_a_damaged_line_of_a_history_is_one_sentence(monkeypatch, capsys, tmp_path, line, words):
+def test_a_damaged_line_of_a_history_is_one_sentence(tmp_path, line, words):
     write_run(tmp_path, run_history())
     path = tmp_path / "history.jsonl"
     lines = path.read_text().splitlines()
     lines[4] = line
     path.write_text("\n".join(lines) + "\n")
-    code, out, err = run(monkeypatch, capsys, "report", tmp_path)
+    code, out, err = kvorum("report", tmp_path)
     assert (code, out, len(err.splitlines())) == (1, "", 1)
     assert f"{path} at byte " in err and "line 5 is no history event: " in err and words in err
 
 
-def test_a_fault_that_lacks_a_field_is_one_sentence(monkeypatch, capsys, tmp_path):
+def test_a_fault_that_lacks_a_field_is_one_sentence(tmp_path):
     history = run_history()
     del history.events[-2].value["led_partitions"]
     write_run(tmp_path, history)
-    code, out, err = run(monkeypatch, capsys, "report", tmp_path)
+    code, out, err = kvorum("report", tmp_path)
     assert (code, out, len(err.splitlines())) == (1, "", 1)
     assert "history.jsonl" in err and "lacks 'led_partitions'" in err
 
@@ -243,10 +243,10 @@ def test_a_fault_that_lacks_a_field_is_one_sentence(monkeypatch, capsys, tmp_pat
 @pytest.mark.parametrize(
     ("text", "words"), [("{", "Expecting"), ("[]", "not the record"), ("{}", "it has no title")]
 )
-def test_a_damaged_record_of_a_run_is_one_sentence(monkeypatch, capsys, tmp_path, text, words):
+def test_a_damaged_record_of_a_run_is_one_sentence(tmp_path, text, words):
     write_run(tmp_path, run_history())
     (tmp_path / "run.json").write_text(text)
-    code, out, err = run(monkeypatch, capsys, "report", tmp_path)
+    code, out, err = kvorum("report", tmp_path)
     assert (code, out, len(err.splitlines())) == (1, "", 1)
     assert f"{tmp_path}/run.json at byte 0: not the record of a run" in err and words in err
 
@@ -262,9 +262,9 @@ def test_a_damaged_record_of_a_run_is_one_sentence(monkeypatch, capsys, tmp_path
         ),
     ],
 )
-def test_the_line_with_the_verdict_gives_its_reason(monkeypatch, capsys, tmp_path, changes, words):
+def test_the_line_with_the_verdict_gives_its_reason(tmp_path, changes, words):
     write_run(tmp_path, run_history(), **changes)
-    code, _, err = run(monkeypatch, capsys, "report", tmp_path)
+    code, _, err = kvorum("report", tmp_path)
     assert code == 6
     assert err.startswith(f"kvorum: the verdict is {words}")
 

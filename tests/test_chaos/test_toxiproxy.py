@@ -38,8 +38,9 @@ from kvorum.chaos.live.links import Link, Stream, plan_links
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.runtime.errors import ConfigError
+from tests.polling import eventually
 
-from .endpoints import RecordingServer, connect, eventually, is_open, rest_of
+from .endpoints import RecordingServer, connect, is_open, rest_of
 
 pytestmark = pytest.mark.live
 

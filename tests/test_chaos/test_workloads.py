@@ -11,8 +11,7 @@ from kvorum.chaos.experiment.scenario import WorkloadPlan
 from kvorum.chaos.live.observe import NotObservable, TopicWatch
 from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
 from kvorum.chaos.workloads.produce import ProduceLoad
-
-from .endpoints import eventually
+from tests.polling import eventually
 
 pytestmark = pytest.mark.live
 

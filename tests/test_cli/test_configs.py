@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from kvorum.cli.configs import configs
 from kvorum.cli.main import main
-from tests.live.cluster import Cluster, eventually
+from tests.live.cluster import Cluster
+from tests.polling import eventually
 
 live = [pytest.mark.live, pytest.mark.timeout(120)]
 CONFIG_KEYS = ["entity", "name", "value", "source", "type", "read_only", "is_sensitive", "synonyms"]

@@ -1,4 +1,4 @@
-"""Who is held back by a move's throttle."""
+"""The replicas that a move's throttle holds back."""
 
 from __future__ import annotations
 

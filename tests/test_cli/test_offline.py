@@ -13,18 +13,10 @@ import click
 import pytest
 
 from kvorum.cli import common
-from kvorum.cli.main import cli, main
+from kvorum.cli.main import cli
+from tests.command import kvorum
 
 HEAVY = ("grpc", "pyspark", "rich", "kio", "confluent_kafka", "asyncio")
-
-
-def run(monkeypatch, capsys, *arguments):
-    """(exit code, stdout, stderr) of `kvorum ARGUMENTS` in this process."""
-    monkeypatch.setattr(sys, "argv", ["kvorum", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    captured = capsys.readouterr()
-    return end.value.code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["dev", "--help"],
@@ -70,8 +62,8 @@ def test_every_noun_loads_and_has_help():
         ),
     ],
 )
-def test_wrong_use_exits_with_2_and_speaks_on_stderr(monkeypatch, capsys, arguments, words):
-    code, out, err = run(monkeypatch, capsys, *arguments)
+def test_wrong_use_exits_with_2_and_speaks_on_stderr(arguments, words):
+    code, out, err = kvorum(*arguments)
     assert (code, out) == (2, "")
     assert words in err
 
@@ -92,36 +84,32 @@ def test_wrong_use_exits_with_2_and_speaks_on_stderr(monkeypatch, capsys, argume
         ["metadata", "shell"],
     ],
 )
-def test_nobody_there_exits_with_3_and_one_line(monkeypatch, capsys, option, command):
+def test_nobody_there_exits_with_3_and_one_line(option, command):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    code, out, err = run(monkeypatch, capsys, *command, option, address, "--timeout", "1")
+    code, out, err = kvorum(*command, option, address, "--timeout", "1")
     assert (code, out) == (3, "")
     assert address in err and len(err.splitlines()) == 1
     assert err.startswith("kvorum: no ")
 
 
-def test_silent_broker_exits_with_3(monkeypatch, capsys):
+def test_silent_broker_exits_with_3(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         monkeypatch.setattr("kvorum.cli.kafka_client.ANSWER_SLACK_S", 0.0)
-        code, out, err = run(
-            monkeypatch, capsys, "topics", "list", "-b", address, "--timeout", "0.2"
-        )
+        code, out, err = kvorum("topics", "list", "-b", address, "--timeout", "0.2")
     assert (code, out) == (3, "")
     assert "did not answer within 0.2 s" in err
 
 
-def test_a_broker_that_hangs_is_passed_over_before_it_is_asked_for_anything(monkeypatch, capsys):
+def test_a_broker_that_hangs_is_passed_over_before_it_is_asked_for_anything(monkeypatch):
     monkeypatch.setattr("kvorum.cli.kafka_client.ANSWER_SLACK_S", 0.0)
     with (
         socket.create_server(("127.0.0.1", 0)) as first,
         socket.create_server(("127.0.0.1", 0)) as second,
     ):
         one, other = (f"127.0.0.1:{server.getsockname()[1]}" for server in (first, second))
-        code, _, err = run(
-            monkeypatch, capsys, "topics", "create", "t", "-b", f"{one},{other}", "--timeout", "0.2"
-        )
+        code, _, err = kvorum("topics", "create", "t", "-b", f"{one},{other}", "--timeout", "0.2")
         assert code == 3
         assert f"broker {other} did not answer" in err
         with first.accept()[0] as connection:
@@ -158,14 +146,14 @@ def test_table_of_nothing_has_its_headings(capsys):
     assert capsys.readouterr().out.split() == ["TOPIC", "PARTITIONS"]
 
 
-def test_failed_verdict_exits_with_6(monkeypatch, capsys):
+def test_failed_verdict_exits_with_6(monkeypatch):
     from kvorum.runtime.errors import InvariantViolated
 
     def fails(seed, world):
         raise InvariantViolated(f"two leaders in seed {seed}")
 
     monkeypatch.setattr("kvorum.chaos.sim.worlds.run_seed", fails)
-    code, out, err = run(monkeypatch, capsys, "chaos", "sim", "--seed", 5)
+    code, out, err = kvorum("chaos", "sim", "--seed", 5)
     assert (code, out, err) == (6, "", "kvorum: two leaders in seed 5\n")
 
 

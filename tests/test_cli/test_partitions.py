@@ -18,7 +18,8 @@ from kvorum.cli.reassignment_file import (
     write_assignment,
 )
 from kvorum.metadata.controller.placement import UsableBroker
-from tests.live.cluster import Cluster, eventually
+from tests.live.cluster import Cluster
+from tests.polling import eventually
 
 # The files.
 

@@ -10,7 +10,7 @@ import pytest
 from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.cli.common import CommandFailed, check, show_outcomes
 from kvorum.runtime.errors import ConfigError, ErrorCode
-from tests.test_cli.test_offline import run
+from tests.command import kvorum
 
 ROWS = [
     {"group": "g1", "error": "NONE"},
@@ -42,21 +42,19 @@ def test_an_error_names_its_topic_once(message, said):
 
 
 @pytest.mark.parametrize(("wrong", "right"), [("topic", "topics"), ("group", "groups")])
-def test_a_noun_that_is_nearly_right_is_suggested(monkeypatch, capsys, wrong, right):
-    code, out, err = run(monkeypatch, capsys, wrong, "list")
+def test_a_noun_that_is_nearly_right_is_suggested(wrong, right):
+    code, out, err = kvorum(wrong, "list")
     assert (code, out) == (2, "")
     assert f"No such command '{wrong}'. Did you mean '{right}'?" in err
-    _, _, err = run(monkeypatch, capsys, "zebra")
+    _, _, err = kvorum("zebra")
     assert "No such command 'zebra'." in err and "mean" not in err
 
 
-def test_a_package_that_a_command_lacks_is_named_with_the_way_to_get_it(
-    monkeypatch, capsys, tmp_path
-):
+def test_a_package_that_a_command_lacks_is_named_with_the_way_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "yaml", None)
     experiment = tmp_path / "x.yaml"
     experiment.write_text("title: x\n")
-    code, out, err = run(monkeypatch, capsys, "chaos", "run", experiment, "--out", tmp_path / "run")
+    code, out, err = kvorum("chaos", "run", experiment, "--out", tmp_path / "run")
     assert (code, out, err) == (1, "", "kvorum: this needs yaml: pip install 'kvorum[chaos]'\n")
 
 

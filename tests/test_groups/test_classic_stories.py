@@ -9,13 +9,7 @@ from kvorum.broker.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from kvorum.broker.groups.requests import DescribeGroup, ListGroups
 from kvorum.broker.groups.timers import SyncTimer
 from kvorum.runtime.errors import ErrorCode
-from tests.test_groups.world import (
-    GROUP,
-    REBALANCE_MS,
-    SESSION_MS,
-    World,
-    join_body,
-)
+from tests.test_groups.world import GROUP, REBALANCE_MS, SESSION_MS, World, join_body
 
 DELAY_MS = 3_000
 
@@ -165,7 +159,7 @@ def test_a_member_that_never_syncs_is_out_after_the_rebalance_timeout():
 
 
 def test_the_time_to_sync_ends_with_its_generation():
-    """Who has not synced leaves; the next generation has a full time-out of its own."""
+    """A member that has not synced is removed. The next generation has a full time-out."""
     world = World()
     first, token = world.enter()
     second, _ = world.enter()

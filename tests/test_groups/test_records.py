@@ -28,7 +28,7 @@ TEXT = st.text(max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
-# What Apache Kafka 4.1.0 wrote.
+# Written by Apache Kafka 4.1.0.
 OFFSET_KEY = bytes.fromhex("0001 0005 67726f7570 0005 746f706963 00000000")
 OFFSET_VALUE = bytes.fromhex("0004 0000000000000032 00000000 01 000001a1fd2f7184 00")
 NEW_GROUP_KEY = bytes.fromhex("0002 0005 67726f7570")

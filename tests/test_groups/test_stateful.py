@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kvorum.broker.coordinator.model import ReplayedRecord, TopicsChanged, TransactionEnd
+from kvorum.broker.coordinator.model import ReplayedRecord, TopicsChanged
 from kvorum.broker.groups.classic.states import GroupState
 from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.records import group_key
@@ -44,6 +44,7 @@ from tests.test_groups.world import (
     World,
     commit_body,
     committed,
+    compacted,
     transaction_commit_body,
 )
 
@@ -58,7 +59,7 @@ NO_GENERATION = (0, 0)
 
 
 class Offsets:
-    """What the log ought to say: a dictionary, and one for each open transaction."""
+    """The offsets that the log must hold: a dictionary, and one for each open transaction."""
 
     def __init__(self) -> None:
         self.committed: dict[tuple[str, int], tuple[int, int]] = {}
@@ -345,36 +346,6 @@ def offsets_of(shard: GroupShard):
         )
         for group_id, b in shard.offsets.books.items()
     }
-
-
-def compacted(log: list[ReplayedRecord | TransactionEnd]):
-    """As the cleaner leaves it: of each key the last record. Records of aborted transactions count
-    for nothing, and it never goes beyond the start of an open one."""
-    starts: dict[int, int] = {}
-    is_committed: dict[int, bool] = {}
-    for place, item in enumerate(log):
-        if isinstance(item, TransactionEnd):
-            start = starts.pop(item.producer_id, place)
-            mine = [r for r in range(start, place) if is_of(log[r], item.producer_id)]
-            is_committed.update(dict.fromkeys(mine, item.is_commit))
-        elif item.is_transactional:
-            starts.setdefault(item.producer_id, place)
-    end = min(starts.values(), default=len(log))
-    seen: set[bytes] = set()
-    kept = []
-    for place in reversed(range(end)):
-        item = log[place]
-        if isinstance(item, TransactionEnd):
-            kept.append(item)
-        elif is_committed.get(place, True) and item.key not in seen:
-            seen.add(item.key)
-            kept.append(item)
-    return kept[::-1] + log[end:]
-
-
-def is_of(item, producer_id: int) -> bool:
-    is_record = isinstance(item, ReplayedRecord) and item.is_transactional
-    return is_record and item.producer_id == producer_id
 
 
 TestGroupLife = GroupLife.TestCase

@@ -321,6 +321,36 @@ def fetch_body(
 
 
 def committed(world: World, group_id: str = GROUP) -> dict[tuple[str, int], int]:
-    """What the group has, as a reader is told."""
+    """The committed offsets of the group, as OffsetFetch returns them."""
     answer = world.call(fetch_body(group_id=group_id))
     return {(t.topic, p.partition): p.offset for t in answer.topics for p in t.partitions}
+
+
+def compacted(log: list[ReplayedRecord | TransactionEnd]):
+    """As the cleaner leaves it: of each key the last record. Records of aborted transactions count
+    for nothing, and it never goes beyond the start of an open one."""
+    starts: dict[int, int] = {}
+    is_committed: dict[int, bool] = {}
+    for place, item in enumerate(log):
+        if isinstance(item, TransactionEnd):
+            start = starts.pop(item.producer_id, place)
+            mine = [r for r in range(start, place) if is_of(log[r], item.producer_id)]
+            is_committed.update(dict.fromkeys(mine, item.is_commit))
+        elif item.is_transactional:
+            starts.setdefault(item.producer_id, place)
+    end = min(starts.values(), default=len(log))
+    seen: set[bytes] = set()
+    kept = []
+    for place in reversed(range(end)):
+        item = log[place]
+        if isinstance(item, TransactionEnd):
+            kept.append(item)
+        elif is_committed.get(place, True) and item.key not in seen:
+            seen.add(item.key)
+            kept.append(item)
+    return kept[::-1] + log[end:]
+
+
+def is_of(item, producer_id: int) -> bool:
+    is_record = isinstance(item, ReplayedRecord) and item.is_transactional
+    return is_record and item.producer_id == producer_id

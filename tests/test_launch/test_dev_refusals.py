@@ -1,4 +1,4 @@
-"""What `kvorum dev` refuses: one line, exit code 2, and no process was started for it."""
+"""Refusals of `kvorum dev`: one line, exit code 2, and no process was started."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import os
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
 from kvorum.cli.main import main
 from kvorum.launch import supervisor
-from kvorum.launch.cluster_file import ClusterFile, NodeEntry, read_cluster_file, write_cluster_file
+from kvorum.launch.cluster_file import read_cluster_file
 from kvorum.launch.plan import plan_cluster
+from tests.test_launch.node_folders import known_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -37,35 +37,6 @@ def refusal(
     assert captured.err.startswith("kvorum: ")
     assert len(captured.err.splitlines()) == 1, captured.err
     return captured.err
-
-
-def known_cluster(data_dir: Path, *, controllers: int = 3, brokers: int = 3) -> str:
-    """Leave the cluster file of a stopped cluster; its id."""
-    data_dir.mkdir(exist_ok=True)
-    plan = plan_cluster(
-        controllers=controllers, brokers=brokers, data_dir=str(data_dir), port=31_000
-    )
-    entries = tuple(
-        NodeEntry(
-            name=node.name,
-            id=node.node_id,
-            roles=(node.role,),
-            pid=None,
-            state="stopped",
-            listener=f"127.0.0.1:{node.port}",
-            advertised=node.advertised,
-            directory=node.directory,
-            log_file=node.log_file,
-        )
-        for node in plan.nodes
-    )
-    write_cluster_file(
-        str(data_dir),
-        ClusterFile(
-            cluster_id=plan.cluster_id, bootstrap=plan.bootstrap, launcher_pid=None, nodes=entries
-        ),
-    )
-    return plan.cluster_id
 
 
 def test_directory_that_cannot_be_made_is_refused(monkeypatch, capsys, tmp_path):

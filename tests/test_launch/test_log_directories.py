@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import random
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost
 from kvorum.launch.broker_process import BrokerProcess
 from kvorum.launch.identity import DirectoryLock
-from kvorum.launch.log_directories import UNCLEAN, OwnDirectories, take_directories
+from kvorum.launch.log_directories import UNCLEAN
 from kvorum.launch.properties import broker_config, controller_config
 from kvorum.launch.restore import ASIDE_SUFFIX, Restoration, restore
 from kvorum.runtime.disk import OsDisk
@@ -36,26 +35,7 @@ from kvorum.storage.log.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
-
-CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
-TOPIC_ID = b"t" * 16
-BROKER = {
-    "node.id": "101",
-    "cluster.id": CLUSTER_ID,
-    "listeners": "PLAINTEXT://127.0.0.1:21001",
-    "controller.quorum.voters": "1@127.0.0.1:21002",
-}
-
-
-def take(*paths: Path, metadata: Path | None = None, node_id: int = 101) -> OwnDirectories:
-    return take_directories(
-        OsDisk(),
-        metadata_directory=str(metadata or paths[0]),
-        data_directories=[str(path) for path in paths],
-        node_id=node_id,
-        cluster_id=CLUSTER_ID,
-        rng=random.Random(),
-    )
+from tests.test_launch.node_folders import BROKER, TOPIC_ID, take
 
 
 @pytest.fixture
@@ -417,7 +397,7 @@ def test_a_broker_whose_last_directory_fails_ends_at_once(paths: tuple[Path, Pat
 def test_a_further_directory_whose_identity_is_damaged_is_passed_over(
     paths: tuple[Path, Path], content: bytes
 ) -> None:
-    # What a broken file system left of it stopped the broker, and what it prints was a screen full.
+    # The remains of a broken file system stopped the broker with a screenful of output.
     take(*paths).release()
     (paths[1] / "meta.properties").write_bytes(content)
     own = take(*paths)

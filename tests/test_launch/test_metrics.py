@@ -18,7 +18,7 @@ from kvorum.launch.properties import broker_config
 from kvorum.runtime.errors import ConfigError
 from tests.live.by_hand import HandMade
 from tests.live.clients import Topics
-from tests.live.cluster import DEADLINE_S, eventually
+from tests.polling import DEADLINE_S, eventually
 
 BROKER = "broker-101"
 

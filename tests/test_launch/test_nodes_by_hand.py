@@ -12,7 +12,8 @@ from confluent_kafka import Producer
 
 from kvorum.launch.identity import DirectoryLock
 from tests.live.clients import Topics, read_all, settings
-from tests.live.cluster import Command, Ports, eventually, run_kvorum
+from tests.live.cluster import Command, Ports, run_kvorum
+from tests.polling import eventually
 
 CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
 OTHER_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

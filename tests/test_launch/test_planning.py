@@ -19,7 +19,7 @@ from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import new_uuid, uuid_text
-from tests.test_launch.test_dev_refusals import known_cluster
+from tests.test_launch.node_folders import known_cluster
 
 CLUSTER_ID = "H8cXxonAvNgrLxjJFXJs9g"
 BROKER = {

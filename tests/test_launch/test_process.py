@@ -1,4 +1,4 @@
-"""What every node's process does first."""
+"""The first steps of every node's process."""
 
 from __future__ import annotations
 

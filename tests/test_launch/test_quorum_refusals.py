@@ -10,7 +10,8 @@ import pytest
 
 from kvorum.runtime.ids import new_uuid, uuid_text
 from tests.live.by_hand import HandMade
-from tests.live.cluster import eventually, run_kvorum
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
 
 pytestmark = [pytest.mark.timeout(120)]
 

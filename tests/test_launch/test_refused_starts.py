@@ -13,7 +13,6 @@ from kvorum.broker.controller.lifecycle import RegistrationFailed
 from kvorum.broker.log_dirs.replica_store import UNCLEAN_LOGS
 from kvorum.launch.broker_process import BrokerProcess
 from kvorum.launch.log_directories import UNCLEAN
-from kvorum.launch.properties import broker_config
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
 from kvorum.storage.log.checkpoints import (
@@ -22,8 +21,7 @@ from kvorum.storage.log.checkpoints import (
     read_clean_shutdown,
     write_clean_shutdown,
 )
-from tests.test_launch.test_log_directories import BROKER, take
-from tests.test_runtime.http2_peers import free_port
+from tests.test_launch.node_folders import process_on, take
 
 BEFORE, REGISTERED = 7, 9
 """Broker epochs: of the process that closed the logs, and of this one."""
@@ -57,15 +55,6 @@ def paths(tmp_path: Path) -> tuple[Path, Path]:
 
 def marks(*paths: Path) -> list[int | None]:
     return [read_clean_shutdown(OsDisk(), str(path)) for path in paths]
-
-
-def process_on(*paths: Path) -> BrokerProcess:
-    given = {
-        **BROKER,
-        "log.dirs": ",".join(map(str, paths)),
-        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
-    }
-    return BrokerProcess(*broker_config(given), on_failure=lambda failure: None)
 
 
 def registering(process: BrokerProcess, sees: Callable[[], Awaitable[bool]]) -> None:

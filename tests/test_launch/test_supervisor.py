@@ -19,7 +19,7 @@ from kvorum.launch.forking import READY, Child
 from kvorum.launch.plan import NodePlan, plan_cluster
 from kvorum.launch.supervisor import Supervisor
 from kvorum.runtime.errors import ConfigError
-from tests.test_broker.harness import wait_until
+from tests.polling import eventually
 
 
 class Sleepers:
@@ -31,7 +31,7 @@ class Sleepers:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.started: list[subprocess.Popen[bytes]] = []
         self.last_words: dict[str, tuple[str, str]] = {}
-        """What a node writes to its log file when it is started."""
+        """The line that a node writes to its log file when it is started."""
 
     def spawn(self, node: NodePlan, *, close_fds: tuple[int, ...] = ()) -> Child:
         self.fds[node.name], self.writers[node.name] = os.pipe()
@@ -74,7 +74,7 @@ def turn_until(supervisor: Supervisor, condition: Callable[[], bool], what: str)
         supervisor._turn(0.01)
         return condition()
 
-    wait_until(is_so, what)
+    eventually(is_so, what)
 
 
 def test_the_death_of_a_node_leaves_the_start_of_another_alone(
@@ -184,7 +184,7 @@ def test_a_node_that_is_gone_is_no_running_one_whatever_a_stale_file_says(
         signals: list[int] = []
         kill = os.kill
         monkeypatch.setattr(os, "kill", lambda pid, n: signals.append(n) if n else kill(pid, n))
-        wait_until(lambda: is_zombie(sleepers.processes["broker-101"].pid), "it has ended")
+        eventually(lambda: is_zombie(sleepers.processes["broker-101"].pid), "it has ended")
         (asked,) = request_restart(str(tmp_path), ["broker-101"])
         assert (asked.state, asked.starts, signals) == ("running", 1, [signal.SIGUSR1])
         # A stranger that has the number now.

@@ -14,8 +14,7 @@ from immutables import Map
 from kvorum.launch.log_directories import OwnDirectories
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
 from kvorum.runtime.ids import uuid_text
-from tests.test_launch.test_log_directories import TOPIC_ID, take
-from tests.test_launch.test_refused_starts import process_on
+from tests.test_launch.node_folders import TOPIC_ID, process_on, take
 
 
 @pytest.fixture

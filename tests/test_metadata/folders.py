@@ -21,7 +21,7 @@ from kvorum.snapshots.format import (
 )
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
-from tests.test_metadata.test_records_and_images import busy_world
+from tests.test_metadata.worlds import busy_world
 
 FOLDER = "/node/__cluster_metadata-0"
 SEGMENT_BYTES = 2_000

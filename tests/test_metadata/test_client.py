@@ -1,4 +1,4 @@
-"""Who is asked next, and what happens to calls under way when somebody else is elected."""
+"""The controller that is asked next, and calls under way when another controller is elected."""
 
 import asyncio
 import socket

@@ -16,7 +16,7 @@ from tests.test_metadata.folders import batches_of, records_of_seed, replayed, s
 
 
 def copy_of(records, *, seed=0, base=0):
-    """What a node sends that took a snapshot at `base`, and has not trimmed its segments to it."""
+    """The log of a node that took a snapshot at `base` and has not trimmed its segments to it."""
     batches = batches_of(records, random.Random(seed))
     sent, at = [], 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""What the levels of features allow to be written, and what they forget."""
+"""Records that feature levels allow to be written, and the fields that lower levels drop."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.seen = {}
         self.records = itertools.count()
 
-    # What there is.
+    # State.
 
     def keys(self):
         return [
@@ -159,7 +159,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.world.restart(broker_id, is_clean=is_clean)
 
     def lose(self, broker_id):
-        """What was not on disk is gone: one failure, so only what another holder still has."""
+        """Records that were not on disk are lost: one failure, so another replica holds them."""
         for name, topic_id, partition_id in self.keys():
             partition = self.world.partition(name, partition_id)
             others = {*partition.isr, *partition.elr} - {broker_id}
@@ -216,7 +216,7 @@ class PartitionMachine(RuleBasedStateMachine):
     # Proposals.
 
     def holders(self, key, partition):
-        """Who has all that the leader has."""
+        """The replicas whose logs reach the leader's end offset."""
         leader_log = self.log(key, partition.leader)
         return {r for r in partition.replicas if self.log(key, r) == leader_log}
 
@@ -325,7 +325,7 @@ class PartitionMachine(RuleBasedStateMachine):
         if key in self.wanted:
             assert after.replicas == self.wanted.pop(key)[0]
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def every_partition_is_sound(self):

@@ -1,4 +1,4 @@
-"""What is said of a quorum without a leader, from any set of answers."""
+"""The report on a quorum without a leader, from any set of answers."""
 
 from kvorum.metadata.inspect import quorum_report as report
 from kvorum.rpc import admin_pb2 as pb

@@ -1,5 +1,4 @@
 import itertools
-import random
 
 import msgpack
 import pytest
@@ -25,9 +24,8 @@ from kvorum.metadata.image.records import (
     Topic,
     UnregisterBroker,
 )
-from kvorum.metadata.requests.controller_requests import DeleteTopics, TopicReference
 from kvorum.runtime.errors import InvariantViolated
-from tests.test_metadata.worlds import World
+from tests.test_metadata.worlds import World, busy_world
 
 SAMPLES = [
     RegisterBroker(1, 7, b"i" * 16, (Endpoint("PLAINTEXT", "h", 9), Endpoint("X", "i", 1)), "r"),
@@ -98,32 +96,6 @@ def apply(image, records):
     delta = Delta(image)
     delta.replay_all(records)
     return delta.apply(end_offset=image.end_offset + len(records), epoch=1)
-
-
-def busy_world(seed):
-    rng = random.Random(seed)
-    world = World(seed=seed)
-    for step in range(30):
-        match rng.randrange(4):
-            case 0:
-                world.create(f"t{step}", partitions=rng.randint(1, 4), factor=rng.randint(1, 3))
-            case 1 if world.image.topic_ids:
-                name = rng.choice(sorted(world.image.topic_ids))
-                world.ask(DeleteTopics(topics=(TopicReference(name=name),)))
-            case 2:
-                broker_id = rng.choice((101, 102, 103))
-                world.controller.sessions.stream_broke(
-                    broker_id, world.epochs[broker_id], world.now_ms
-                )
-                world.expire(world.now_ms + 100)
-            case _:
-                broker_id = rng.choice((101, 102, 103))
-                world.controller.sessions.stream_broke(
-                    broker_id, world.epochs[broker_id], world.now_ms
-                )
-                world.join(broker_id, incarnation=step + 2)
-                world.now_ms += 10
-    return world
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 200), max_size=5))

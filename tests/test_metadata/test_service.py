@@ -1,4 +1,4 @@
-"""What a controller tells operators of itself."""
+"""The controller's answers to operators about itself."""
 
 import asyncio
 import random

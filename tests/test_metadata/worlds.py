@@ -149,3 +149,29 @@ class World:
     def commit_decided(self, *records):
         """As `commit`, by way of what the controller adds to any decision."""
         self.commit(*with_elr_cleared(self.image, records))
+
+
+def busy_world(seed):
+    rng = random.Random(seed)
+    world = World(seed=seed)
+    for step in range(30):
+        match rng.randrange(4):
+            case 0:
+                world.create(f"t{step}", partitions=rng.randint(1, 4), factor=rng.randint(1, 3))
+            case 1 if world.image.topic_ids:
+                name = rng.choice(sorted(world.image.topic_ids))
+                world.ask(DeleteTopics(topics=(TopicReference(name=name),)))
+            case 2:
+                broker_id = rng.choice((101, 102, 103))
+                world.controller.sessions.stream_broke(
+                    broker_id, world.epochs[broker_id], world.now_ms
+                )
+                world.expire(world.now_ms + 100)
+            case _:
+                broker_id = rng.choice((101, 102, 103))
+                world.controller.sessions.stream_broke(
+                    broker_id, world.epochs[broker_id], world.now_ms
+                )
+                world.join(broker_id, incarnation=step + 2)
+                world.now_ms += 10
+    return world

@@ -1,4 +1,4 @@
-"""What a node refuses to believe, to count or to keep."""
+"""Messages that a node ignores, votes that it does not count, files that it does not keep."""
 
 from __future__ import annotations
 

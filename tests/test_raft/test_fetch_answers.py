@@ -1,4 +1,4 @@
-"""What a fetch is answered with, read from the log once for all who ask for the same."""
+"""Answers to fetches, read from the log once for all followers that ask for the same."""
 
 import pytest
 

@@ -169,10 +169,10 @@ def test_questions_are_answered_as_by_looking_at_every_entry(story, offset, epoc
 
 @st.composite
 def two_logs(draw):
-    """What two nodes of one quorum may hold, and how much of it may be committed.
+    """The logs that two nodes of one quorum may hold, and how much of them may be committed.
 
     Each epoch is led by one of the two, on top of its own log; the other then has a prefix of
-    that, or keeps its own. What is committed is on both.
+    that, or keeps its own. Committed entries are on both.
     """
     logs = [[], []]
     for epoch in range(1, draw(st.integers(1, 8)) + 1):

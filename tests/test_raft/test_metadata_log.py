@@ -1,4 +1,4 @@
-"""What a node finds on its disk after a crash: log, vote and snapshots must fit each other."""
+"""A node's disk after a crash: log, vote and snapshots must fit each other."""
 
 import struct
 
@@ -57,7 +57,7 @@ def test_a_restarted_tail_is_the_one_that_lived_on():
 
 
 def trim(place):
-    """What DropSnapshots does: files first, then the log."""
+    """As DropSnapshots: first the snapshot files, then the log."""
     run_now(place.files.remove([OffsetAndEpoch(3, 1)]))
     place.replica_log.trim(9, wall_ms=0)
 
@@ -108,7 +108,7 @@ def bytes_of_sent(voters=None):
 
 
 def receive(place, data=None):
-    """What a transfer does, from the first piece to the removal of older snapshots."""
+    """A whole transfer, from the first piece to the removal of older snapshots."""
     data = bytes_of_sent() if data is None else data
     for position in (0, 20):
         piece = data[position : position + 20] if position == 0 else data[position:]
@@ -431,7 +431,7 @@ def test_a_voters_record_of_a_newer_build_on_disk_is_named_as_damage():
         place.restart()
 
 
-# What a directory says of how it was made.
+# Marks in a directory of how it was made.
 
 
 def test_a_directory_tells_whether_its_voters_are_dynamic():

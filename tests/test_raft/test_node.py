@@ -30,8 +30,9 @@ from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.rpc import RpcServer
 from kvorum.snapshots.store import SnapshotStore
 from kvorum.storage.format.batch import build_batch
+from tests.polling import until
 from tests.test_raft.driver import CLUSTER
-from tests.test_runtime.http2_peers import free_port, run, until
+from tests.test_runtime.http2_peers import free_port, run
 
 NODES = (1, 2, 3)
 

@@ -21,8 +21,9 @@ from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.rpc import RpcServer, open_channel
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.storage.format.batch import build_batch
+from tests.polling import until
 from tests.test_raft.driver import CLUSTER
-from tests.test_runtime.http2_peers import free_port, run, until
+from tests.test_runtime.http2_peers import free_port, run
 
 LEADER = 1
 

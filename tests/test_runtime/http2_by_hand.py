@@ -14,7 +14,8 @@ import pytest
 
 from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.rpc import Channel, open_channel
-from tests.test_runtime.http2_peers import free_port, run, until
+from tests.polling import until
+from tests.test_runtime.http2_peers import free_port, run
 
 REQUEST = (
     (":method", "POST"),
@@ -43,7 +44,7 @@ class Frame:
 
 
 class ByHand:
-    """Frames over a socket. What `until` passes over is kept in `passed`."""
+    """Frames over a socket. `passed` keeps the frames that `until` passes over."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

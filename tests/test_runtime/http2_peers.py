@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,10 +13,10 @@ import grpc.aio
 
 from kvorum.runtime.http2.server import Server
 from kvorum.runtime.rpc import RpcServer, open_channel
+from tests.polling import until
 
 SERVICE = "test.Peer"
 CASE_TIMEOUT_S = 30
-UNTIL_TIMEOUT_S = 10
 GRPCIO_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", -1),
@@ -48,14 +47,6 @@ def _is_of_an_earlier_loop(told: dict[str, Any]) -> bool:
         and isinstance(told.get("exception"), RuntimeError)
         and str(told["exception"]) == "Event loop is closed"
     )
-
-
-async def until(holds: Callable[[], object], what: str) -> None:
-    """Wait for a fact."""
-    deadline = time.monotonic() + UNTIL_TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"it never came true: {what}"
-        await asyncio.sleep(0.002)
 
 
 def free_port() -> int:

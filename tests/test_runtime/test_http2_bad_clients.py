@@ -1,4 +1,4 @@
-"""What a server does with callers that break the rules; others are served as before."""
+"""A server and callers that break the rules; all other callers are served as before."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kvorum.runtime.http2 import connection as connection_module
 from kvorum.runtime.http2 import frames, headers, server_connection
 from kvorum.runtime.http2.connection import STREAMS_MAX
 from kvorum.runtime.http2.stream import MESSAGE_BYTES_MAX, STREAM_WINDOW
+from tests.polling import until
 from tests.test_runtime.http2_by_hand import (
     END_HEADERS,
     END_STREAM,
@@ -21,7 +22,7 @@ from tests.test_runtime.http2_by_hand import (
     ByHand,
     client_by_hand,
 )
-from tests.test_runtime.http2_peers import OurServer, channel_of, method, run, until
+from tests.test_runtime.http2_peers import OurServer, channel_of, method, run
 
 Code = grpc.StatusCode
 HELLO = b"\0\0\0\0\5hello"

@@ -1,4 +1,4 @@
-"""What a caller hears from servers that break the rules, and that nothing of it stays."""
+"""Errors that a caller gets from servers that break the rules; none leaves anything behind."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kvorum.runtime.http2.client_connection import ClientConnection
 from kvorum.runtime.http2.connection import Connection
 from kvorum.runtime.http2.stream import MESSAGE_BYTES_MAX, Stream
 from kvorum.runtime.rpc import Channel
+from tests.polling import until
 from tests.test_runtime.http2_by_hand import (
     ANSWER,
     END_HEADERS,
@@ -26,7 +27,6 @@ from tests.test_runtime.http2_by_hand import (
     receive,
     told,
 )
-from tests.test_runtime.http2_peers import until
 
 Code = grpc.StatusCode
 

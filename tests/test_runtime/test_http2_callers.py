@@ -12,6 +12,7 @@ import pytest
 from kvorum.runtime.errors import InvariantViolated
 from kvorum.runtime.http2 import frames
 from kvorum.runtime.rpc import Channel, open_channel
+from tests.polling import until
 from tests.test_runtime.http2_by_hand import (
     ANSWER,
     LARGE,
@@ -23,7 +24,7 @@ from tests.test_runtime.http2_by_hand import (
     silent,
     told,
 )
-from tests.test_runtime.http2_peers import free_port, run, until
+from tests.test_runtime.http2_peers import free_port, run
 
 Code = grpc.StatusCode
 

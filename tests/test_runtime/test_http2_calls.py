@@ -9,7 +9,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from tests.test_runtime.http2_peers import UNTIL_TIMEOUT_S, WORDS, method, pair, run, until
+from tests.polling import until
+from tests.test_runtime.http2_peers import WORDS, method, pair, run
 
 PAIRS = pytest.mark.parametrize(
     ("client", "server"), [("ours", "ours"), ("grpcio", "ours"), ("ours", "grpcio")]
@@ -269,15 +270,15 @@ def test_calls_come_through_again_after_a_restart(client: str, server: str) -> N
             again = type(serving)()
             again.address = serving.address
             await again.start()
-            answers = []
-            async with asyncio.timeout(UNTIL_TIMEOUT_S):
-                while not answers:
-                    try:
-                        answers.append(await echo(b"3", timeout=5))
-                    except grpc.aio.AioRpcError as error:
-                        assert error.code() is Code.UNAVAILABLE  # it backs off
-                        await asyncio.sleep(0.01)
-            assert answers == [b"3"]
+
+            async def answered() -> bytes | None:
+                try:
+                    return await echo(b"3", timeout=5)
+                except grpc.aio.AioRpcError as error:
+                    assert error.code() is Code.UNAVAILABLE  # it backs off
+                    return None
+
+            assert await until(answered, "the restarted server answers") == b"3"
             await again.stop()
 
     run(case())

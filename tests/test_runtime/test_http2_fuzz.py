@@ -37,7 +37,7 @@ TURNS = 12
 
 
 class Socket(asyncio.Transport):
-    """What a connection writes is kept."""
+    """A transport that keeps every byte that the connection writes."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ async def is_served(server: Server) -> None:
 
 
 async def play_client(chunks: list[bytes], *, turns_between: int = 0) -> bytes:
-    """What a server wrote to a client that sent this and hung up."""
+    """The bytes that a server wrote to a client that sent this and hung up."""
     server, service = serving()
     socket = Socket(ServerConnection(server))
     (connection,) = server.connections

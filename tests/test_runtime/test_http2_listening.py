@@ -14,7 +14,8 @@ import pytest
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.http2.stream import STREAM_WINDOW
 from kvorum.runtime.rpc import RpcServer, open_channel
-from tests.test_runtime.http2_peers import free_port, method, pair, run, until
+from tests.polling import until
+from tests.test_runtime.http2_peers import free_port, method, pair, run
 
 LARGE = b"m" * (STREAM_WINDOW // 2)
 

@@ -20,8 +20,9 @@ from kvorum.runtime.http2.keepalive import (
 )
 from kvorum.runtime.http2.stream import STREAM_WINDOW, Stream
 from kvorum.runtime.rpc import open_channel
+from tests.polling import until
 from tests.test_runtime.http2_by_hand import ByHand, client_by_hand, server_by_hand
-from tests.test_runtime.http2_peers import OurServer, method, pair, run, until
+from tests.test_runtime.http2_peers import OurServer, method, pair, run
 
 MESSAGE = b"m" * 10_000
 
@@ -46,7 +47,7 @@ def test_a_slow_reader_slows_the_writer_and_bounds_memory() -> None:
             most = STREAM_WINDOW // len(MESSAGE) + 2
             assert len(held._messages) <= most
             assert serving.service.written <= most
-            # Who reads again lets it go on.
+            # The sender goes on once the receiver reads again.
             for _ in range(3 * most):
                 assert await anext(flood) == MESSAGE
             await flood.aclose()
@@ -138,7 +139,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def keep(clock: Clock, *steps: tuple[str, int]) -> list[str]:
-    """What keep-alive did: "wait" lets time pass, "hear" has the peer say something then."""
+    """Actions of keep-alive: a step "wait" lets time pass, at "hear" the peer says something."""
     did: list[str] = []
 
     async def case() -> None:

@@ -10,7 +10,7 @@ import pytest
 from kvorum.broker.controller.forwarding import _nodes
 from kvorum.cli.voters import _add_request
 from kvorum.runtime.text import address_text, split_address
-from tests.test_tree import sources
+from tests.tree import sources
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from kvorum.chaos.sim.scenario import to_json
 from kvorum.chaos.sim.shrink import shrink
 from kvorum.chaos.sim.worlds import run_seed, scenario_of
 from kvorum.metadata.controller.controller import Controller
-from tests.test_cli.test_offline import run
+from tests.command import kvorum
 
 
-def test_seeds_of_the_controllers_world_are_summed_up(monkeypatch, capsys):
+def test_seeds_of_the_controllers_world_are_summed_up():
     arguments = ("chaos", "sim", "--world", "controller", "--seed", 0, "--count", 2, "--jobs", 1)
-    code, out, _ = run(monkeypatch, capsys, *arguments)
+    code, out, _ = kvorum(*arguments)
     assert code == 0
     assert out.startswith("seeds      2 in ")
     assert "changes of leadership" in out
@@ -29,10 +29,10 @@ def broken(monkeypatch):
     monkeypatch.setattr(Controller, "expire_session", lambda self, now_ms: None)
 
 
-def test_a_failing_seed_says_how_to_run_it_again(monkeypatch, capsys):
+def test_a_failing_seed_says_how_to_run_it_again(monkeypatch):
     broken(monkeypatch)
     arguments = ("chaos", "sim", "--world", "controller", "--seed", 1)
-    code, out, err = run(monkeypatch, capsys, *arguments)
+    code, out, err = kvorum(*arguments)
     assert (code, out) == (6, "")
     assert "rerun: kvorum chaos sim --world controller --seed 1\n" in err
     assert "shrink: kvorum chaos sim --world controller --seed 1 --shrink\n" in err
@@ -65,10 +65,10 @@ def test_many_seeds_do_not_show_what_their_nodes_log(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_scenario_of_a_file_is_run_in_its_world(monkeypatch, capsys, tmp_path):
+def test_a_scenario_of_a_file_is_run_in_its_world(tmp_path):
     path = tmp_path / "scenario.json"
     path.write_text(to_json(ControllerScenario(seed=3, duration_ms=2_000)))
-    code, out, _ = run(monkeypatch, capsys, "chaos", "sim", "--scenario", path)
+    code, out, _ = kvorum("chaos", "sim", "--scenario", path)
     assert code == 0
     assert out.startswith("seed 3")
 

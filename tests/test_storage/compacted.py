@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import random
-
 from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import records
+from tests.test_storage.small_logs import DIRECTORY
 
-DIRECTORY = "data/t-0"
 DAY_MS = 86_400_000
 COMPACTION = CompactionConfig()
 CONFIG = LogConfig(
     segment_bytes=900, index_interval_bytes=100, retention_ms=-1, compaction=COMPACTION
 )
 KEYS = [b"k%d" % at for at in range(6)]
-
-
-def new_disk(seed: int = 1) -> MemoryDisk:
-    disk = MemoryDisk(random.Random(seed))
-    disk.make_dirs("data")
-    disk.sync_dir(".")
-    return disk
 
 
 def opened(disk: MemoryDisk, config: LogConfig = CONFIG, **options) -> Log:

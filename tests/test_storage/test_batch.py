@@ -1,4 +1,4 @@
-"""Bytes of batches: golden ones first. What a client may send: test_client_batch.py."""
+"""Bytes of batches, golden ones first. Batches of clients: test_client_batch.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import (
     HEADER_BYTES,
     BatchError,
-    BatchHeader,
     Record,
     build_batch,
     check_crc,
@@ -27,34 +26,11 @@ from kvorum.storage.format.batch import (
     varint,
 )
 from kvorum.storage.format.compression import Codec, compress
+from tests.test_storage.client_batches import TIMESTAMP_MS, two_records
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parent.parent / "golden" / "record_batches.json").read_text()
 )
-TIMESTAMP_MS = 1_700_000_000_000
-
-
-def two_records() -> bytearray:
-    header = BatchHeader(
-        base_offset=0,
-        batch_length=0,
-        leader_epoch=0,
-        magic=2,
-        crc=0,
-        attributes=0,
-        last_offset_delta=1,
-        base_timestamp_ms=TIMESTAMP_MS,
-        max_timestamp_ms=TIMESTAMP_MS + 5,
-        producer_id=4000,
-        producer_epoch=0,
-        base_sequence=0,
-        record_count=2,
-    )
-    first = encode_record(offset_delta=0, timestamp_delta_ms=0, key=b"k", value=b"v")
-    second = encode_record(
-        offset_delta=1, timestamp_delta_ms=5, key=None, value=b"hello", headers=[(b"h", b"x")]
-    )
-    return seal_batch(header, [bytes(HEADER_BYTES), first, second])
 
 
 def test_varints_are_zigzag_as_in_the_reference() -> None:

@@ -16,16 +16,8 @@ from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.timestamp_lookup import find_by_timestamp, find_max_timestamp
 from tests.test_storage.cleaning_steps import as_dictionary, batches, clean, records
-from tests.test_storage.compacted import (
-    COMPACTION,
-    DAY_MS,
-    DIRECTORY,
-    kept,
-    new_disk,
-    opened,
-    put,
-    seal,
-)
+from tests.test_storage.compacted import COMPACTION, DAY_MS, kept, opened, put, seal
+from tests.test_storage.small_logs import DIRECTORY, new_disk
 
 # --- what stays -----------------------------------------------------------------------------------
 

@@ -12,17 +12,8 @@ from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.log.log import Log, LogConfig
 from tests.test_storage.cleaning_steps import as_dictionary, clean, records
-from tests.test_storage.compacted import (
-    COMPACTION,
-    DAY_MS,
-    DIRECTORY,
-    KEYS,
-    kept,
-    new_disk,
-    opened,
-    put,
-    seal,
-)
+from tests.test_storage.compacted import COMPACTION, DAY_MS, KEYS, kept, opened, put, seal
+from tests.test_storage.small_logs import DIRECTORY, new_disk
 
 # --- against a dictionary -------------------------------------------------------------------------
 

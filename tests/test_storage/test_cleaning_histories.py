@@ -20,16 +20,8 @@ from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention
 from tests.test_storage.cleaning_steps import Writer, as_dictionary, batches, clean, records
-from tests.test_storage.compacted import (
-    COMPACTION,
-    DAY_MS,
-    DIRECTORY,
-    kept,
-    new_disk,
-    opened,
-    put,
-    seal,
-)
+from tests.test_storage.compacted import COMPACTION, DAY_MS, kept, opened, put, seal
+from tests.test_storage.small_logs import DIRECTORY, new_disk
 
 ONE_SEGMENT = LogConfig(
     segment_bytes=1 << 20, index_interval_bytes=1, retention_ms=-1, compaction=COMPACTION

@@ -1,4 +1,4 @@
-"""What a client may send: each fault has its code, and what passes can be read by everybody."""
+"""Checks of clients' batches: each fault has its error code; any consumer reads the others."""
 
 from __future__ import annotations
 
@@ -15,35 +15,18 @@ from kvorum.storage.format.batch import (
     check_crc,
     encode_record,
     read_header,
-    seal_batch,
 )
-from kvorum.storage.format.client_batch import (
-    UNPACKED_BYTES_MAX,
-    validate_client_batch,
-    validate_client_records,
-)
+from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX
 from kvorum.storage.format.compression import Codec, compress
 from kvorum.storage.format.record_codec import read_record, read_varint, varint
 from kvorum.storage.format.record_validation import RECORDS_MAX, BadRecords, check_records
-from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
-
-
-def resealed(batch: bytearray, records: bytes | None = None, **fields: int) -> bytearray:
-    header = read_header(batch, 0)._replace(**fields)
-    body = bytes(batch[HEADER_BYTES:]) if records is None else records
-    return seal_batch(header, [bytes(HEADER_BYTES), body])
-
-
-def validated(batch: bytes | bytearray, *, max_message_bytes: int = 1000, **bounds: int) -> object:
-    header = validate_client_batch(batch, max_message_bytes=max_message_bytes)
-    return validate_client_records(batch, header, **bounds)
-
-
-def code_of(batch: bytes | bytearray, **limits: int) -> ErrorCode:
-    with pytest.raises(BatchError) as caught:
-        validated(batch, **limits)
-    return caught.value.code
-
+from tests.test_storage.client_batches import (
+    TIMESTAMP_MS,
+    code_of,
+    resealed,
+    two_records,
+    validated,
+)
 
 # --- the header ------------------------------------------------------------------------------
 
@@ -217,7 +200,7 @@ def test_a_batch_of_endlessly_many_records_is_refused() -> None:
 
 
 def sizes_of(data: bytes, at: int) -> list[int]:
-    """What the record at `at`, which is whole, says of its key, its value and its headers."""
+    """Key, value and headers of the record at `at`, which is whole."""
     _, at = read_varint(data, at)
     _, at = read_varint(data, at + 1)
     _, at = read_varint(data, at)

@@ -14,8 +14,17 @@ from kvorum.storage.format.batch import build_batch, stamp
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.retention import apply_retention
-from tests.test_storage.test_lost_files import BROKERS, empty, path_of
-from tests.test_storage.test_recovery import DIRECTORY, SMALL, batch, filled, new_disk, opened
+from tests.test_storage.small_logs import (
+    BROKERS,
+    DIRECTORY,
+    SMALL,
+    batch,
+    empty,
+    filled,
+    new_disk,
+    opened,
+    path_of,
+)
 
 
 def put(log: Log, offset: int, leader_epoch: int, count: int = 1) -> None:

@@ -11,7 +11,8 @@ from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log
 from kvorum.storage.log.model import LogConfig
 from tests.test_storage.cleaning_steps import clean
-from tests.test_storage.compacted import DAY_MS, kept, new_disk, opened, put, seal
+from tests.test_storage.compacted import DAY_MS, kept, opened, put, seal
+from tests.test_storage.small_logs import new_disk
 
 DIRECTORY = "t-0"
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, keeps_recovery_state=True)

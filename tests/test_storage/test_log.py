@@ -316,7 +316,7 @@ def test_needs_flush_after_a_roll_or_flush_messages() -> None:
 
 
 def retained(log: Log, now_ms: int = 0, high_watermark: int = 1 << 40) -> list[int]:
-    # What goes has been flushed, the last segment after it was rolled.
+    # Every removed segment has been flushed, the last one after it was rolled.
     for _ in range(2):
         log.flush()
         apply_retention(log, now_ms=now_ms, high_watermark=high_watermark)

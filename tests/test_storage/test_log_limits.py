@@ -41,10 +41,9 @@ from kvorum.storage.log.retention import apply_retention, deletable_count, remov
 from kvorum.storage.log.segment import Segment
 from kvorum.storage.log.timestamp_lookup import find_max_timestamp
 from tests.test_storage.cleaning_steps import batches, clean, records
-from tests.test_storage.compacted import CONFIG, DAY_MS, DIRECTORY, new_disk, opened, put, seal
-from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
-from tests.test_storage.test_client_batch import resealed
-from tests.test_storage.test_lost_files import BROKERS
+from tests.test_storage.client_batches import TIMESTAMP_MS, resealed, two_records
+from tests.test_storage.compacted import CONFIG, DAY_MS, opened, put, seal
+from tests.test_storage.small_logs import BROKERS, DIRECTORY, new_disk
 
 # --- retention -----------------------------------------------------------------------------------
 
@@ -266,7 +265,7 @@ def test_lz4_that_no_java_consumer_reads_is_refused() -> None:
 
 @pytest.mark.parametrize("at", range(LZ4_HEADER_BYTES))
 def test_a_flipped_bit_in_the_header_of_an_lz4_frame_is_found(at: int) -> None:
-    # What the flags leave open, the sizes of blocks and the checksum, is found in unpacking.
+    # Block sizes and the checksum, which the flags leave open, are checked in decompression.
     made = encode_record(offset_delta=0, timestamp_delta_ms=0, key=b"k", value=bytes(100))
     for bit in range(8):
         frame = bytearray(lz4_frame(made))
@@ -328,8 +327,8 @@ KEEPING = LogConfig()
 
 
 def test_the_largest_timestamp_is_found_where_no_index_is_loaded_yet() -> None:
-    # A start leaves sealed segments alone. What one of them said before its indexes were read was
-    # taken for its largest timestamp, and the first batch without any for the one that has it.
+    # A start does not read the indexes of sealed segments. The largest timestamp that a segment
+    # gave before was -1, and the first batch without a timestamp was taken for the one that has it.
     disk = new_disk()
     log = opened(disk, KEEPING)
     put(log, (b"a", b"1"), timestamp_ms=-1)

@@ -14,43 +14,23 @@ from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, read_epochs
-from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.log import Log
 from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention, remove_deleted, take_deleted
 from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer
-from tests.test_storage.test_recovery import DIRECTORY, SMALL, filled, new_disk, opened
-
-BROKERS = replace(
+from tests.test_storage.small_logs import (
+    BROKERS,
+    DIRECTORY,
     SMALL,
-    keeps_recovery_state=True,
-    epochs_tell_start=True,
-    retention_ms=-1,
-    file_delete_delay_ms=0,
+    append,
+    closed,
+    empty,
+    filled,
+    new_disk,
+    opened,
+    path_of,
 )
-
-
-def closed(config: LogConfig = BROKERS) -> MemoryDisk:
-    """A log with segments at 0, 3, 6 and 9, closed in good order."""
-    disk = new_disk()
-    filled(disk, 10, config).close()
-    return disk
-
-
-def append(log: Log, leader_epoch: int) -> None:
-    log.append_as_leader(
-        build_batch([(None, b"x")], timestamp_ms=0), leader_epoch=leader_epoch, now_ms=0
-    )
-
-
-def path_of(base_offset: int, suffix: str) -> str:
-    return f"{DIRECTORY}/{base_offset:020d}{suffix}"
-
-
-def empty(disk: MemoryDisk, path: str, size: int = 0) -> None:
-    file = disk.open(path)
-    file.truncate(size)
-    file.sync()
 
 
 @pytest.mark.parametrize("is_clean", [False, True])

@@ -21,7 +21,8 @@ from kvorum.storage.log.producer_state import Duplicate, ProducerStateTable, wri
 from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.segment import Segment
 from tests.test_storage.cleaning_steps import batches, clean
-from tests.test_storage.compacted import DIRECTORY, new_disk, opened, put, seal
+from tests.test_storage.compacted import opened, put, seal
+from tests.test_storage.small_logs import DIRECTORY, new_disk
 
 CONFIG = LogConfig(
     retention_ms=-1,
@@ -137,8 +138,8 @@ def test_without_a_snapshot_retention_leaves_what_the_log_remembers() -> None:
 
 
 def test_a_clean_whose_snapshot_is_damaged_forgets_no_open_transaction() -> None:
-    # What the log knows now says nothing of a transaction that was open there and has ended since:
-    # its marker ended nothing after a kill, and readers of committed records got aborted ones.
+    # The current producer state lacks a transaction that was open there and has ended since. After
+    # a kill its marker ended nothing, and read-committed consumers got aborted records.
     disk = new_disk()
     log = opened(disk, CONFIG)
     for at in range(2):

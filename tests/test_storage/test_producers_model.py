@@ -1,5 +1,5 @@
-"""What a log knows of producers, through retention, compaction, cuts, kills and power cuts, against
-a list of all that was ever appended and not cut off."""
+"""Producer state of a log, through retention, compaction, truncation, kills and power cuts, against
+a list of all records that were ever appended and not truncated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention, remove_deleted
 from tests.test_storage.cleaning_steps import clean
-from tests.test_storage.compacted import DIRECTORY
+from tests.test_storage.small_logs import DIRECTORY
 
 TRANSACTIONAL = 3
 """Producers from this id on write in transactions."""
@@ -64,7 +64,7 @@ class Producers(RuleBasedStateMachine):
         self.recovery_point = self.log_start = self.high_watermark = 0
         self.cleaned_to: int | None = None
 
-    # What is so.
+    # Invariants.
 
     def sequences(self) -> dict[int, int]:
         return {w.producer_id: w.sequence for w in self.written if w.sequence is not None}
@@ -92,7 +92,7 @@ class Producers(RuleBasedStateMachine):
             opened - ongoing
         ) == set()
 
-    # What is done to it.
+    # Operations on the log.
 
     def append(self, batch: bytearray, producer_id: int, sequence: int | None, is_behind: bool):
         at = self.log.append_as_leader(batch, leader_epoch=0, now_ms=1)

@@ -19,9 +19,9 @@ from kvorum.storage.format.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, 
 from kvorum.storage.format.record_validation import HEADERS_MAX, BadRecords, check_records
 from kvorum.storage.log.log import LogConfig
 from kvorum.storage.log.timestamp_lookup import find_max_timestamp
-from tests.test_storage.compacted import new_disk, opened
-from tests.test_storage.test_batch import TIMESTAMP_MS, two_records
-from tests.test_storage.test_client_batch import resealed, validated
+from tests.test_storage.client_batches import TIMESTAMP_MS, resealed, two_records, validated
+from tests.test_storage.compacted import opened
+from tests.test_storage.small_logs import new_disk
 
 
 def with_headers(*counts: int) -> bytes:
@@ -65,7 +65,7 @@ def test_headers_are_counted_over_all_records_of_a_batch() -> None:
 
 
 def test_a_lookup_by_time_looks_at_no_headers() -> None:
-    # What is stored may be from before there was a bound. 0x7f: a key of -64 bytes is none.
+    # Stored records may be older than the bound. 0x7f is a key length of -64, which is null.
     broken = b"\0" + varint(7) + varint(0) + b"\x01\x01" + varint(1) + b"\x7f\x01"
     records = varint(len(broken)) + broken
     records += encode_record(offset_delta=1, timestamp_delta_ms=9, key=b"k", value=b"v")
@@ -183,7 +183,7 @@ def test_the_batches_of_a_request_share_what_they_may_unpack_to(codec: Codec) ->
     codes = [refused(packed, unpacking) for _ in range(5)]
     assert codes == [ErrorCode.NONE] * 3 + [ErrorCode.MESSAGE_TOO_LARGE] * 2
     assert unpacking.bytes_left <= 0
-    # What is not packed takes no room but that of its bytes.
+    # Uncompressed records take no room but that of their bytes.
     assert refused(client_batch(with_headers(1)), unpacking) is ErrorCode.NONE
     assert [refused(packed, Unpacking(0)) for _ in range(4)] == [ErrorCode.NONE] * 4
 

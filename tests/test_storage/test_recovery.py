@@ -1,54 +1,31 @@
-"""What recovery repairs, and what it must refuse to touch."""
+"""Damage that recovery repairs, and damage that it must refuse to touch."""
 
 from __future__ import annotations
 
 import errno
-import random
 import struct
 from dataclasses import replace
 
 import pytest
 
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.chaos.sim.disk import PowerCut
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData, InvariantViolated
-from kvorum.storage.format.batch import Buffer, build_batch
+from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.timestamp_lookup import find_by_timestamp
-
-DIRECTORY = "data/t-0"
-FIRST = f"{DIRECTORY}/00000000000000000000.log"
-SMALL = LogConfig(segment_bytes=400, index_interval_bytes=80)
-
-
-def new_disk(seed: int = 1) -> MemoryDisk:
-    disk = MemoryDisk(random.Random(seed))
-    disk.make_dirs("data")
-    disk.sync_dir(".")
-    return disk
-
-
-def batch(at: int = 0) -> bytearray:
-    return build_batch([(None, bytes(50))], timestamp_ms=1000 + at)
-
-
-def opened(disk: MemoryDisk, config: LogConfig = SMALL, **options: int) -> Log:
-    return Log.open(disk, DIRECTORY, config, now_ms=0, **options)
-
-
-def filled(disk: MemoryDisk, count: int, config: LogConfig = SMALL) -> Log:
-    log = opened(disk, config)
-    for at in range(count):
-        log.append_as_leader(batch(at), leader_epoch=1, now_ms=at)
-    return log
-
-
-def append_bytes(disk: MemoryDisk, path: str, data: Buffer) -> None:
-    file = disk.open(path)
-    file.pwrite(data, file.size())
-    file.sync()
+from tests.test_storage.small_logs import (
+    DIRECTORY,
+    FIRST,
+    SMALL,
+    append_bytes,
+    batch,
+    filled,
+    new_disk,
+    opened,
+)
 
 
 def test_an_unused_log_makes_no_folder_and_no_file() -> None:

@@ -22,7 +22,7 @@ from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.segment import Segment
 from kvorum.storage.recovery.segment_state import verify_recovery_state
 from kvorum.storage.tools.verify import verify_log
-from tests.test_storage.test_recovery import DIRECTORY, FIRST, new_disk
+from tests.test_storage.small_logs import DIRECTORY, FIRST, new_disk
 
 CONFIG = LogConfig(
     segment_bytes=1500, index_interval_bytes=150, retention_ms=-1, keeps_recovery_state=True

@@ -44,7 +44,7 @@ def opened(disk: MemoryDisk, config: LogConfig = CONFIG, **options) -> Log:
 
 
 def aborted_between(log: Log, offset: int, end_offset: int) -> list[tuple[int, int]]:
-    """What a read-committed fetch of everything from `offset` on is told, read by read."""
+    """The answers to a read-committed consumer that fetches from `offset` to the end."""
     found: dict[tuple[int, int], None] = {}
     while offset < end_offset:
         piece = log.read(offset, bytes_max=300, end_offset=end_offset)

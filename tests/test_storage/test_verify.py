@@ -22,8 +22,8 @@ from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import remove_deleted
 from kvorum.storage.log.transaction_index import parse_aborted
 from kvorum.storage.tools.verify import verify_log
+from tests.command import kvorum
 from tests.test_storage.cleaning_steps import Writer, clean
-from tests.test_storage.command import kvorum
 
 BASE = "0" * 20
 

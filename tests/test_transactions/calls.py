@@ -1,4 +1,4 @@
-"""What clients ask of a coordinator by hand, and how their transactions come to an end."""
+"""Requests of clients to a coordinator by hand, up to the ends of their transactions."""
 
 from __future__ import annotations
 

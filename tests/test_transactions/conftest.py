@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.test_broker.harness import Harness
-from tests.test_transactions.raw_producer import NEW, OLD, Client
-from tests.test_transactions.test_clients import CONFIG
+from tests.test_transactions.raw_producer import CONFIG, NEW, OLD, Client
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ START_MS = 1_000_000
 
 @dataclass
 class Parked:
-    """What waits until the log is replicated up to `end_offset`."""
+    """An effect that waits until the log is replicated up to `end_offset`."""
 
     end_offset: int
     effect: Answer | Barrier

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 
 OLD, NEW = 11, 12
@@ -42,7 +44,7 @@ class Client:
                 ErrorCode.NOT_COORDINATOR,
             )
 
-        wait_until(is_free, f"{name} is answered")
+        eventually(is_free, f"{name} is answered")
         return answers[0]
 
     def init(self, *, goes_on: bool = False) -> int:
@@ -124,7 +126,7 @@ def open_at(harness: Harness, partition: int = 0) -> list[int]:
 
 def at_rest(harness: Harness) -> None:
     """Wait until the markers of what was ended are written."""
-    wait_until(lambda: not open_at(harness) and not open_at(harness, 1), "nothing is open")
+    eventually(lambda: not open_at(harness) and not open_at(harness, 1), "nothing is open")
 
 
 def describe(client: Client) -> Any:
@@ -134,3 +136,13 @@ def describe(client: Client) -> Any:
 
 def state_of(client: Client) -> str:
     return str(describe(client).transaction_state)
+
+
+CONFIG = BrokerConfig(
+    offsets_topic_num_partitions=4,
+    offsets_topic_replication_factor=2,
+    transaction_state_log_num_partitions=4,
+    transaction_state_log_min_isr=1,
+    replica_fetch_wait_max_ms=50,
+    transaction_abort_timed_out_transaction_cleanup_interval_ms=100,
+)

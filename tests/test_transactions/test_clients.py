@@ -8,22 +8,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import Config
 from kvorum.storage.format.batch import CODEC_MASK, iter_headers
 from kvorum.storage.format.compression import Codec
-from tests.test_broker.harness import DEADLINE_S, Harness, wait_until
-
-CONFIG = BrokerConfig(
-    offsets_topic_num_partitions=4,
-    offsets_topic_replication_factor=2,
-    transaction_state_log_num_partitions=4,
-    transaction_state_log_min_isr=1,
-    replica_fetch_wait_max_ms=50,
-    transaction_abort_timed_out_transaction_cleanup_interval_ms=100,
-)
+from tests.polling import eventually
+from tests.test_broker.harness import DEADLINE_S, Harness
+from tests.test_transactions.raw_producer import CONFIG
 
 
 @pytest.fixture
@@ -170,7 +162,7 @@ def test_a_coordinator_that_moves_carries_on(harness: Harness) -> None:
         assert topic is not None
         return all(len(p.isr) == 3 for p in topic.partitions.values())
 
-    wait_until(is_in_sync, "all replicas of __transaction_state are in sync")
+    eventually(is_in_sync, "all replicas of __transaction_state are in sync")
     harness.call(move_all)
     made.commit_transaction(DEADLINE_S)
     harness.call(move_all)
@@ -191,7 +183,7 @@ def test_a_coordinator_that_dies_between_decision_and_markers_is_followed_by_one
     assert topic is not None
     partition_id = partition_of("x", len(topic.partitions))
     old = topic.partitions[partition_id].leader
-    wait_until(
+    eventually(
         lambda: len(cluster.controller.image.partition(topic.topic_id, partition_id).isr) == 3,
         "the coordinator's partition is in sync",
     )
@@ -202,7 +194,7 @@ def test_a_coordinator_that_dies_between_decision_and_markers_is_followed_by_one
     assert [p for p in range(3) if _is_open(harness, p)]
     harness.run(cluster.crash_broker(old))
     harness.call(lambda: cluster.fence(old))
-    wait_until(lambda: not any(_is_open(harness, p) for p in range(3)), "the markers are written")
+    eventually(lambda: not any(_is_open(harness, p) for p in range(3)), "the markers are written")
     assert read(harness, 3) == ["a", "b", "c"]
 
 

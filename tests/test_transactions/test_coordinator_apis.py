@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from kvorum.runtime.errors import ErrorCode
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
-from tests.test_transactions.raw_producer import (
-    Client,
-    describe,
-    state_of,
-)
+from tests.test_transactions.raw_producer import Client, describe, state_of
 
 # --- the coordinator's APIs -----------------------------------------------------------------------
 
@@ -107,7 +104,7 @@ def test_producers_are_described_by_every_replica(harness: Harness, new: Client)
     (row,) = known.active_producers
     assert (row.producer_id, row.producer_epoch, row.last_sequence) == (new.producer_id, 0, 0)
     assert row.current_txn_start_offset == 0
-    wait_until(
+    eventually(
         lambda: described(new.coordinator)[0].partitions == (known, unknown),
         "the follower has replicated the batch and tells the same",
     )
@@ -122,7 +119,7 @@ def test_offsets_need_the_group_s_partition(harness: Harness, old: Client) -> No
         "transactional_id": "x", "producer_id": old.producer_id, "producer_epoch": old.epoch,
         "group_id": "g",
     }  # fmt: skip
-    wait_until(
+    eventually(
         lambda: old.coordinator.call("add_offsets_to_txn", 3, values).error_code == 0,
         "__consumer_offsets is made, and the group's partition is in the transaction",
     )

@@ -36,7 +36,7 @@ def question(ask_id: int, *partitions: TopicPartition) -> SendMarkers:
 
 
 def sent(book: MarkerBook, held: ClusterImage, busy: frozenset[int] = NOBODY):
-    """What is due, as {broker: [(key, partitions)]}, and what is done."""
+    """Markers that are due, as {broker: [(key, partitions)]}, and transactions that are done."""
     batches, done = book.due(held, busy)
     return {
         batch.broker_id: [(key, partitions) for key, _, partitions in batch.items]

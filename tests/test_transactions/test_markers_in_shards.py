@@ -12,8 +12,8 @@ from kvorum.broker.coordinator import shard_context as term
 from kvorum.broker.coordinator.model import TransactionEnd
 from kvorum.broker.partition.batch_validation import ProduceTerms
 from kvorum.storage.format.markers import build_marker
-from tests.test_broker.harness import wait_until
-from tests.test_broker.test_coordinator_host import TOPIC, Get, Kept, Put
+from tests.polling import eventually
+from tests.test_broker.map_shard import TOPIC, Get, Kept, Put
 
 PRODUCER = (7, 0)
 
@@ -57,7 +57,7 @@ def test_a_marker_that_comes_while_the_log_is_read_is_not_missed(
     monkeypatch.setattr(term, "read_back", read_and_mark)
     epoch = kept.lead(1, (1, 2, 3))
     kept.wait_for_term(1, leader_epoch=epoch)
-    wait_until(lambda: kept.ask(1, Get("a")) == "1", "the marker counts")
+    eventually(lambda: kept.ask(1, Get("a")) == "1", "the marker counts")
 
 
 def test_what_is_answered_after_a_marker_waits_for_it_too(kept: Kept) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kvorum.runtime.errors import ErrorCode
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
-from tests.test_transactions.raw_producer import NEW, OLD, Client
-from tests.test_transactions.test_clients import CONFIG
+from tests.test_transactions.raw_producer import CONFIG, NEW, OLD, Client
 
 GROUP = "g"
 
@@ -54,7 +54,7 @@ class Copier(Client):
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS,
             )  # fmt: skip
 
-        wait_until(is_answered, "the offsets are answered")
+        eventually(is_answered, "the offsets are answered")
         return codes[0]
 
     def commit_once(
@@ -108,7 +108,7 @@ def test_offsets_count_once_the_transaction_commits(client: Copier, is_commit: b
     assert fetched(client) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     assert fetched(client, is_stable=False) == (0, -1)
     assert client.end(is_commit=is_commit) == 0
-    wait_until(lambda: fetched(client) == (0, 42 if is_commit else -1), "the outcome has arrived")
+    eventually(lambda: fetched(client) == (0, 42 if is_commit else -1), "the outcome has arrived")
 
 
 def test_one_transaction_may_commit_offsets_again_and_again(client: Copier) -> None:
@@ -117,16 +117,16 @@ def test_one_transaction_may_commit_offsets_again_and_again(client: Copier) -> N
     for offset in (1, 2, 3):
         assert client.commit(offset) == 0
     assert client.end() == 0
-    wait_until(lambda: fetched(client) == (0, 3), "the last of them counts")
+    eventually(lambda: fetched(client) == (0, 3), "the last of them counts")
 
 
 def test_the_next_transaction_begins_anew(client: Copier) -> None:
     for offset in (1, 2):
         if client.version < NEW:
-            wait_until(lambda: client.add_offsets() == 0, "the last one's markers are written")
+            eventually(lambda: client.add_offsets() == 0, "the last one's markers are written")
         assert client.commit(offset) == 0
         assert client.end(is_commit=offset == 1) == 0
-    wait_until(lambda: fetched(client) == (0, 1), "the second one is aborted")
+    eventually(lambda: fetched(client) == (0, 1), "the second one is aborted")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_offsets_that_come_behind_the_marker_stay_out(client: Copier) -> None:
     late = {"producer_id": client.producer_id, "producer_epoch": client.epoch}
     assert client.commit(1) == 0
     assert client.end() == 0
-    wait_until(lambda: fetched(client) == (0, 1), "the marker is here")
+    eventually(lambda: fetched(client) == (0, 1), "the marker is here")
     assert client.commit(2, **late) in (
         ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What partitions' leaders let in, byte by byte: clients with and without KIP-890."""
+"""Transactional batches that a leader accepts, byte by byte: clients with and without KIP-890."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from kvorum.broker.transactions import marking
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
-from tests.test_broker.harness import Harness, wait_until
+from tests.polling import eventually
+from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
 from tests.test_transactions.raw_producer import (
     NEW,
@@ -154,7 +155,7 @@ def test_what_is_behind_a_batch_that_comes_again_is_not_told_of_a_gap(
     harness.call(lambda: harness.cluster.unreachable.add((1, 2)))
     assert client.produce("a") == ErrorCode.NOT_ENOUGH_REPLICAS
     harness.call(lambda: harness.cluster.unreachable.clear())
-    wait_until(
+    eventually(
         lambda: (
             client.produce("b", sequence=1) == ErrorCode.NOT_ENOUGH_REPLICAS
             and open_at(harness) == []
@@ -171,7 +172,7 @@ def test_what_is_behind_a_batch_that_comes_again_is_not_told_of_a_gap(
 def test_transactions_follow_each_other(harness: Harness, client: Client) -> None:
     for number in range(5):
         if client.version < NEW:
-            wait_until(lambda: client.add() == 0, "the last markers are written")
+            eventually(lambda: client.add() == 0, "the last markers are written")
         code = client.produce(f"v{number}")
         while code == ErrorCode.CONCURRENT_TRANSACTIONS:
             client.sequence[0] -= 1
@@ -187,14 +188,14 @@ def test_the_epoch_of_a_new_client_rises_with_each_end(harness: Harness, new: Cl
     new.produce("a")
     assert new.end() == 0 and new.epoch == first + 1
     at_rest(harness)
-    wait_until(lambda: state_of(new) == "CompleteCommit", "it is complete")
+    eventually(lambda: state_of(new) == "CompleteCommit", "it is complete")
     assert new.end(is_commit=False) == 0 and new.epoch == first + 2
 
 
 def test_the_first_batch_after_a_marker_begins_the_sequence(harness: Harness, new: Client) -> None:
     new.produce("a")
     assert new.end() == 0
-    wait_until(lambda: state_of(new) == "CompleteCommit", "it is complete")
+    eventually(lambda: state_of(new) == "CompleteCommit", "it is complete")
     assert new.produce("c", sequence=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert new.produce("b", sequence=0) == 0
     assert new.produce("c", sequence=1) == 0
@@ -237,7 +238,7 @@ def test_a_marker_that_comes_twice_does_not_end_the_next_transaction(
 ) -> None:
     assert new.produce("a") == 0
     assert new.end() == 0
-    wait_until(lambda: state_of(new) == "CompleteCommit", "it is complete")
+    eventually(lambda: state_of(new) == "CompleteCommit", "it is complete")
     assert new.produce("b") == 0
     # The one of the first transaction, in the epoch that the second one has now.
     assert new.mark(is_commit=False, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH

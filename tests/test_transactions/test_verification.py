@@ -35,7 +35,7 @@ def test_another_producer_or_epoch_asks_for_itself(waiting: Verifications[str]) 
         ((7, 0), False, ErrorCode.INVALID_TXN_STATE),
         ((7, 1), False, ErrorCode.INVALID_TXN_STATE),
         ((7, 1), True, ErrorCode.INVALID_TXN_STATE),
-        # What waits in the epoch of such a marker is of the next transaction.
+        # Requests that wait in the epoch of such a marker belong to the next transaction.
         ((7, 0), True, ErrorCode.NONE),
         ((8, 0), False, ErrorCode.NONE),
     ],

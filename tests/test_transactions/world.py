@@ -276,7 +276,7 @@ class World:
                 self.deliver(sent, partition)
 
     def _mark(self, partition: TopicPartition, marker: SendMarkers) -> None:
-        """What the partition's leader does; older coordinators are refused (52)."""
+        """Write the marker as the partition's leader does; older coordinators are refused (52)."""
         key = (partition, marker.producer_id)
         if marker.coordinator_epoch < self.coordinator_epochs.get(key, 0):
             return

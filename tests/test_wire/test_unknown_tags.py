@@ -35,7 +35,7 @@ def test_every_request_may_bring_a_tag_of_a_newer_client(name: str, version: int
     for _ in range(20):
         values = {**fuzz._entity(cls)}
         body = bytes(encode_request(name, version, values))
-        # What is known stays as it is, whatever it holds.
+        # Known tags stay as they are, whatever they hold.
         assert without_unknown_tags(cls, body) == body
         if body[-1] == 0 and not any(
             "tag" in f.metadata for f in cls.__dataclass_fields__.values()

@@ -102,7 +102,7 @@ class Node:
         return min(self.start_checkpoint, replica.log.start_offset)
 
     def manager(self):
-        """What `start_fetch` needs of a ReplicaManager."""
+        """The part of a ReplicaManager that `start_fetch` needs."""
 
         def watch(watched):
             watched.replica = self.replica

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.scripts.partitions.harness import PartitionHarness
-from tests.scripts.test_scripts import check
+from tests.scripts.transcripts import check
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 

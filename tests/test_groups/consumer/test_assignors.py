@@ -1,4 +1,4 @@
-"""What every assignment must be, whoever subscribes to whatever."""
+"""Rules that every assignment keeps, for any members and subscriptions."""
 
 from __future__ import annotations
 

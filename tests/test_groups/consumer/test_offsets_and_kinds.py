@@ -10,11 +10,11 @@ from kvorum.broker.groups.records import group_key
 from kvorum.broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer.world import REBALANCE_MS, ConsumerWorld, Member, joined
-from tests.test_groups.test_stateful import compacted
 from tests.test_groups.world import (
     GROUP,
     commit_body,
     committed,
+    compacted,
     fetch_body,
     transaction_commit_body,
 )

@@ -25,11 +25,11 @@ from tests.test_groups.consumer.world import (
     ConsumerWorld,
     Member,
     image_of,
+    known,
     settle,
     topic_id,
 )
-from tests.test_groups.test_stateful import compacted
-from tests.test_groups.world import GROUP
+from tests.test_groups.world import GROUP, compacted
 
 CONFIG = GroupConfig(group_consumer_max_size=4)
 TOPICS = st.sampled_from([("orders",), ("orders", "payments"), ("payments",), ()])
@@ -270,23 +270,6 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         self.come_to_rest()
         self.world.advance(100_000)
         assert self.group is None or self.group.state == GroupState.EMPTY
-
-
-def known(shard):
-    """All that is stored of the group."""
-    group = shard.groups.get(GROUP)
-    if not isinstance(group, ConsumerGroup):
-        return None
-    return (
-        group.group_epoch,
-        group.metadata_hash,
-        group.assignment_epoch,
-        group.members,
-        group.targets,
-        group.holders,
-        group.expressions,
-        group.static_members,
-    )
 
 
 TestConsumerGroupLife = ConsumerGroupLife.TestCase

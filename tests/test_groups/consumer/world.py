@@ -161,3 +161,20 @@ def joined(world: ConsumerWorld, *names: str, **more: Any) -> list[Member]:
         assert isinstance(answer, ConsumerHeartbeated), answer
     settle(members)
     return members
+
+
+def known(shard):
+    """All that is stored of the group."""
+    group = shard.groups.get(GROUP)
+    if not isinstance(group, ConsumerGroup):
+        return None
+    return (
+        group.group_epoch,
+        group.metadata_hash,
+        group.assignment_epoch,
+        group.members,
+        group.targets,
+        group.holders,
+        group.expressions,
+        group.static_members,
+    )

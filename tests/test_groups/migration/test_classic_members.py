@@ -350,7 +350,7 @@ def test_a_heartbeat_in_its_epoch_makes_a_classic_member_one_of_the_consumer_pro
     answer = world.beat(old.member_id, old.generation)
     assert isinstance(answer, ConsumerHeartbeated)
     assert world.group.members[old.member_id].classic is None
-    # What it was giving up it still has to give up, in the time that the new protocol gives.
+    # It still has to revoke the same partitions, within the time-out of the new protocol.
     assert kinds_of_timers(world, old.member_id) == ["consumer-rebalance", "consumer-session"]
     classic_call = world.heartbeat(old.member_id, old.generation)
     assert classic_call == ErrorCode.UNKNOWN_MEMBER_ID

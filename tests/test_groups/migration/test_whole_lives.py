@@ -34,11 +34,10 @@ from kvorum.broker.groups.timers import (
     SyncTimer,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
-from tests.test_groups.consumer import test_whole_lives as consumer_lives
+from tests.test_groups.consumer import world as consumer_world
 from tests.test_groups.consumer.world import Member
 from tests.test_groups.migration.world import COOPERATIVE, EAGER, Classic, MixedWorld
-from tests.test_groups.test_stateful import compacted
-from tests.test_groups.world import GROUP, commit_body, committed
+from tests.test_groups.world import GROUP, commit_body, committed, compacted
 
 INSTANCES = ("one", "two")
 MEMBERS_MAX = 5
@@ -342,7 +341,7 @@ def known(shard):
     """All that is stored of the group, of whichever kind it is."""
     group = shard.groups.get(GROUP)
     if isinstance(group, ConsumerGroup):
-        return consumer_lives.known(shard)
+        return consumer_world.known(shard)
     if isinstance(group, ClassicGroup):
         return (
             group.generation_id,

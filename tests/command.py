@@ -9,10 +9,10 @@ import sys
 from kvorum.cli.main import main
 
 
-def kvorum(*arguments: str) -> tuple[int, str, str]:
+def kvorum(*arguments: object) -> tuple[int, str, str]:
     """(exit code, standard output, standard error)."""
     out, error = io.StringIO(), io.StringIO()
-    before, sys.argv = sys.argv, ["kvorum", *arguments]
+    before, sys.argv = sys.argv, ["kvorum", *map(str, arguments)]
     code = 0
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):

@@ -1,0 +1,69 @@
+"""Apache Kafka's own command-line tools, run from the jars in .tools/kafka/lib."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.polling import DEADLINE_S
+
+LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
+needs_java = pytest.mark.skipif(
+    shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
+    reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
+)
+
+
+def java(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
+    """The command that runs a class of Kafka's jars. C1 alone: a tool ends before C2 would pay."""
+    options = (f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    return ["java", *options, "-cp", f"{LIBRARY}/*", main_class, *arguments]
+
+
+def run_tool(main_class: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """One run of a tool to its end, whatever its exit code is."""
+    return subprocess.run(
+        java(main_class, *arguments),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE_S,
+        check=False,
+    )
+
+
+def tool(main_class: str, *arguments: str, stdin: str = "") -> str:
+    """The standard output of a tool that must exit with 0."""
+    done = run_tool(main_class, *arguments, stdin=stdin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def groups(cluster, *arguments):
+    return tool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", cluster.bootstrap, *arguments),
+    )
+
+
+def console_consumer(cluster, *arguments, silence_ms=60_000):
+    """The records that it prints until it has as many as asked for, or none came for that long."""
+    return tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", cluster.bootstrap, "--timeout-ms", str(silence_ms), *arguments),
+    )
+
+
+def rows(text):
+    """A table of the tools as dictionaries; a header begins with GROUP."""
+    table, header = [], []
+    for line in text.splitlines():
+        cells = line.split()
+        if cells[:1] == ["GROUP"]:
+            header = cells
+        elif header and len(cells) >= len(header):
+            table.append(dict(zip(header, cells, strict=False)))
+    return table
