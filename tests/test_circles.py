@@ -15,9 +15,6 @@ CIRCLE_FILES_MAX = 3
 
 LARGE_CIRCLES = {
     "kvorum.raft": 7,
-    "kvorum.chaos.sim": 14,
-    "kvorum.chaos.sim.controller": 10,
-    "kvorum.chaos.sim.partitions": 10,
 }
 """Circles that are still to be cut, by the package that holds them, with their size. A line may go
 or become smaller; none is added."""

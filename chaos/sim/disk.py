@@ -32,6 +32,10 @@ class PowerCut(Exception):
     """Raised by the operation at which `cut_power_after` ran out; call `crash()` next."""
 
 
+class Killed(PowerCut):
+    """The process ends in the middle of a call; its machine, and what it has written, stay."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Fault:
     operation: str

@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from kvorum.chaos.sim.reply_checks import check_reply
 from kvorum.chaos.sim.scenario import Scenario
 from kvorum.chaos.sim.timeline import Timeline
 from kvorum.raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
@@ -26,11 +25,9 @@ from kvorum.raft.messages import (
     Request,
     Response,
 )
+from kvorum.raft.model import RaftConfig
 from kvorum.raft.replica_log import fetched_spans
 from kvorum.snapshots.format import FOOTER
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
 
 SPIKE_MS_MAX = 1_000
 """How much longer a message takes that is hit by a spike."""
@@ -40,6 +37,31 @@ _FOOTER = struct.pack(">BHB", FOOTER, 0, 0)
 
 Link = tuple[int, int]
 """Sender and receiver."""
+
+OnReply = Callable[[int, Request, Response], None]
+"""Given the node that answers, the request and the answer."""
+
+
+class NetworkNode(Protocol):
+    """An end of messages (`chaos.sim.node.SimNode`). is_dark: down with its whole machine."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int: ...
+
+    @property
+    def config(self) -> RaftConfig: ...
+
+    @property
+    def is_up(self) -> bool: ...
+
+    @property
+    def is_dark(self) -> bool: ...
+
+    def deliver(self, event: Event) -> None:
+        """Let an event happen now, or once the node goes on."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -65,13 +87,15 @@ class Network:
 
     nodes: by id; bootstrap_ids: which node a stand-in for a bootstrap server leads to.
     on_break: hears of nodes whose connections break, for those that are not the quorum's.
+    on_reply: hears of every answer that leaves a node, with its request.
     """
 
     def __init__(self, timeline: Timeline, rng: random.Random, scenario: Scenario) -> None:
         self.is_rough = True
-        self.nodes: Mapping[int, SimNode] = {}
+        self.nodes: Mapping[int, NetworkNode] = {}
         self.bootstrap_ids: Mapping[int, int] = {}
         self.on_break: Callable[[int], None] = lambda node_id: None
+        self.on_reply: OnReply = lambda node_id, request, response: None
         self._timeline = timeline
         self._rng = rng
         self._scenario = scenario
@@ -84,7 +108,9 @@ class Network:
 
     # The methods that nodes call.
 
-    def send(self, sender: SimNode, named_id: int, correlation_id: int, request: Request) -> None:
+    def send(
+        self, sender: NetworkNode, named_id: int, correlation_id: int, request: Request
+    ) -> None:
         """A request enters the network."""
         receiver_id = self.bootstrap_ids.get(named_id, named_id)
         receiver = self.nodes[receiver_id]
@@ -118,7 +144,7 @@ class Network:
             event = RequestReceived(request, token)
             self._deliver_later(receiver_id, call.receiver_incarnation, event)
 
-    def reply(self, sender: SimNode, token: int, response: Response) -> None:
+    def reply(self, sender_id: int, token: int, response: Response) -> None:
         """An answer enters the network."""
         outside = self._outside.pop(token, None)
         if outside is not None:
@@ -131,10 +157,10 @@ class Network:
             response = _with_spans(response)
         elif isinstance(response, FetchSnapshotResponse) and self._is_damaged():
             response = self._damaged(response)
-        check_reply(sender.world.checks, sender, call.request, response)
+        self.on_reply(sender_id, call.request, response)
         if call.is_over:
             return
-        for _ in range(self._copies(sender.node_id, call.sender_id)):
+        for _ in range(self._copies(sender_id, call.sender_id)):
             event = ResponseReceived(call.named_id, call.correlation_id, response)
             self._timeline.after(self.delay_ms(), partial(self._answer, call, event))
 

@@ -4,10 +4,11 @@ were told. They reach every node, whatever is cut between the nodes."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from kvorum.chaos.sim.checked_node import CheckedNode
 from kvorum.chaos.sim.controller.operations import Draws
 from kvorum.chaos.sim.controller.outcome_checks import check_outcomes
 from kvorum.chaos.sim.controller.process import ControllerMachine
@@ -16,8 +17,13 @@ from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.controller.history import History
+    from kvorum.chaos.sim.controller.reference import Reference
+    from kvorum.chaos.sim.controller.scenario import ControllerScenario
+    from kvorum.chaos.sim.network import Network
     from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.quorum_checks import QuorumChecks
+    from kvorum.chaos.sim.timeline import Timeline
 
 CLIENT_TIMEOUT_MS = 3_000
 """An administrator who has heard nothing for so long takes the outcome for unknown."""
@@ -32,10 +38,41 @@ FIRST_MS = 400
 """Brokers register first."""
 
 
+class AdministeredWorld(Protocol):
+    """The part of a world that administrators see."""
+
+    @property
+    def scenario(self) -> ControllerScenario: ...
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def checks(self) -> QuorumChecks: ...
+
+    @property
+    def reference(self) -> Reference: ...
+
+    @property
+    def history(self) -> History: ...
+
+
 class Administrators:
     """A `chaos.sim.clients.Workload`. served: requests that were done and written."""
 
-    def __init__(self, world: ControllerWorld, rng: random.Random) -> None:
+    def __init__(self, world: AdministeredWorld, rng: random.Random) -> None:
         self.is_busy = True
         self.interval_ms = world.scenario.propose_interval_ms
         self.served = 0
@@ -62,10 +99,10 @@ class Administrators:
         world.timeline.after(self._delay_ms(), partial(self._arrive, number, node, request))
         world.timeline.after(CLIENT_TIMEOUT_MS, partial(self._settle, number, "unknown"))
 
-    def on_committed(self, node: SimNode, high_watermark: int) -> None:
+    def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
         """The controller itself knows."""
 
-    def on_leader_changed(self, node: SimNode) -> None:
+    def on_leader_changed(self, node: CheckedNode) -> None:
         """The controller itself knows."""
 
     def check_history(self) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.clock import Alarm
-from kvorum.chaos.sim.controller.history import OWN, Attempt, kind_of
-from kvorum.chaos.sim.controller.machine import ImageMachine
+from kvorum.chaos.sim.controller.history import OWN, Attempt, History, kind_of
+from kvorum.chaos.sim.controller.machine import ImageMachine, ImageWorld
 from kvorum.chaos.sim.disk import PowerCut
 from kvorum.chaos.sim.state import ListState
 from kvorum.metadata.controller.controller import Controller, ControllerConfig, Reply, Request
@@ -28,14 +28,26 @@ from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.controller.strikes import Strikes
     from kvorum.chaos.sim.node import SimNode
+
+
+class ControlledWorld(ImageWorld, Protocol):
+    """The part of a world that controllers decide in."""
+
+    @property
+    def history(self) -> History: ...
+
+    @property
+    def strikes(self) -> Strikes: ...
 
 
 class ControllerMachine(ImageMachine):
     """One process of a controller; also the core's `ControllerPort`."""
 
-    def __init__(self, node: SimNode, state: ListState, world: ControllerWorld) -> None:
+    world: ControlledWorld
+
+    def __init__(self, node: SimNode, state: ListState, world: ControlledWorld) -> None:
         super().__init__(node, state, world)
         scenario = world.scenario
         self.controller = Controller(

@@ -3,27 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.controller.faults import StrikeOperation
 from kvorum.chaos.sim.controller.history import Attempt, Told
-from kvorum.chaos.sim.disk import PowerCut
-from kvorum.chaos.sim.node import Killed
+from kvorum.chaos.sim.disk import Killed, PowerCut
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.checked_node import CheckedNode
+    from kvorum.chaos.sim.network import Network
     from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.timeline import Timeline
     from kvorum.metadata.controller.controller import Reply
 
 ARMED_MAX = 32
 """Strikes that wait for their operation; the oldest gives way."""
 
 
+class StruckWorld(Protocol):
+    """The part of a world that strikes hit."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def tally(self) -> Counter[str]: ...
+
+    def note(self, node: CheckedNode, text: str) -> None:
+        """A line of the trace."""
+
+    def start_later(self, node: SimNode, delay_ms: int) -> None:
+        """Start a node that is down, unless somebody else has by then."""
+
+
 class Strikes:
     """hits: by operation, moment and means."""
 
-    def __init__(self, world: ControllerWorld) -> None:
+    def __init__(self, world: StruckWorld) -> None:
         self.hits: Counter[tuple[str, str, str]] = Counter()
         self._world = world
         self._armed: list[StrikeOperation] = []
@@ -94,6 +118,6 @@ class Strikes:
                 world.timeline.after(fault.lasts_ms, partial(world.network.unblock, links))
 
 
-def attempt_node(world: ControllerWorld, attempt: Attempt) -> SimNode:
+def attempt_node(world: StruckWorld, attempt: Attempt) -> SimNode:
     """Where it was decided."""
     return world.nodes[attempt.node_id]

@@ -20,9 +20,9 @@ from kvorum.chaos.sim.controller.registrar import SimRegistrar
 from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
 from kvorum.chaos.sim.controller.strikes import Strikes
 from kvorum.chaos.sim.controller.wire import Wire
-from kvorum.chaos.sim.machine import Machine
 from kvorum.chaos.sim.nemesis import Nemesis
 from kvorum.chaos.sim.node import SimNode
+from kvorum.chaos.sim.process import Machine
 from kvorum.chaos.sim.quorum import QuorumOutcome, QuorumWorld
 from kvorum.chaos.sim.recovery import LoadState
 from kvorum.chaos.sim.scenario import Scenario

@@ -12,14 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.network import Network
 from kvorum.chaos.sim.timeline import Timeline
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.partitions.event_loop import SimLoop
 
 REPEAT_MS = 40
 """How often bytes are sent again over a link that is cut."""
@@ -30,6 +29,21 @@ LOST_MS = 200
 Data = bytes | bytearray | memoryview
 OnBytes = Callable[[bytes, int], None]
 """Given what came, and the event (`Timeline.events`) at which it was sent."""
+
+
+class SocketLoop(Protocol):
+    """The loop of a process (`chaos.sim.partitions.event_loop.SimLoop`). sockets: by descriptor."""
+
+    sockets: dict[int, SimSocket]
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    def run_inside(self, call: Callable[[], object]) -> None:
+        """Run a call now, as the loop would."""
+
+    def on_readable(self, descriptor: int) -> None:
+        """Something came in at a socket."""
 
 
 class SimSocket:
@@ -44,7 +58,7 @@ class SimSocket:
         self,
         links: Links,
         node: SimNode | None,
-        loop: SimLoop | None,
+        loop: SocketLoop | None,
         descriptor: int,
         on_bytes: OnBytes | None = None,
         on_end: Callable[[], None] | None = None,
@@ -142,7 +156,7 @@ class SimSocket:
 class _Listener:
     """accept: takes the server's end into service."""
 
-    loop: SimLoop
+    loop: SocketLoop
     accept: Callable[[SimSocket], None]
 
 
@@ -159,14 +173,14 @@ class Links:
         self._ends: list[SimSocket] = []
         self._descriptors = 0
 
-    def listen(self, node: SimNode, loop: SimLoop, accept: Callable[[SimSocket], None]) -> None:
+    def listen(self, node: SimNode, loop: SocketLoop, accept: Callable[[SimSocket], None]) -> None:
         """Connections to the node go to this process from now on, as long as it lives."""
         self._listeners[node.node_id] = _Listener(loop=loop, accept=accept)
 
     def connect(
         self,
         client: SimNode | None,
-        loop: SimLoop | None,
+        loop: SocketLoop | None,
         server: SimNode,
         *,
         on_open: Callable[[SimSocket], None],
