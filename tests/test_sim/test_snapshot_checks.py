@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvorum.chaos.sim.async_disk import run_now
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.recovery import DiskSettings, empty_disk, open_node
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.kernel.async_disk import run_now
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.recovery import DiskSettings, empty_disk, open_node
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.raft.effects import DropSnapshots, WriteSnapshotChunk
 from kvorum.raft.model import OffsetAndEpoch
 from kvorum.raft.snapshot_files import header_voters

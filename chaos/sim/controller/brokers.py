@@ -17,7 +17,7 @@ from kvorum.chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACK
 from kvorum.chaos.sim.controller.isr import IsrProposals
 from kvorum.chaos.sim.controller.process import ControllerMachine
 from kvorum.chaos.sim.controller.targets import Targets
-from kvorum.chaos.sim.controller.wire import Answer
+from kvorum.chaos.sim.kernel.wire import Answer
 from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED
@@ -33,14 +33,14 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.checked_node import CheckedNode
-    from kvorum.chaos.sim.clients import Workload
     from kvorum.chaos.sim.controller.history import History
     from kvorum.chaos.sim.controller.scenario import ControllerScenario
-    from kvorum.chaos.sim.controller.wire import Wire
-    from kvorum.chaos.sim.network import Network
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.timeline import Timeline
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.kernel.wire import Wire
+    from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+    from kvorum.chaos.sim.quorum.clients import Workload
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 CALL_TIMEOUT_MS = 2_000
 REGISTRATION_BACKOFF_MS = 50

@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kvorum.chaos.sim.controller.process import ControllerMachine
-from kvorum.chaos.sim.controller.wire import Answer, Stream
+from kvorum.chaos.sim.kernel.wire import Answer, Stream
 from kvorum.metadata.requests.controller_requests import Heartbeat, HeartbeatReply
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.scenario import ControllerScenario
     from kvorum.chaos.sim.controller.targets import Targets
-    from kvorum.chaos.sim.controller.wire import Wire
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.kernel.wire import Wire
+    from kvorum.chaos.sim.quorum.node import SimNode
     from kvorum.metadata.image.image import ClusterImage
 
 HEARTBEAT_TIMEOUT_MS = 1_000

@@ -16,8 +16,8 @@ from kvorum.metadata.image.image import ClusterImage, PartitionImage
 from kvorum.metadata.requests.controller_requests import AlterPartition, IsrProposal
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.network import Network
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.quorum.node import SimNode
     from kvorum.metadata.controller.controller import Request
 
 SHRINKS, EXPANDS = 0.6, 0.8

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.machine import StateMachine
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.quorum.machine import StateMachine
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.loader import advance
 from kvorum.metadata.image.snapshot_job import load_image, payloads_of
@@ -19,10 +19,10 @@ from kvorum.runtime.errors import required
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.reference import Reference
     from kvorum.chaos.sim.controller.scenario import ControllerScenario
-    from kvorum.chaos.sim.mirror import Mirror
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.quorum_checks import QuorumChecks
-    from kvorum.chaos.sim.timeline import Timeline
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+    from kvorum.chaos.sim.quorum.mirror import Mirror
+    from kvorum.chaos.sim.quorum.node import SimNode
     from kvorum.metadata.image.delta import Delta
 
 
@@ -85,7 +85,7 @@ def state_of_image(
 
 
 async def load_image_state(world: ImageWorld, disk: AsyncDisk, path: str) -> ListState:
-    """A `chaos.sim.recovery.LoadState`: the real loader. Raises CorruptData, OSError."""
+    """A `chaos.sim.quorum.recovery.LoadState`: the real loader. Raises CorruptData, OSError."""
     _, image = await load_image(disk, path)
     name = "SnapshotEqualsPrefix"
     return state_of_image(image, world.checks.committed, world.reference, path, name)

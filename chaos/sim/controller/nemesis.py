@@ -17,13 +17,13 @@ from kvorum.chaos.sim.controller.faults import (
 )
 from kvorum.chaos.sim.fault_draws import kind_of
 from kvorum.chaos.sim.faults import AnyFault
-from kvorum.chaos.sim.nemesis import Nemesis, StruckWorld
-from kvorum.chaos.sim.network import Link
+from kvorum.chaos.sim.kernel.network import Link
+from kvorum.chaos.sim.quorum.nemesis import Nemesis, StruckWorld
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.brokers import SimBroker
     from kvorum.chaos.sim.controller.strikes import Strikes
-    from kvorum.chaos.sim.controller.wire import Wire
+    from kvorum.chaos.sim.kernel.wire import Wire
 
 
 class StruckCluster(StruckWorld, Protocol):

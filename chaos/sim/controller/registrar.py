@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.controller.process import ControllerMachine
-from kvorum.chaos.sim.controller.wire import Answer
+from kvorum.chaos.sim.kernel.wire import Answer
 from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
 from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.wire import Wire
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.timeline import Timeline
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.kernel.wire import Wire
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 RETRY_PAUSE_MS = 100
 CALL_TIMEOUT_MS = 1_000

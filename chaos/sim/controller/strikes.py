@@ -8,14 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.controller.faults import StrikeOperation
-from kvorum.chaos.sim.controller.history import Attempt, Told
-from kvorum.chaos.sim.disk import Killed, PowerCut
+from kvorum.chaos.sim.controller.history import Attempt
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.runtime.memory_disk import Killed, PowerCut
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.checked_node import CheckedNode
-    from kvorum.chaos.sim.network import Network
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.timeline import Timeline
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+    from kvorum.chaos.sim.quorum.node import SimNode
     from kvorum.metadata.controller.controller import Reply
 
 ARMED_MAX = 32
@@ -74,7 +75,7 @@ class Strikes:
 
     def on_committed(self, node: SimNode, attempt: Attempt, reply: Reply) -> bool:
         """Its reply is about to leave; True if it never does. May end the process here and now."""
-        if attempt.told is not Told.OK:
+        if attempt.told is not Outcome.OK:
             return False
         fault = self._take(attempt, "committed")
         if fault is None:

@@ -22,9 +22,8 @@ from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.controller.brokers import BrokerProcess, BrokerWorld, SimBroker
 from kvorum.chaos.sim.controller.machine import BrokerMachine
-from kvorum.chaos.sim.disk import PowerCut
-from kvorum.chaos.sim.partitions.event_loop import SimLoop
-from kvorum.chaos.sim.partitions.sockets import SimSocket
+from kvorum.chaos.sim.kernel.event_loop import SimLoop
+from kvorum.chaos.sim.kernel.sockets import SimSocket
 from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
@@ -36,6 +35,7 @@ from kvorum.metadata.requests.controller_requests import (
 )
 from kvorum.metadata.requests.directory_requests import AssignedReplica, AssignReplicas
 from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.memory_disk import PowerCut
 from kvorum.storage.log.checkpoints import (
     read_clean_shutdown,
     remove_clean_shutdown,
@@ -45,13 +45,13 @@ from kvorum.storage.log.checkpoints import (
 if TYPE_CHECKING:
     import socket
 
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.kernel.sockets import Links
     from kvorum.chaos.sim.partitions.scenario import PartitionScenario
-    from kvorum.chaos.sim.partitions.sockets import Links
     from kvorum.chaos.sim.partitions.watch import Watch
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 DATA_DIRECTORY = "/node"
-"""The metadata log lies in it too (`chaos.sim.recovery.DIRECTORY`)."""
+"""The metadata log lies in it too (`chaos.sim.quorum.recovery.DIRECTORY`)."""
 
 FURTHER_DIRECTORY = "/further"
 """The other data directory, of brokers that have two."""

@@ -6,7 +6,7 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.history import Batch, Told
 from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, Leader, look_up
 from kvorum.runtime.errors import ErrorCode

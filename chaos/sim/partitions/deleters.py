@@ -6,7 +6,7 @@ import random
 import struct
 from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, Leader, look_up
 from kvorum.chaos.sim.partitions.wire import CLIENT_ID
 from kvorum.runtime.errors import ErrorCode
@@ -14,8 +14,8 @@ from kvorum.wire.kio_codec import encode_request, read_response
 
 if TYPE_CHECKING:
     from kvorum.broker.partition.replica import Replica
-    from kvorum.chaos.sim.clients import Workload
     from kvorum.chaos.sim.partitions.history import PartitionHistory
+    from kvorum.chaos.sim.quorum.clients import Workload
 
 TIMEOUT_MS = 900
 _API_KEY, _VERSION = 21, 2

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory
 from kvorum.chaos.sim.partitions.watch import view_of
 from kvorum.storage.format.batch import iter_headers
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.reference import Reference
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.kernel.timeline import Timeline
     from kvorum.chaos.sim.partitions.history import PartitionHistory
     from kvorum.chaos.sim.partitions.watch import Watch
-    from kvorum.chaos.sim.timeline import Timeline
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 BYTES_MAX = 1 << 20
 

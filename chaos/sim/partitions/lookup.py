@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kvorum.chaos.sim.partitions.sockets import SimSocket
+from kvorum.chaos.sim.kernel.sockets import SimSocket
 from kvorum.chaos.sim.partitions.wire import Frames
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.kernel.sockets import Links
+    from kvorum.chaos.sim.kernel.timeline import Timeline
     from kvorum.chaos.sim.partitions.scenario import PartitionScenario
-    from kvorum.chaos.sim.partitions.sockets import Links
     from kvorum.chaos.sim.partitions.watch import Watch
-    from kvorum.chaos.sim.timeline import Timeline
+    from kvorum.chaos.sim.quorum.node import SimNode
     from kvorum.metadata.image.image import ClusterImage
 
 

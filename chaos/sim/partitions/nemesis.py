@@ -18,7 +18,7 @@ from kvorum.chaos.sim.partitions.faults import (
 )
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 
 class StruckPartitions(StruckCluster, Protocol):

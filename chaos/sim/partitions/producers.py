@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.history import Told
 from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, look_up
 from kvorum.chaos.sim.partitions.wire import pack_produce, parse_produced
@@ -16,7 +16,7 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch, read_header
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.clients import Workload
+    from kvorum.chaos.sim.quorum.clients import Workload
 
 RETRY_MS = 80
 REQUEST_TIMEOUT_MS = 1_200

@@ -17,8 +17,8 @@ from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.reference import Reference
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.timeline import Timeline
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 READ_BYTES = 1 << 20
 

@@ -1,0 +1,164 @@
+"""Coroutines over a MemoryDisk in virtual time: no event loop, no thread, no clock.
+
+Every call of a `SimAsyncDisk` gives way first, by yielding a `Pause` to whoever drives the
+coroutine, and acts when it is resumed. The simulator resumes it after some virtual time, or never:
+a crash can come between any two disk calls, and during a call as `MemoryDisk.cut_power_after` says.
+"""
+
+from __future__ import annotations
+
+import errno
+import types
+from collections.abc import Coroutine, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kvorum.runtime.errors import InvariantViolated, KvorumError, invariant
+from kvorum.runtime.memory_disk import MemoryDisk, MemoryFile
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A coroutine stands before this disk call; resume it to let the call happen."""
+
+    operation: str
+    path: str
+
+
+@types.coroutine
+def pause(operation: str, path: str) -> Generator[Pause, None, None]:
+    """Give way to whoever drives the coroutine."""
+    yield Pause(operation=operation, path=path)
+
+
+class SimAsyncFile:
+    """Implements `runtime.async_disk.AsyncFile`."""
+
+    __slots__ = ("_file", "_position")
+
+    def __init__(self, file: MemoryFile, position: int) -> None:
+        self._file = file
+        self._position = position
+
+    async def write(self, data: bytes) -> None:
+        await pause("write", self._file.path)
+        self._file.pwrite(data, self._position)
+        self._position += len(data)
+
+    async def sync(self) -> None:
+        await pause("sync", self._file.path)
+        self._file.sync()
+
+    async def close(self) -> None:
+        # The one call without a pause: it changes nothing on the disk, and it stands in `finally`,
+        # where a coroutine that a crash threw away (SimTask.drop) may not give way any more.
+        self._file.close()
+
+
+class SimAsyncDisk:
+    """Implements `runtime.async_disk.AsyncDisk` over a MemoryDisk, across its crashes."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.disk = disk
+
+    async def open_write(self, path: str, *, append: bool) -> SimAsyncFile:
+        await self._pause("open", path)
+        file = self.disk.open(path)
+        if not append:
+            file.truncate(0)
+        return SimAsyncFile(file, file.size())
+
+    async def read_range(self, path: str, position: int, count: int) -> bytes:
+        await self._pause("read", path)
+        return self._existing(path).pread(count, position)
+
+    async def size(self, path: str) -> int:
+        await self._pause("size", path)
+        return self._existing(path).size()
+
+    async def exists(self, path: str) -> bool:
+        await self._pause("exists", path)
+        return self.disk.exists(path)
+
+    async def list_dir(self, path: str) -> list[str]:
+        await self._pause("list_dir", path)
+        return self.disk.list_dir(path)
+
+    async def rename(self, source: str, target: str) -> None:
+        await self._pause("rename", source)
+        self.disk.rename(source, target)
+
+    async def remove(self, path: str) -> None:
+        await self._pause("remove", path)
+        self.disk.remove(path)
+
+    async def sync_dir(self, path: str) -> None:
+        await self._pause("sync_dir", path)
+        self.disk.sync_dir(path)
+
+    async def make_dirs(self, path: str) -> None:
+        await self._pause("make_dirs", path)
+        self.disk.make_dirs(path)
+
+    async def _pause(self, operation: str, path: str) -> None:
+        life = self.disk.crash_count
+        await pause(operation, path)
+        invariant(life == self.disk.crash_count, f"a coroutine outlived a crash: {operation}")
+
+    def _existing(self, path: str) -> MemoryFile:
+        # MemoryDisk.open makes what is missing, as storage wants it; reading must not.
+        if not self.disk.exists(path):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return self.disk.open(path)
+
+
+class SimTask(Generic[T]):
+    """One coroutine and how far it got.
+
+    result: what it returned; error: the OSError or KvorumError it ended with. A power cut, a broken
+    invariant and any other error are the simulator's to see and leave through `step`.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self.is_finished = False
+        self.result: T | None = None
+        self.error: OSError | KvorumError | None = None
+        #: The disk call it stands before; None before the first step and after the last.
+        self.pause: Pause | None = None
+
+    def step(self) -> bool:
+        """Run to the next pause; False once the coroutine has ended."""
+        if self.is_finished:
+            return False
+        self.pause = None
+        # Whatever leaves below, the coroutine has ended.
+        self.is_finished = True
+        try:
+            self.pause = self._coroutine.send(None)
+            self.is_finished = False
+        except StopIteration as end:
+            self.result = end.value
+        except InvariantViolated:
+            raise
+        except (OSError, KvorumError) as error:
+            self.error = error
+        return not self.is_finished
+
+    def drop(self) -> None:
+        """Throw it away, as a crash does: nothing of it runs any more."""
+        self.is_finished = True
+        self.pause = None
+        self._coroutine.close()
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Drive a coroutine to its end at once, without regard to its pauses; raises what it raises."""
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result

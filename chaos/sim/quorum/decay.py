@@ -1,0 +1,117 @@
+"""A decaying disk: one stored byte changes, and what recovery makes of it.
+
+Flipped are bytes of snapshots, all of which are under a checksum, and those that Kafka's batch
+format protects: the length, the magic and everything under the CRC. The base offset and the leader
+epoch of a batch lie outside its checksum (brokers stamp them into batches that clients sealed), and
+quorum-state has none at all, so damage there can pass unseen: the simulator does not flip those.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.recovery import DiskSettings, open_node
+from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.snapshots.format import parse_file_name
+from kvorum.storage.format.batch import iter_headers
+from kvorum.storage.log.file_names import LOG_SUFFIX
+
+_LENGTH_START, _LENGTH_END = 8, 12
+_MAGIC_START = 16
+
+
+class Damage(enum.Enum):
+    """The outcome of a flipped byte."""
+
+    NONE = "there was nothing to damage"
+    HARMLESS = "everything that was fsynced is still read as it was"
+    CUT = "taken for a torn tail, which costs what had been fsynced"
+    REFUSED = "refused by name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flipped:
+    """Where a byte was damaged. end_offset: of the batch it belongs to, -1 for a snapshot's."""
+
+    path: str
+    position: int
+    end_offset: int
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.position}"
+
+
+def flip_byte(disk: MemoryDisk, directory: str, *, draw: int, mask: int) -> Flipped | None:
+    """Damage the draw-th protected byte, modulo their number; None if there is none."""
+    spans: list[tuple[str, int, int, int]] = []
+    for name in disk.list_dir(directory):
+        path = f"{directory}/{name}"
+        if parse_file_name(name) is not None:
+            spans.append((path, 0, len(disk.read_bytes(path)), -1))
+        if not name.endswith(LOG_SUFFIX):
+            continue
+        for position, header in iter_headers(disk.read_bytes(path)):
+            for start, end in ((_LENGTH_START, _LENGTH_END), (_MAGIC_START, header.size_bytes)):
+                spans.append((path, position + start, position + end, header.end_offset))
+    total = sum(end - start for _, start, end, _ in spans)
+    index = draw % total if total else 0
+    for path, start, end, end_offset in spans:
+        if index < end - start:
+            disk.flip_bits(path, start + index, mask)
+            return Flipped(path=path, position=start + index, end_offset=end_offset)
+        index -= end - start
+    return None
+
+
+def examine(
+    disk: MemoryDisk,
+    directory: str,
+    settings: DiskSettings,
+    *,
+    flipped: Flipped,
+    durable: Mirror,
+    durable_end_offset: int,
+    now_ms: int,
+) -> Damage:
+    """Open the damaged disk as a starting node would, and say what it makes of it.
+
+    Raises CheckFailed if it reads anything but what was fsynced, or gives up what was fsynced
+    behind the damage: a torn tail may be cut, anything else must be refused. Changes the disk as
+    recovery does; save it before.
+    """
+    try:
+        opened = open_node(disk, settings, now_ms=now_ms)
+    except CorruptData as error:
+        check(error.path.startswith(directory), "DamageDetected", f"names no file: {error}")
+        return Damage.REFUSED
+    if flipped.end_offset < 0:
+        names = [error.path for error in opened.metadata.damaged]
+        check(
+            flipped.path in names or not disk.exists(flipped.path),
+            "DamageDetected",
+            f"{flipped}: recovery takes the damaged snapshot, it refuses {names}",
+        )
+    found = opened.mirror
+    kept_end = min(found.end_offset, durable_end_offset)
+    digest = durable.digest_at(kept_end)
+    if found.start_offset >= durable_end_offset:
+        # A snapshot that had come before the stop took the log's place: the start judges that.
+        return Damage.HARMLESS
+    check(
+        found.digest_at(kept_end) == digest,
+        "DamageDetected",
+        f"{directory} serves damaged records from {found.differs_at(durable)} on",
+    )
+    if kept_end == durable_end_offset:
+        return Damage.HARMLESS
+    check(
+        flipped.end_offset >= durable_end_offset,
+        "DamageDetected",
+        f"{flipped}: recovery kept {kept_end} of {durable_end_offset} fsynced records, although "
+        f"good ones follow the damaged batch, which ends at {flipped.end_offset}",
+    )
+    return Damage.CUT

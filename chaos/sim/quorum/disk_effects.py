@@ -1,0 +1,104 @@
+"""A simulated node's handling of effects on its log and snapshots, as `raft.node` does it."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from kvorum.chaos.sim.kernel.async_disk import SimTask
+from kvorum.chaos.sim.quorum.mirror import LogEffect, Mirror
+from kvorum.chaos.sim.quorum.process import NodeProcess
+from kvorum.raft.effects import (
+    AppendVoters,
+    DropSnapshots,
+    FinishSnapshot,
+    ReplaceLog,
+    ReplyWithSnapshot,
+    TruncateLog,
+    WriteSnapshotChunk,
+)
+from kvorum.raft.events import Event, SnapshotReceived
+from kvorum.raft.messages import FetchSnapshotResponse
+from kvorum.runtime.errors import required
+
+SnapshotEffect = (
+    ReplyWithSnapshot | WriteSnapshotChunk | FinishSnapshot | ReplaceLog | DropSnapshots
+)
+
+
+def carry_out_log_effect(node: NodeProcess, effect: LogEffect) -> None:
+    """Do it at once. Raises OSError, PowerCut."""
+    checks = node.world.checks
+    if isinstance(effect, TruncateLog):
+        # The node no longer vouches for the records being cut, whether or not the cut succeeds.
+        node.durable_end_offset = min(node.durable_end_offset, effect.end_offset)
+    if isinstance(effect, AppendVoters):
+        checks.on_changing_voters(node, effect)
+    node.replica_log.carry_out(effect, wall_ms=node.local_ms)
+    node.mirror.carry_out(effect)
+    checks.on_log_changed(node)
+
+
+def carry_out_snapshot_effect(node: NodeProcess, effect: SnapshotEffect) -> None:
+    """Begin it; disk work goes on in the background. Raises OSError, PowerCut."""
+    world = node.world
+    match effect:
+        case ReplyWithSnapshot(token):
+
+            def reply(task: SimTask[FetchSnapshotResponse]) -> None:
+                if _is_well(node, task):
+                    world.transport.reply(node.node_id, token, required(task.result, "it was read"))
+
+            node.worker.beside(node.files.read(effect), reply)
+        case WriteSnapshotChunk():
+            world.snapshot_checks.on_piece(node, effect)
+            node.worker.queue(node.files.write_chunk(effect), _deliver_to(node))
+        case FinishSnapshot():
+            node.worker.queue(node.files.finish(effect), _deliver_to(node))
+        case ReplaceLog(snapshot):
+            state, voters = world.snapshot_checks.on_replacing(node, snapshot)
+            # From here on a restart must come up with this, however far the replacement gets.
+            node.mirror = Mirror(base=state, voters=voters)
+            node.durable_end_offset = snapshot.offset
+            node.replica_log.carry_out(effect, wall_ms=node.local_ms)
+            node.worker.queue(node.files.remove_older(snapshot), _after(node))
+            node.machine.load(snapshot)
+            world.checks.on_log_changed(node)
+        case DropSnapshots():
+            node.worker.queue(_drop_snapshots(node, effect), _after(node, effect))
+        case _:
+            assert_never(effect)
+
+
+async def _drop_snapshots(node: NodeProcess, effect: DropSnapshots) -> None:
+    await node.files.remove(effect.snapshots)
+    node.replica_log.trim(effect.start_offset, wall_ms=node.local_ms)
+
+
+def _deliver_to(node: NodeProcess) -> Any:
+    def deliver(task: SimTask[Event]) -> None:
+        if not _is_well(node, task) or task.result is None:
+            return
+        event = task.result
+        if isinstance(event, SnapshotReceived) and event.is_good:
+            node.world.snapshot_checks.on_snapshot(node, event.snapshot)
+        node.deliver(event)
+
+    return deliver
+
+
+def _after(node: NodeProcess, effect: DropSnapshots | None = None) -> Any:
+    def look(task: SimTask[None]) -> None:
+        if _is_well(node, task):
+            node.world.snapshot_checks.on_folder_changed(node, effect)
+
+    return look
+
+
+def _is_well(node: NodeProcess, task: SimTask[Any]) -> bool:
+    """True if the work was done; a disk that failed ends the process, anything else the run."""
+    if isinstance(task.error, OSError):
+        node.die(task.error)
+        return False
+    if task.error is not None:
+        raise task.error
+    return True

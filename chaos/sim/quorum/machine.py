@@ -1,0 +1,150 @@
+"""The state machine of a node: applies what is committed, snapshots itself, loads snapshots.
+
+Stands for `metadata.controller.loop` and `metadata.image.snapshotter`: one snapshot is written at a
+time, nothing is applied while one is being loaded, and of several to load the latest wins.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, SimTask
+from kvorum.chaos.sim.quorum.mirror import log_entries
+from kvorum.chaos.sim.quorum.process import NodeProcess
+from kvorum.chaos.sim.quorum.state import ListState
+from kvorum.raft.effects import LeaderChanged
+from kvorum.raft.events import SnapshotsExpired, SnapshotTaken
+from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.snapshot_files import header_voters
+from kvorum.runtime.errors import required
+from kvorum.snapshots.format import SnapshotHeader
+
+
+class StateMachine:
+    """One process's. state: of what has been applied."""
+
+    def __init__(self, node: NodeProcess, state: ListState) -> None:
+        self.state = state
+        self._node = node
+        self._wanted: OffsetAndEpoch | None = None
+        self._is_loading = False
+        self._is_writing = False
+        self._due_offset = 0
+        self._plan_snapshot()
+
+    def apply(self, high_watermark: int) -> None:
+        """Apply what is committed, as read back from the log's bytes."""
+        if self._wanted is not None or high_watermark <= self.state.end_offset:
+            return
+        log = self._node.replica_log.log
+        self.state = self.state.after(log_entries(log, self.state.end_offset, high_watermark))
+        self._node.world.checks.on_applied(self._node)
+        if 0 < self._due_offset <= self.state.end_offset:
+            self.snapshot()
+
+    def on_leader_changed(self, change: LeaderChanged) -> None:
+        """Nothing to a list."""
+
+    def before_voter_change(self) -> None:
+        """Nothing waits to be appended."""
+
+    def after_event(self) -> None:
+        """Nothing to do."""
+
+    def on_clock_changed(self) -> None:
+        """Nothing waits for a time."""
+
+    def stop(self) -> None:
+        """Nothing of it outlives the process."""
+
+    # Snapshots of its own.
+
+    def snapshot(self) -> bool:
+        """Write the state as a snapshot, in the background; False if there is nothing new."""
+        node, state = self._node, self.state
+        newest = max((s.offset for s in node.core.log.snapshots), default=0)
+        if self._is_writing or self._wanted is not None or state.end_offset <= newest:
+            return False
+        voters = node.core.log.voters.at(state.end_offset)
+        is_dynamic = node.config.is_dynamic
+        header = SnapshotHeader(
+            end_offset=state.end_offset,
+            epoch=state.epoch,
+            timestamp_ms=node.replica_log.timestamp_before(state.end_offset),
+            kraft_version=int(is_dynamic),
+            voters=header_voters(voters) if is_dynamic else (),
+        )
+        self._is_writing = True
+        node.worker.queue(node.files.take(header, state.payloads()), self._on_taken)
+        return True
+
+    def _on_taken(self, task: SimTask[SnapshotTaken]) -> None:
+        node = self._node
+        self._is_writing = False
+        self._plan_snapshot()
+        if isinstance(task.error, OSError):
+            # As in `raft.node`: nothing rests on a snapshot that is not there.
+            node.world.note(node, f"cannot write a snapshot: {task.error}")
+            node.world.tally["snapshots not written"] += 1
+            return
+        if task.error is not None:
+            raise task.error
+        taken = required(task.result, "a snapshot was taken")
+        node.world.snapshot_checks.on_snapshot(node, taken.snapshot)
+        node.world.tally["snapshots taken"] += 1
+        incarnation = node.incarnation
+        node.deliver(taken)
+        if node.is_up and node.incarnation == incarnation:
+            count = node.files.expired(
+                node.core.log.snapshots,
+                log_bytes=node.replica_log.log.size_bytes,
+                now_ms=node.local_ms,
+            )
+            if count:
+                node.deliver(SnapshotsExpired(count))
+
+    def _plan_snapshot(self) -> None:
+        every = self._node.world.scenario.snapshot_every
+        if every:
+            # Nodes snapshot at different offsets, each in its own rhythm.
+            self._due_offset = self.state.end_offset + self._node.rng.randint(1, 2 * every)
+
+    # Snapshots of the leader.
+
+    def load(self, snapshot: OffsetAndEpoch) -> None:
+        """The log begins anew behind this snapshot, which is on disk."""
+        self._wanted = snapshot
+        if not self._is_loading:
+            self._load()
+
+    def _load(self) -> None:
+        snapshot = self._wanted
+        if snapshot is None:
+            return
+        self._is_loading = True
+        node = self._node
+        path = node.files.path(snapshot)
+
+        def loaded(task: SimTask[ListState]) -> None:
+            self._is_loading = False
+            if self._wanted != snapshot:
+                self._load()  # whatever came of it: a newer one is wanted, this one may be gone
+            elif isinstance(task.error, OSError) and task.error.errno != errno.ENOENT:
+                node.die(task.error)
+            elif task.error is not None:
+                raise task.error
+            else:
+                self._wanted = None
+                node.world.tally["snapshots loaded"] += 1
+                self._on_loaded(required(task.result, "a snapshot was loaded"))
+
+        load_state = node.world.disk_settings.load_state
+        node.worker.beside(load_state(SimAsyncDisk(node.disk), path), loaded)
+
+    def _on_loaded(self, state: ListState) -> None:
+        node = self._node
+        self.state = state
+        node.world.checks.on_applied(node)
+        self._plan_snapshot()
+        self.apply(node.core.high_watermark)
+        node.world.clients.on_committed(node, node.core.high_watermark)

@@ -1,0 +1,329 @@
+"""One simulated node: the real core over the real log, on a disk in memory.
+
+Does what `raft.node` does, in virtual time: effects in order, disk work taking a while, a failed
+disk ending the process. `start`, `stop` and `_carry_out` are the only places where a process
+begins, ends and acts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kvorum.chaos.sim.kernel.clock import Alarm, drawn_clock
+from kvorum.chaos.sim.quorum.disk_effects import carry_out_log_effect, carry_out_snapshot_effect
+from kvorum.chaos.sim.quorum.flusher import Flusher
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.process import Machine, ProcessWorld
+from kvorum.chaos.sim.quorum.recovery import empty_disk, open_node
+from kvorum.chaos.sim.quorum.snapshot_worker import SnapshotWorker
+from kvorum.chaos.sim.quorum.state import ListState
+from kvorum.raft.core import RaftCore
+from kvorum.raft.effects import (
+    AppendFetched,
+    AppendLeaderChange,
+    AppendProposed,
+    AppendVoters,
+    Effect,
+    FlushLog,
+    HighWatermarkAdvanced,
+    LeaderChanged,
+    Noted,
+    PersistVoteState,
+    Reply,
+    ReplyWithRecords,
+    SendRequest,
+    TruncateLog,
+)
+from kvorum.raft.events import Event, Propose, RequestReceived, Tick
+from kvorum.raft.messages import VoterChangeRequest
+from kvorum.raft.model import RaftConfig, VoteState
+from kvorum.raft.replica_log import ReplicaLog
+from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.runtime.errors import invariant, required
+from kvorum.runtime.ids import new_uuid
+from kvorum.runtime.memory_disk import Killed, PowerCut
+from kvorum.storage.format.batch import build_batch
+
+RESTART_MS = 300
+"""How long a node stays down that stopped by itself, as a supervisor would have it."""
+
+
+class NodeWorld(ProcessWorld, Protocol):
+    """The part of a world in which a node begins, ends and comes back."""
+
+    def machine_of(self, node: SimNode, state: ListState) -> Machine:
+        """The state machine of a process that begins."""
+
+    def on_stopped(self, node: SimNode) -> None:
+        """A process ended."""
+
+    def start_later(self, node: SimNode, delay_ms: int) -> None:
+        """Start a node that is down, unless somebody else has by then."""
+
+
+class SimNode:
+    """A node that may stop and come back.
+
+    mirror: its log. durable_end_offset: everything below must survive a power cut.
+    saved_vote: as last saved; saving_vote: one being saved when the node stopped.
+    is_dark: down with its whole machine, so that peers are not even refused.
+    is_removed: down for good; its disk lost what it had vouched for.
+    has_decayed: bits of its disk were flipped, so a snapshot on it may be damaged.
+    """
+
+    def __init__(self, world: NodeWorld, config: RaftConfig, rng: random.Random) -> None:
+        self.world = world
+        self.config = config
+        self.rng = rng
+        self.disk = empty_disk(rng)
+        self.clock = drawn_clock(rng, world.scenario.drift)
+        self.incarnation = 0
+        self.is_up = self.is_paused = self.is_dark = self.is_removed = False
+        self.has_decayed = False
+        self.mirror = Mirror()
+        self.durable_end_offset = 0
+        self.saved_vote = VoteState()
+        self.saving_vote: VoteState | None = None
+        self._held: list[Callable[[], None]] = []
+        self._core: RaftCore | None = None
+        self._replica_log: ReplicaLog | None = None
+        self._files: SnapshotFiles | None = None
+        self._flusher = Flusher(self)
+        self.worker = SnapshotWorker(self)
+        self.machine: Machine = world.machine_of(self, ListState())
+        self._alarm = Alarm(world.timeline, self.clock, self._on_alarm)
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    @property
+    def core(self) -> RaftCore:
+        return required(self._core, "the node is down")
+
+    @property
+    def replica_log(self) -> ReplicaLog:
+        return required(self._replica_log, "the node is down")
+
+    @property
+    def files(self) -> SnapshotFiles:
+        return required(self._files, "the node is down")
+
+    @property
+    def is_leader(self) -> bool:
+        return self._core is not None and self._core.is_leader
+
+    @property
+    def local_ms(self) -> int:
+        return self.clock.local_ms(self.world.timeline.now_ms)
+
+    @property
+    def applied(self) -> ListState:
+        """State of the state machine; of the last process while the node is down."""
+        return self.machine.state
+
+    def summary(self) -> str:
+        if self._core is not None:
+            return f"{self._core.summary()} start={self._core.log.start_offset}"
+        return f"node={self.node_id} {'removed' if self.is_removed else 'down'}"
+
+    # A process begins and ends.
+
+    def start(self) -> None:
+        """Recover from the disk and take part; does nothing if up already or removed."""
+        if self.is_up or self.is_removed:
+            return
+        if self.is_dark:
+            # Connections that peers still hold open to the old machine are reset by the new one.
+            self.world.network.break_connections(self.node_id)
+        self.incarnation += 1
+        self.is_up, self.is_paused, self.is_dark = True, False, False
+        self._flusher = Flusher(self)
+        self.worker = SnapshotWorker(self)
+        try:
+            self._recover()
+        except (OSError, PowerCut) as error:
+            self.die(error)
+            return
+        self.deliver(Tick())
+
+    def stop(self, *, is_power_cut: bool) -> None:
+        """Lose the process, and with the power whatever the disk had not synced."""
+        self.is_up, self.is_dark = False, is_power_cut
+        self._core = self._replica_log = self._files = None
+        self._held.clear()
+        self.machine.stop()
+        self.worker.drop()
+        self._alarm.cancel()
+        if is_power_cut:
+            self.disk.crash()
+        else:
+            self.disk.kill_process()
+        self.world.on_stopped(self)
+
+    def lose_disk(self) -> None:
+        """Have an empty disk from now on, while down, and with it another directory id."""
+        invariant(not self.is_up, "a disk is changed while its node is down")
+        self.world.checks.forget(self)
+        self.disk = empty_disk(self.rng)
+        self.config = dataclasses.replace(self.config, directory_id=new_uuid(self.rng))
+        self.mirror = Mirror(voters=self.world.disk_settings.static_voters)
+        self.durable_end_offset = 0
+        self.saved_vote, self.saving_vote = VoteState(), None
+        self.has_decayed = False
+
+    def move_listener(self) -> None:
+        """Listen on another port from the next start on."""
+        host, port = required(self.config.address, "only controllers have a listener")
+        self.config = dataclasses.replace(self.config, address=(host, port + 1))
+
+    def pause(self) -> None:
+        """Stand still, connections up (SIGSTOP)."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Go on with what came in meanwhile."""
+        self.is_paused = False
+        held, self._held = self._held, []
+        incarnation = self.incarnation
+        for call in held:
+            if self.is_up and self.incarnation == incarnation:
+                call()
+
+    def _recover(self) -> None:
+        opened = open_node(self.disk, self.world.disk_settings, now_ms=self.local_ms)
+        replica_log = opened.metadata.replica_log
+        vote_state = replica_log.vote_store.load()
+        self.world.snapshot_checks.on_opened(self, opened)
+        self.world.checks.on_recovered(self, opened.mirror, vote_state)
+        self.mirror = opened.mirror
+        self.durable_end_offset = opened.mirror.end_offset
+        self.saved_vote, self.saving_vote = vote_state, None
+        self._replica_log, self._files = replica_log, opened.metadata.files
+        self._core = RaftCore(
+            self.config,
+            vote_state=vote_state,
+            log=replica_log.tail(),
+            rng=self.rng,
+            now_ms=self.local_ms,
+        )
+        self.machine = self.world.machine_of(self, opened.state)
+        self.world.checks.on_applied(self)
+        self.world.checks.on_log_changed(self)
+
+    def die(self, error: OSError | PowerCut) -> None:
+        """The driver's rule: a disk that fails ends the process, which recovers from what is there.
+
+        After a failed fsync the kernel may have dropped what it could not write.
+        """
+        if isinstance(error, OSError) and error.errno not in (errno.EIO, errno.ENOSPC):
+            raise error  # not a disk that failed: the code asked it for what cannot be
+        self.world.note(self, f"dies of {error}")
+        is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        is_kill = isinstance(error, Killed)
+        self.stop(is_power_cut=not is_full and not is_kill)
+        self.world.start_later(self, RESTART_MS)
+
+    # Events in.
+
+    def deliver(self, event: Event) -> None:
+        """Let an event happen now, or once the node goes on."""
+        if not self.is_up:
+            return
+        if self.is_paused:
+            self._held.append(lambda: self.deliver(event))
+            return
+        if isinstance(event, RequestReceived) and isinstance(event.request, VoterChangeRequest):
+            self.machine.before_voter_change()
+            if not self.is_up:
+                return  # of a disk that failed
+        self._step(event)
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Let a call happen now, or once the node goes on; never if it stops before."""
+        if self.is_paused:
+            self._held.append(call)
+        elif self.is_up:
+            call()
+
+    def propose(self, values: Sequence[bytes]) -> int:
+        """Append values as leader, together; the offset of the first."""
+        offset = self.core.log.end_offset
+        batches = [build_batch([(None, value)], timestamp_ms=self.local_ms) for value in values]
+        self._step(Propose(tuple(batches), (1,) * len(batches)))
+        return offset
+
+    def on_clock_changed(self) -> None:
+        """The clock jumped or runs at another rate: wake at the right time."""
+        self._alarm.cancel()
+        if self.is_up:
+            self._set_alarm()
+            self.machine.on_clock_changed()
+
+    def _step(self, event: Event) -> None:
+        self.world.timeline.fold(self.node_id)
+        try:
+            for effect in self.core.step(event, self.local_ms):
+                self._carry_out(effect)
+            self.machine.after_event()
+        except (OSError, PowerCut) as error:
+            self.die(error)
+            return
+        self._set_alarm()
+        self.world.checks.after_event(self)
+
+    def _set_alarm(self) -> None:
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None:
+            self._alarm.set(deadline_ms)
+
+    def _on_alarm(self) -> None:
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self.local_ms:
+            self.deliver(Tick())
+        else:
+            self._set_alarm()
+
+    # Effects out.
+
+    def _carry_out(self, effect: Effect) -> None:
+        world = self.world
+        match effect:
+            case ReplyWithRecords():
+                response = self.replica_log.fetch_response(effect)
+                world.transport.reply(self.node_id, effect.token, response)
+            case Reply(token, response):
+                world.transport.reply(self.node_id, token, response)
+            case SendRequest(receiver_id, correlation_id, request):
+                world.transport.send(self, receiver_id, correlation_id, request)
+            case FlushLog():
+                self._flusher.flush(effect)
+            case HighWatermarkAdvanced(high_watermark):
+                world.checks.on_committed(self, high_watermark)
+                self.machine.apply(high_watermark)
+                world.clients.on_committed(self, high_watermark)
+            case LeaderChanged():
+                world.checks.on_leader_changed(self, effect)
+                self.machine.on_leader_changed(effect)
+                world.clients.on_leader_changed(self)
+            case Noted(text):
+                world.note(self, text)
+            case PersistVoteState(state):
+                self.saving_vote = state
+                self.replica_log.carry_out(effect, wall_ms=self.local_ms)
+                self.saved_vote, self.saving_vote = state, None
+                world.checks.on_vote_state(self, state)
+            case (
+                AppendProposed()
+                | AppendLeaderChange()
+                | AppendVoters()
+                | AppendFetched()
+                | TruncateLog()
+            ):
+                carry_out_log_effect(self, effect)
+            case _:
+                carry_out_snapshot_effect(self, effect)

@@ -1,0 +1,117 @@
+"""A node's disk as a start finds it: the real recovery, and what it came up with as the checks
+see it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, run_now
+from kvorum.chaos.sim.quorum.mirror import NO_KEYS, Mirror, log_entries
+from kvorum.chaos.sim.quorum.state import ListState, VoterKeys, keys_of_set, state_of
+from kvorum.raft.metadata_log import MetadataLog, open_metadata_log
+from kvorum.raft.snapshot_files import SnapshotFiles, SnapshotPolicy, header_voters, voters_of
+from kvorum.raft.voters import VoterSet
+from kvorum.runtime.async_disk import AsyncDisk
+from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.snapshots.format import BOOTSTRAP_ID, SnapshotHeader, iter_payloads, read_header
+from kvorum.snapshots.store import SnapshotStore
+
+DIRECTORY = "/node/__cluster_metadata-0"
+SEGMENT_BYTES = 3_000
+"""Small, so that every run rolls segments."""
+
+
+LoadState = Callable[[AsyncDisk, str], Coroutine[Any, Any, ListState]]
+"""Reads the state that a snapshot holds, checked whole. Raises CorruptData, OSError."""
+
+
+async def load_state(disk: AsyncDisk, path: str) -> ListState:
+    """A `LoadState` of the replicated list."""
+    header = await read_header(disk, path)
+    payloads = [payload async for payload in iter_payloads(disk, path)]
+    return state_of(payloads, end_offset=header.end_offset, epoch=header.epoch, path=path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSettings:
+    """How nodes of one run keep their log. static_voters: empty if the voter set is dynamic.
+    load_state: what the nodes' snapshots hold."""
+
+    static_voters: VoterKeys = NO_KEYS
+    retention_bytes: int = 0
+    load_state: LoadState = load_state
+
+    @property
+    def is_dynamic(self) -> bool:
+        return not self.static_voters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The result of recovery. mirror: of the log behind the oldest snapshot; state: of the newest
+    one."""
+
+    metadata: MetadataLog
+    mirror: Mirror
+    state: ListState
+
+
+def empty_disk(rng: random.Random) -> MemoryDisk:
+    """A disk with the folders in place: their names are durable before anything rests on them."""
+    disk = MemoryDisk(rng)
+    disk.make_dirs(DIRECTORY)
+    for parent in ("/", "/node"):
+        disk.sync_dir(parent)
+    return disk
+
+
+def format_voters(disk: MemoryDisk, voters: VoterSet) -> None:
+    """Write the bootstrap checkpoint, as `kvorum init` does."""
+    header = SnapshotHeader(
+        end_offset=BOOTSTRAP_ID.end_offset,
+        epoch=BOOTSTRAP_ID.epoch,
+        timestamp_ms=0,
+        kraft_version=1,
+        voters=header_voters(voters),
+    )
+    run_now(SnapshotStore(SimAsyncDisk(disk), DIRECTORY).write(header, []))
+
+
+def open_node(disk: MemoryDisk, settings: DiskSettings, *, now_ms: int) -> Opened:
+    """Recover as a starting node does. Raises CorruptData, OSError, PowerCut."""
+    policy = SnapshotPolicy(
+        metadata_log_segment_bytes=SEGMENT_BYTES,
+        metadata_max_retention_bytes=settings.retention_bytes,
+    )
+    files = SnapshotFiles(SnapshotStore(SimAsyncDisk(disk), DIRECTORY), policy)
+    metadata = run_now(
+        open_metadata_log(disk, DIRECTORY, files, is_dynamic=settings.is_dynamic, now_ms=now_ms)
+    )
+    log = metadata.replica_log.log
+    state, base, voters = ListState(), ListState(), settings.static_voters
+    if metadata.replica_log.snapshots:
+        # The mirror begins at the oldest one: from there the log must lead to all the others.
+        base, voters = read_state(disk, files.path(metadata.replica_log.snapshots[0]), settings)
+        state, _ = read_state(disk, files.path(metadata.replica_log.snapshots[-1]), settings)
+    elif settings.is_dynamic:
+        bootstrap = run_now(files.store.bootstrap())
+        voters = NO_KEYS if bootstrap is None else _keys_of(bootstrap)
+    entries = log_entries(log, log.start_offset, log.end_offset)
+    mirror = Mirror(entries, base=base, voters=voters)
+    return Opened(metadata=metadata, mirror=mirror, state=state)
+
+
+def read_state(disk: MemoryDisk, path: str, settings: DiskSettings) -> tuple[ListState, VoterKeys]:
+    """State and voters that a snapshot holds, read at once. Raises CorruptData, OSError."""
+    disk_now = SimAsyncDisk(disk)
+    state = run_now(settings.load_state(disk_now, path))
+    header = run_now(read_header(disk_now, path))
+    return state, _keys_of(header) if settings.is_dynamic else settings.static_voters
+
+
+def _keys_of(header: SnapshotHeader) -> VoterKeys:
+    voters = voters_of(header)
+    return NO_KEYS if voters is None else keys_of_set(voters)

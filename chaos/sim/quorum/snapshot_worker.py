@@ -1,0 +1,124 @@
+"""A process's work on snapshot files: coroutines over its disk, a while between two disk calls.
+
+As in `raft.node`: writing, receiving and removing wait in one queue, so that each finds the folder
+as the one before left it; reading for others happens beside it. A process that ends takes all of it
+along, wherever it stands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from kvorum.chaos.sim.kernel.async_disk import SimTask
+from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.runtime.memory_disk import PowerCut
+
+T = TypeVar("T")
+
+OnEnd = Callable[[SimTask[Any]], None]
+"""Hears of a task that has ended; its error is not dealt with yet."""
+
+
+class WorkingWorld(Protocol):
+    """The part of a world that decides how long disk calls take."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    def disk_call_ms(self, operation: str) -> int:
+        """How long the next disk call on a snapshot takes."""
+
+
+class WorkingNode(Protocol):
+    """The node whose process does the work (`chaos.sim.quorum.node.SimNode`)."""
+
+    @property
+    def world(self) -> WorkingWorld: ...
+
+    @property
+    def incarnation(self) -> int: ...
+
+    @property
+    def is_up(self) -> bool: ...
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Let a call happen now, or once the node goes on."""
+
+    def die(self, error: OSError | PowerCut) -> None:
+        """The disk has failed, or the power is gone."""
+
+
+class SnapshotWorker:
+    """One process's."""
+
+    def __init__(self, node: WorkingNode) -> None:
+        self._node = node
+        self._incarnation = node.incarnation
+        self._queue: deque[tuple[SimTask[Any], OnEnd]] = deque()
+        self._beside: list[SimTask[Any]] = []
+        self._is_working = False
+
+    def queue(self, work: Coroutine[Any, Any, T], on_end: Callable[[SimTask[T]], None]) -> None:
+        """Run it behind what was queued before."""
+        self._queue.append((SimTask(work), on_end))
+        if not self._is_working:
+            self._is_working = True
+            self._soon(self._next)
+
+    def beside(self, work: Coroutine[Any, Any, T], on_end: Callable[[SimTask[T]], None]) -> None:
+        """Run it at once, whatever the queue does."""
+        task = SimTask(work)
+        self._beside = [other for other in self._beside if not other.is_finished]
+        self._beside.append(task)
+        self._soon(lambda: self._go_on(task, on_end))
+
+    def drop(self) -> None:
+        """The process has ended."""
+        for task, _ in self._queue:
+            task.drop()
+        for task in self._beside:
+            task.drop()
+        self._queue.clear()
+        self._beside.clear()
+
+    def _next(self) -> None:
+        task, on_end = self._queue[0]
+
+        def end(task: SimTask[Any]) -> None:
+            self._queue.popleft()
+            on_end(task)
+            if self._is_alive():
+                self._is_working = bool(self._queue)
+                if self._queue:
+                    self._soon(self._next)
+
+        self._go_on(task, end)
+
+    def _go_on(self, task: SimTask[Any], on_end: OnEnd) -> None:
+        world = self._node.world
+        try:
+            while task.step():
+                delay_ms = world.disk_call_ms(task.pause.operation if task.pause else "")
+                if delay_ms:
+                    self._later(delay_ms, lambda: self._go_on(task, on_end))
+                    return
+        except PowerCut as error:
+            self._node.die(error)
+            return
+        on_end(task)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        # Never within the event that asked for it: the core does not step inside a step.
+        self._later(0, call)
+
+    def _later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        def arrive() -> None:
+            if self._is_alive():
+                self._node.submit(call)
+
+        self._node.world.timeline.after(delay_ms, arrive)
+
+    def _is_alive(self) -> bool:
+        return self._node.is_up and self._node.incarnation == self._incarnation

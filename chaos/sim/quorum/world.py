@@ -1,0 +1,311 @@
+"""A quorum in virtual time: nodes, network, faults, clients and checks, all from one seed.
+
+Phase one lets faults happen and checks safety after every event. Phase two heals and demands a
+leader, an acknowledged append and equal logs within bounded virtual time; then the clients' history
+is judged. Facts and limits: ../../docs/protocol/simulation.md.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from kvorum.chaos.sim.kernel.checks import SeedFailed, check, failure_name
+from kvorum.chaos.sim.kernel.network import Network
+from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.quorum import scenario as scenarios
+from kvorum.chaos.sim.quorum.changes import Operator
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+from kvorum.chaos.sim.quorum.checks.reply_checks import check_reply
+from kvorum.chaos.sim.quorum.clients import Clients, Workload
+from kvorum.chaos.sim.quorum.configs import configs_of, first_voters_of, stand_in
+from kvorum.chaos.sim.quorum.machine import StateMachine
+from kvorum.chaos.sim.quorum.nemesis import Nemesis
+from kvorum.chaos.sim.quorum.node import SimNode
+from kvorum.chaos.sim.quorum.process import Machine
+from kvorum.chaos.sim.quorum.recovery import DiskSettings, LoadState, format_voters, load_state
+from kvorum.chaos.sim.quorum.scenario import Scenario, scenario_of
+from kvorum.chaos.sim.quorum.state import ListState, VoterKeys, is_among, keys_of_set, most_of
+from kvorum.chaos.sim.quorum.transport import Transport
+from kvorum.raft.messages import Request, Response
+
+HEAL_BOUND_MS = 20_000
+"""Virtual time in which a healed quorum must have a leader, serve a client and have equal logs."""
+
+HEALED_INTERVAL_MS = 500
+"""Clients ask less often then: what waits must get through a network that is as slow as before."""
+
+HEAL_STEP_MS = 20
+"""How often it is asked whether it has."""
+
+REPORT_LINES = 40
+"""Lines of the trace's end in the report of a failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumOutcome:
+    """What a run showed; digest is equal for equal scenarios, whatever the process.
+
+    virtual_ms: how long it took in virtual time, healed_ms of which after healing. operations:
+    clients' operations by outcome. stale_reads: leader reads that a deposed leader answered with
+    less than was acknowledged elsewhere. faults: by kind, those that hit something. tally: what
+    became of snapshots and of changes to the voter set.
+    """
+
+    seed: int
+    events: int
+    epochs: int
+    committed: int
+    acknowledged: int
+    virtual_ms: int
+    healed_ms: int
+    operations: dict[str, int]
+    stale_reads: int
+    faults: dict[str, int]
+    tally: dict[str, int]
+    digest: int
+
+
+def run_seed(seed: int) -> QuorumOutcome:
+    """Run the scenario that a seed stands for. Raises SeedFailed."""
+    return run_scenario(scenario_of(seed))
+
+
+def run_scenario(scenario: Scenario, world_type: type[QuorumWorld] | None = None) -> QuorumOutcome:
+    """Run a scenario to its end, in the quorum's own world or in one on top of it.
+
+    Raises SeedFailed if a check fires or anything breaks; its message says how to run it again and
+    ends with the trace.
+    """
+    world = (world_type or QuorumWorld)(scenario)
+    try:
+        return world.run()
+    except Exception as error:  # whatever breaks in a run is what the run found
+        name = failure_name(error)
+        raise SeedFailed(name, _report(world, name, error)) from error
+    finally:
+        for node in world.nodes.values():
+            node.worker.drop()
+
+
+def _report(world: QuorumWorld, name: str, error: Exception) -> str:
+    scenario = world.scenario
+    is_of_seed = scenario == world.scenario_of(scenario.seed)
+    if is_of_seed:
+        which = "" if scenario.WORLD == "quorum" else f"--world {scenario.WORLD} "
+        again = f"kvorum chaos sim {which}--seed {scenario.seed}"
+        shrink = f"{again} --shrink"
+    else:
+        again = "kvorum chaos sim --scenario FILE, in FILE this line:"
+        shrink = scenarios.to_json(scenario)
+    trace = "\n".join(list(world.timeline.trace)[-REPORT_LINES:])
+    return (
+        f"{error}\n"
+        f"check {name!r} of seed {scenario.seed} fired at {world.timeline.now_ms} ms\n"
+        f"rerun: {again}\n"
+        f"{'shrink: ' if is_of_seed else ''}{shrink}\n"
+        f"{trace}"
+    )
+
+
+class QuorumWorld:
+    """Everything there is in one run. Each part draws from a generator of its own."""
+
+    scenario_of: Callable[[int], Scenario] = staticmethod(scenario_of)
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.timeline = Timeline()
+        rng = self._generator("network")
+        self.network = Network(rng, scenario)
+        self.transport = Transport(self.timeline, self.network, rng, scenario)
+        self.tally: Counter[str] = Counter()
+        self._disk_rng = self._generator("disks")
+        configs = configs_of(scenario, self._generator("ids"))
+        first_voters = first_voters_of(scenario, configs)
+        first_keys = keys_of_set(first_voters)
+        self.disk_settings = DiskSettings(
+            static_voters=frozenset() if scenario.is_dynamic else first_keys,
+            retention_bytes=scenario.retention_bytes,
+            load_state=self.load_state,
+        )
+        self.checks = QuorumChecks(self.disk_settings, first_keys)
+        self.snapshot_checks, self.voter_checks = self.checks.snapshots, self.checks.voters
+        self.clients = self._make_clients()
+        # Behind what the clients' part of the world carries, if anything.
+        self.network.on_break.append(self.transport.break_connections)
+        self.operator = Operator(self, self._generator("operator"))
+        self.nemesis = self._make_nemesis()
+        self.nodes = {
+            node_id: SimNode(self, config, self._generator(f"node-{node_id}"))
+            for node_id, config in configs.items()
+        }
+        if scenario.is_dynamic:
+            for node_id in first_voters.ids:
+                format_voters(self.nodes[node_id].disk, first_voters)
+        self.transport.nodes = self.nodes
+        self.transport.on_reply = self._check_reply
+        self.transport.bootstrap_ids = {stand_in(i): i for i in scenario.controller_ids}
+        self.checks.nodes = list(self.nodes.values())
+        self._is_repaired = False
+
+    def run(self) -> QuorumOutcome:
+        """Both phases. Raises InvariantViolated, or whatever a bug raises."""
+        timeline = self.timeline
+        for node in self.nodes.values():
+            node.start()
+        for scheduled in self.scenario.faults:
+            timeline.after(scheduled.at_ms, partial(self.nemesis.strike, scheduled.fault))
+        timeline.after(self.scenario.propose_interval_ms, self.clients.ask)
+        timeline.run_until(self.scenario.duration_ms)
+        self.nemesis.heal()
+        self.clients.interval_ms = max(self.clients.interval_ms, HEALED_INTERVAL_MS)
+        self._converge()
+        self.checks.converged()
+        self.voter_checks.check_changes(self.operator.changes)
+        self.clients.check_history()
+        return QuorumOutcome(
+            seed=self.scenario.seed,
+            events=timeline.events,
+            epochs=len(self.checks.leaders),
+            committed=self.checks.committed.end_offset,
+            acknowledged=self._served(),
+            virtual_ms=timeline.now_ms,
+            healed_ms=timeline.now_ms - self.scenario.duration_ms,
+            operations=self.clients.outcome_counts(),
+            stale_reads=self.clients.stale_count(),
+            faults=dict(sorted(self.nemesis.struck.items())),
+            tally=dict(sorted(self._tallies().items())),
+            digest=timeline.digest,
+        )
+
+    # The parts above the quorum; another world has other parts.
+
+    def machine_of(self, node: SimNode, state: ListState) -> Machine:
+        """The state machine of a process that begins, from the state of its newest snapshot."""
+        return StateMachine(node, state)
+
+    @property
+    def load_state(self) -> LoadState:
+        """The state that snapshots hold."""
+        return load_state
+
+    def _make_clients(self) -> Workload:
+        return Clients(self, self._generator("clients"))
+
+    def _make_nemesis(self) -> Nemesis:
+        return Nemesis(self)
+
+    # The methods that the parts call.
+
+    def living_disks(self) -> VoterKeys:
+        """Disks that are there, or will be again, by node and directory id."""
+        nodes = [node for node in self.nodes.values() if not node.is_removed]
+        return frozenset((node.node_id, node.config.directory_id) for node in nodes)
+
+    def can_bear(self, voters: VoterKeys) -> bool:
+        """True if a majority of these voters have their disks."""
+        return _living(voters, self.living_disks()) >= most_of(len(voters))
+
+    def may_vote(self, node: SimNode) -> bool:
+        """True if the node, with its disk, is a voter somewhere, or may be."""
+        sets = self.voter_checks.possible_sets()
+        return any(is_among(keys, node.node_id, node.config.directory_id) for keys in sets)
+
+    def can_spare(self, node: SimNode) -> bool:
+        """True if every voter set that is in force, or may be, can do without the node's disk.
+
+        Raft loses nothing if a disk of a minority is lost and never votes again. If every set that
+        may be in force keeps a majority, there is always one that can elect and commit.
+        """
+        disks = self.living_disks() - {(node.node_id, node.config.directory_id)}
+        return all(
+            _living(keys, disks) >= most_of(len(keys))
+            for keys in self.voter_checks.possible_sets()
+            if is_among(keys, node.node_id, node.config.directory_id)
+        )
+
+    def fsync_ms(self) -> int:
+        """How long the next fsync takes."""
+        return self._disk_rng.randint(0, self.scenario.fsync_ms_max)
+
+    def disk_call_ms(self, operation: str) -> int:
+        """How long the next disk call on a snapshot takes."""
+        if operation in ("sync", "sync_dir"):
+            return self.fsync_ms()
+        return self._disk_rng.randint(0, self.scenario.fsync_ms_max // 10)
+
+    def note(self, node: CheckedNode, text: str) -> None:
+        """A line of the trace."""
+        self.timeline.note(f"node={node.node_id} {text}")
+
+    def on_stopped(self, node: SimNode) -> None:
+        """A process ended. If its machine lives on, its peers hear of it."""
+        if not node.is_dark:
+            self.network.break_connections(node.node_id)
+
+    def start_later(self, node: SimNode, delay_ms: int) -> None:
+        """Start a node that is down, unless somebody else has by then."""
+        incarnation = node.incarnation
+
+        def start() -> None:
+            if node.incarnation == incarnation:
+                node.start()
+
+        self.timeline.after(delay_ms, start)
+
+    # Inside.
+
+    def _tallies(self) -> dict[str, int]:
+        return {**self.tally, **self.snapshot_checks.tally, **self.operator.outcome_counts()}
+
+    def _check_reply(self, node_id: int, request: Request, response: Response) -> None:
+        check_reply(self.checks, self.nodes[node_id], request, response)
+
+    def _generator(self, name: str) -> random.Random:
+        return random.Random(f"{self.scenario.seed}-{name}")
+
+    def _converge(self) -> None:
+        timeline = self.timeline
+        served = self._served()
+        deadline_ms = timeline.now_ms + HEAL_BOUND_MS
+        while not self._is_converged():
+            check(
+                timeline.now_ms < deadline_ms,
+                "Convergence",
+                f"no convergence {HEAL_BOUND_MS} ms after healing: {self._summary()}",
+            )
+            timeline.run_until(timeline.now_ms + HEAL_STEP_MS)
+            if not self._is_repaired:
+                self._is_repaired = not self.scenario.is_dynamic or self.operator.repair()
+            elif self._served() > served:
+                self.clients.is_busy = False
+
+    def _served(self) -> int:
+        """How much of what was asked for was done."""
+        return len(self.checks.acknowledged)
+
+    def _summary(self) -> str:
+        return "; ".join(node.summary() for node in self.nodes.values())
+
+    def _is_converged(self) -> bool:
+        if self.clients.is_busy:
+            return False
+        nodes = [node for node in self.nodes.values() if not node.is_removed]
+        leaders = [node for node in nodes if node.is_leader]
+        if len(leaders) != 1:
+            return False
+        end_offset = leaders[0].mirror.end_offset
+        return all(
+            node.mirror.end_offset == end_offset and node.applied.end_offset == end_offset
+            for node in nodes
+        )
+
+
+def _living(voters: VoterKeys, disks: VoterKeys) -> int:
+    """How many of these voters have their disks."""
+    return sum(is_among({key}, *disk) for key in voters for disk in disks)
