@@ -1,8 +1,9 @@
 """The disk, as narrow as storage needs it.
 
-`Disk` and `DiskFile` are the seam between storage and the world: `OsDisk` is the real one, the
-simulator brings another that loses unsynced bytes and fails on demand. Every call blocks; a
-caller that must not block (the event loop on fsync) runs it in a thread.
+`Disk` and `DiskFile` are the seam between storage and the world: `OsDisk` is the real one;
+`runtime.memory_disk` is another, which loses unsynced bytes and fails on demand, for the simulator
+and for tests. Every call blocks; a caller that must not block (the event loop on fsync) runs it in
+a thread.
 """
 
 from __future__ import annotations

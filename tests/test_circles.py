@@ -1,4 +1,4 @@
-"""No circle of imports of more than three files, those under TYPE_CHECKING counted.
+"""No circle of imports, those under TYPE_CHECKING counted.
 
 import-linter's layers see circles between rooms, and leave circles within a room alone. The graph
 is import-linter's own (grimp).
@@ -6,20 +6,9 @@ is import-linter's own (grimp).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 
 from grimp import build_graph
-
-CIRCLE_FILES_MAX = 3
-
-LARGE_CIRCLES = {
-    "kvorum.chaos.sim": 14,
-    "kvorum.chaos.sim.controller": 10,
-    "kvorum.chaos.sim.partitions": 10,
-}
-"""Circles that are still to be cut, by the package that holds them, with their size. A line may go
-or become smaller; none is added."""
 
 
 def circles(imports: Mapping[str, set[str]]) -> list[set[str]]:
@@ -30,12 +19,6 @@ def circles(imports: Mapping[str, set[str]]) -> list[set[str]]:
         for name in imports
     }
     return [set(group) for group in groups if len(group) > 1]
-
-
-def _common_package(names: list[str]) -> str:
-    """The innermost package that holds all of the modules."""
-    parts = zip(*(name.split(".")[:-1] for name in names), strict=False)
-    return ".".join(same[0] for same in itertools.takewhile(lambda p: len(set(p)) == 1, parts))
 
 
 def _reach(start: str, imports: Mapping[str, set[str]]) -> set[str]:
@@ -49,12 +32,11 @@ def _reach(start: str, imports: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def test_no_circle_of_imports_is_larger_than_three_files_but_those_on_the_list():
+def test_no_files_import_each_other():
     graph = build_graph("kvorum", exclude_type_checking_imports=False, cache_dir=None)
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     assert len(imports) > 500
-    large = [sorted(group) for group in circles(imports) if len(group) > CIRCLE_FILES_MAX]
-    assert {_common_package(group): len(group) for group in large} == LARGE_CIRCLES
+    assert [sorted(group) for group in circles(imports)] == []
 
 
 def test_a_circle_is_found():

@@ -1,8 +1,9 @@
 """The faults of a run as data: what happens to whom and when, drawn from the seed beforehand.
 
 A fault ends by itself, so that any of them can be dropped from a schedule and the rest still makes
-sense: that is how a failing seed is made small (`chaos.sim.shrink`). `chaos.sim.nemesis` carries
-them out. A new kind is a dataclass here, a maker in `chaos.sim.fault_draws` and a case there.
+sense: that is how a failing seed is made small (`chaos.sim.shrink`). `chaos.sim.quorum.nemesis`
+carries them out. A new kind is a dataclass here, a maker in `chaos.sim.fault_draws` and a case
+there.
 """
 
 from __future__ import annotations

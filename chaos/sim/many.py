@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kvorum.chaos.sim.checks import SeedFailed
-from kvorum.chaos.sim.quorum import QuorumOutcome
+from kvorum.chaos.sim.kernel.checks import SeedFailed
+from kvorum.chaos.sim.quorum.world import QuorumOutcome
 from kvorum.chaos.sim.worlds import QUORUM, run_seed
 
 SEEDS_TOGETHER = 4

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.chaos.sim.checks import SeedFailed
-from kvorum.chaos.sim.scenario import WHOLE_SNAPSHOT, Scenario
+from kvorum.chaos.sim.kernel.checks import SeedFailed
+from kvorum.chaos.sim.quorum.scenario import WHOLE_SNAPSHOT, Scenario
 from kvorum.chaos.sim.worlds import run_scenario
 
 RUNS_MAX = 400

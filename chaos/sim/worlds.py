@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvorum.chaos.sim import quorum
-from kvorum.chaos.sim import scenario as scenarios
 from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
 from kvorum.chaos.sim.controller.world import ControllerWorld
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
 from kvorum.chaos.sim.partitions.world import PartitionWorld
-from kvorum.chaos.sim.quorum import QuorumOutcome, QuorumWorld
-from kvorum.chaos.sim.scenario import Scenario
+from kvorum.chaos.sim.quorum import scenario as scenarios
+from kvorum.chaos.sim.quorum import world as quorum
+from kvorum.chaos.sim.quorum.scenario import Scenario
+from kvorum.chaos.sim.quorum.world import QuorumOutcome, QuorumWorld
 
 QUORUM = Scenario.WORLD
 CONTROLLER = ControllerScenario.WORLD

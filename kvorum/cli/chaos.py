@@ -20,8 +20,8 @@ from kvorum.cli.common import (
 from kvorum.cli.report import show_result
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.quorum import QuorumOutcome
-    from kvorum.chaos.sim.scenario import Scenario
+    from kvorum.chaos.sim.quorum.scenario import Scenario
+    from kvorum.chaos.sim.quorum.world import QuorumOutcome
 
 PROGRESS_S = 5.0
 """How often many seeds say how far they are."""
@@ -167,7 +167,7 @@ def _replay(path: str) -> None:
 
 
 def _shrink(seed: int | None, path: str | None, world: str) -> None:
-    from kvorum.chaos.sim.scenario import to_json
+    from kvorum.chaos.sim.quorum.scenario import to_json
     from kvorum.chaos.sim.shrink import shrink
     from kvorum.chaos.sim.worlds import scenario_of
 

@@ -14,8 +14,8 @@ from kvorum.broker.partition.peer_brokers import BrokerFacts
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import resolve
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.runtime.clock import SYSTEM_CLOCK
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.checkpoints import PARTITION_METADATA
 from kvorum.storage.log.log import Log, LogConfig

@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.log_dirs.replica_store import ReplicaStore
 from kvorum.broker.partition.batch_validation import ProduceTerms
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.metadata.image.records import RemoveTopic
 from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.checkpoints import HIGH_WATERMARK, PARTITION_METADATA, write_offsets
 from kvorum.storage.log.log import Log, LogConfig

@@ -12,8 +12,8 @@ import pytest
 
 from kvorum.broker.fetch.log_start_ack import StartCheckpoints
 from kvorum.broker.log_dirs.offset_checkpoints import OffsetCheckpoints
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.log.checkpoints import (
     HIGH_WATERMARK,
     LOG_START_OFFSET,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kvorum.broker.log_dirs.log_directories import Claim, LogDirectories, Unplaced, Wanted
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.ids import uuid_text
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.checkpoints import write_partition_metadata
 from kvorum.storage.log.log import Log, LogConfig

@@ -12,9 +12,9 @@ import pytest
 
 from kvorum.broker.log_dirs.offset_checkpoints import BOOT_ID
 from kvorum.broker.log_dirs.replica_store import ReplicaStore
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.checkpoints import (
     CLEANER_OFFSET,

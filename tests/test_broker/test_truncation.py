@@ -15,9 +15,9 @@ from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.peer_brokers import BrokerFacts
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import resolve
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.disk import Disk, OsDisk
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch, iter_headers
 from kvorum.storage.log.checkpoints import read_partition_metadata
 from kvorum.storage.log.log import Log

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.record_codec import encode_record
 from kvorum.metadata.image.snapshot_job import header_of, payloads_of
 from kvorum.raft.control_records import LeaderChange, leader_change_batch
 from kvorum.raft.voters import Voter, VoterSet
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.snapshots.format import (
     DATA,
     encode_footer,

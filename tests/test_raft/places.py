@@ -2,11 +2,11 @@
 
 import random
 
-from kvorum.chaos.sim.async_disk import SimAsyncDisk, run_now
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, run_now
 from kvorum.raft.effects import AppendProposed
 from kvorum.raft.metadata_log import recover_log
 from kvorum.raft.snapshot_files import SnapshotFiles, header_voters
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.snapshots.format import SnapshotHeader, file_name
 from kvorum.snapshots.store import SnapshotStore
 from kvorum.storage.format.batch import build_batch, iter_headers, iter_records

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.raft.core import RaftCore
 from kvorum.raft.effects import Effect, Noted, TruncateLog
 from kvorum.raft.events import Event, RequestFailed, Resign, ResponseReceived
@@ -33,6 +32,7 @@ from kvorum.raft.messages import FetchResponse
 from kvorum.raft.model import BatchSpan, OffsetAndEpoch
 from kvorum.raft.roles import leadership
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
+from kvorum.runtime.memory_disk import MemoryDisk
 from tests.test_raft.driver import Driven
 
 RECORDS = b"r" * 1_000

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from kvorum.chaos.sim.async_disk import run_now
+from kvorum.chaos.sim.kernel.async_disk import run_now
 from kvorum.raft.control_records import KRAFT_VOTERS, voters_batch
 from kvorum.raft.effects import (
     AppendFetched,

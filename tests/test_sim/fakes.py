@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvorum.chaos.sim.checks import CheckFailed
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.quorum_checks import QuorumChecks
-from kvorum.chaos.sim.recovery import DiskSettings
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.kernel.checks import CheckFailed
+from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.recovery import DiskSettings
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.raft.model import VoteState
 from kvorum.raft.voters import NO_VOTERS, Voter, VoterSet
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kvorum.chaos.sim.checks import SeedFailed
 from kvorum.chaos.sim.fault_draws import draw_schedule
-from kvorum.chaos.sim.quorum import run_scenario
-from kvorum.chaos.sim.scenario import Scenario, scenario_of
+from kvorum.chaos.sim.kernel.checks import SeedFailed
+from kvorum.chaos.sim.quorum.scenario import Scenario, scenario_of
+from kvorum.chaos.sim.quorum.world import run_scenario
 from kvorum.raft.effects import Reply
 from kvorum.raft.messages import VoterChangeResponse
 from kvorum.raft.model import VoteState
@@ -216,7 +216,7 @@ def answer_before_the_commit(core, token, voters, refusal=None):
         ),
         ("kvorum.snapshots.transfer.verify_file", read_header, "SnapshotsAgree", lagging),
         (
-            "kvorum.chaos.sim.async_disk.SimAsyncFile.sync",
+            "kvorum.chaos.sim.kernel.async_disk.SimAsyncFile.sync",
             sync_nothing,
             "SnapshotSurvives",
             lagging,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from kvorum.chaos.sim.async_disk import run_now
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
-from kvorum.chaos.sim.recovery import DiskSettings, empty_disk, open_node
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.kernel.async_disk import run_now
+from kvorum.chaos.sim.quorum.recovery import DiskSettings, empty_disk, open_node
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.raft.effects import ReplaceLog
 from kvorum.raft.model import OffsetAndEpoch, VoteState
 from kvorum.runtime.ids import UUID_ZERO
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.snapshots.format import SnapshotHeader
 from kvorum.storage.format.batch import build_batch
 

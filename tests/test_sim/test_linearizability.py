@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kvorum.chaos.sim.checks import CheckFailed
-from kvorum.chaos.sim.linearizability import (
+from kvorum.chaos.sim.kernel.checks import CheckFailed
+from kvorum.chaos.sim.quorum.checks.linearizability import (
     Kind,
     Operation,
     Outcome,

@@ -7,20 +7,27 @@ import random
 
 import pytest
 
-from kvorum.chaos.sim import fault_draws, scenario
-from kvorum.chaos.sim.async_disk import run_now
-from kvorum.chaos.sim.checks import CheckFailed
-from kvorum.chaos.sim.clock import Alarm, LocalClock
-from kvorum.chaos.sim.decay import Damage, examine, flip_byte
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.recovery import DIRECTORY, DiskSettings, empty_disk, format_voters, open_node
-from kvorum.chaos.sim.state import ListState, keys_of_set, voters_value
-from kvorum.chaos.sim.timeline import Timeline
+from kvorum.chaos.sim import fault_draws
+from kvorum.chaos.sim.kernel.async_disk import run_now
+from kvorum.chaos.sim.kernel.checks import CheckFailed
+from kvorum.chaos.sim.kernel.clock import Alarm, LocalClock
+from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.quorum import scenario
+from kvorum.chaos.sim.quorum.decay import Damage, examine, flip_byte
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.recovery import (
+    DIRECTORY,
+    DiskSettings,
+    empty_disk,
+    format_voters,
+    open_node,
+)
+from kvorum.chaos.sim.quorum.state import ListState, keys_of_set, voters_value
 from kvorum.raft.model import VoteState
 from kvorum.raft.voters import Voter, VoterSet
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import UUID_ZERO
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.snapshots.format import SnapshotHeader
 from kvorum.storage.format.batch import build_batch
 
@@ -39,7 +46,7 @@ def test_calls_happen_in_order_of_time_and_then_of_asking():
 
 
 def test_time_that_stands_still_for_ever_is_a_failure(monkeypatch):
-    monkeypatch.setattr("kvorum.chaos.sim.timeline.EVENTS_MAX", 100)
+    monkeypatch.setattr("kvorum.chaos.sim.kernel.timeline.EVENTS_MAX", 100)
     timeline = Timeline()
 
     def again():

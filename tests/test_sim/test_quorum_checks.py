@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.reply_checks import check_reply
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.quorum.checks.reply_checks import check_reply
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.raft.effects import LeaderChanged
 from kvorum.raft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from kvorum.raft.model import BatchSpan, VoteState

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kvorum.chaos.sim.checks import SeedFailed
 from kvorum.chaos.sim.fault_draws import KINDS
 from kvorum.chaos.sim.faults import (
     LEADER,
@@ -24,8 +23,9 @@ from kvorum.chaos.sim.faults import (
     TwoChanges,
     WipeDisk,
 )
-from kvorum.chaos.sim.quorum import run_scenario, run_seed
-from kvorum.chaos.sim.scenario import Scenario, scenario_of
+from kvorum.chaos.sim.kernel.checks import SeedFailed
+from kvorum.chaos.sim.quorum.scenario import Scenario, scenario_of
+from kvorum.chaos.sim.quorum.world import run_scenario, run_seed
 
 SEEDS = range(40)
 
@@ -149,7 +149,7 @@ def test_two_changes_at_once_are_done_one_at_a_time():
 
 
 def test_failing_scenario_says_how_to_see_it_again(monkeypatch):
-    monkeypatch.setattr("kvorum.chaos.sim.quorum.HEAL_BOUND_MS", -1)
+    monkeypatch.setattr("kvorum.chaos.sim.quorum.world.HEAL_BOUND_MS", -1)
     with pytest.raises(SeedFailed) as caught:
         run_seed(3)
     text = str(caught.value)
@@ -173,7 +173,7 @@ def test_error_that_nobody_expects_is_a_failure_named_by_its_place(monkeypatch):
 
 def test_same_seed_gives_the_same_outcome_in_every_process():
     script = (
-        "from kvorum.chaos.sim.quorum import run_seed\n"
+        "from kvorum.chaos.sim.quorum.world import run_seed\n"
         "for seed in (3, 6, 10): print(run_seed(seed))"
     )
 

@@ -8,10 +8,10 @@ import pickle
 import pytest
 from click.testing import CliRunner
 
-from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.many import SeedResult, Summary, run_many
-from kvorum.chaos.sim.quorum import run_scenario, run_seed
-from kvorum.chaos.sim.scenario import from_json, scenario_of, to_json
+from kvorum.chaos.sim.quorum.scenario import from_json, scenario_of, to_json
+from kvorum.chaos.sim.quorum.world import run_scenario, run_seed
 from kvorum.chaos.sim.shrink import shrink
 from kvorum.cli.chaos import sim
 from kvorum.cli.common import CommandFailed
@@ -53,7 +53,7 @@ def test_shrinking_keeps_the_one_fault_that_matters(monkeypatch):
     def stop(self, *, is_power_cut):
         raise RuntimeError("a crash is all it takes")
 
-    monkeypatch.setattr("kvorum.chaos.sim.node.SimNode.stop", stop)
+    monkeypatch.setattr("kvorum.chaos.sim.quorum.node.SimNode.stop", stop)
     seed = next(seed for seed in range(50) if fails(seed))
     shrunk = shrink(scenario_of(seed), lambda _: None)
     assert len(shrunk.scenario.faults) == 1

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
-from kvorum.chaos.sim.async_disk import run_now
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.recovery import DiskSettings, empty_disk, open_node
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.kernel.async_disk import run_now
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.recovery import DiskSettings, empty_disk, open_node
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.raft.effects import DropSnapshots, WriteSnapshotChunk
 from kvorum.raft.model import OffsetAndEpoch
 from kvorum.raft.snapshot_files import header_voters
@@ -199,12 +198,10 @@ def test_leader_that_loads_a_snapshot_fires(checks):
 
 def test_pieces_from_two_leaders_are_counted(checks):
     node = FakeNode()
-    node.world = SimpleNamespace(tally=Counter())
     for leader_id, position in ((2, 0), (2, 16), (3, 32), (3, 48)):
         fake = dataclasses.replace(node)
-        fake.world = node.world
         fake.leader_id = leader_id
         checks.on_piece(fake, WriteSnapshotChunk(AT_TWO, position, b""))
-    assert node.world.tally == {
+    assert checks.tally == {
         "snapshot pieces": 4, "snapshot transfers": 1, "snapshot transfers from two leaders": 1
     }  # fmt: skip

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.sim.changes import Change, ChangeKind
-from kvorum.chaos.sim.linearizability import Outcome
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.state import voters_value
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.state import Change, ChangeKind, voters_value
 from kvorum.raft.effects import AppendVoters, LeaderChanged
 from kvorum.raft.model import VoteState
 from tests.test_sim.fakes import A, disk_of, fires, key, keys, voter_set, world

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.worlds import run_seed
 from kvorum.metadata.controller import controller as controllers
 from kvorum.metadata.controller.controller_core import ControllerCore, _Parked

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from kvorum.chaos.sim.checks import SeedFailed
 from kvorum.chaos.sim.controller.scenario import ControllerScenario
+from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.many import run_many
-from kvorum.chaos.sim.scenario import to_json
+from kvorum.chaos.sim.quorum.scenario import to_json
 from kvorum.chaos.sim.shrink import shrink
 from kvorum.chaos.sim.worlds import run_seed, scenario_of
 from kvorum.metadata.controller.controller import Controller

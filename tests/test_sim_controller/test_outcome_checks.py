@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 
-from kvorum.chaos.sim.checks import CheckFailed
-from kvorum.chaos.sim.controller.history import History, Told
+from kvorum.chaos.sim.controller.history import History
 from kvorum.chaos.sim.controller.outcome_checks import check_attempt, check_blocks, check_outcomes
 from kvorum.chaos.sim.controller.reference import Reference
-from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.kernel.checks import CheckFailed
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.chaos.sim.quorum.mirror import Mirror
 from kvorum.metadata.image.record_codec import encode_record
 from kvorum.metadata.image.records import (
     BrokerRegistrationChange,
@@ -385,7 +386,7 @@ def test_a_dry_run_writes_nothing():
 def test_one_who_gets_no_answer_knows_nothing():
     story = Story().tell("create-topics", CREATE, None, *SOME_TOPIC)
     attempt = story.history.attempts[0]
-    assert attempt.told is Told.UNKNOWN
+    assert attempt.told is Outcome.UNKNOWN
     check_attempt(attempt, story.committed, story.reference)
 
 

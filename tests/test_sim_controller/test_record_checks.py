@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from kvorum.chaos.sim.checks import CheckFailed
 from kvorum.chaos.sim.controller.history import Attempt
 from kvorum.chaos.sim.controller.record_checks import RecordChecks
+from kvorum.chaos.sim.kernel.checks import CheckFailed
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, RESOURCE_TOPIC
 from kvorum.metadata.image.records import (

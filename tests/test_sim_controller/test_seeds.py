@@ -16,7 +16,7 @@ from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_
 from kvorum.chaos.sim.controller.world import ControllerWorld
 from kvorum.chaos.sim.fault_draws import draw_schedule
 from kvorum.chaos.sim.faults import ScheduledFault
-from kvorum.chaos.sim.scenario import to_json
+from kvorum.chaos.sim.quorum.scenario import to_json
 from kvorum.chaos.sim.worlds import from_json, run_scenario, run_seed
 from kvorum.runtime.errors import ConfigError
 

@@ -11,7 +11,7 @@ from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
 from kvorum.broker.fetch.log_start_ack import StartCheckpoints
 from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.sim.checks import SeedFailed
+from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.worlds import run_seed
 from kvorum.storage.log.log import Log
 from kvorum.storage.log.producer_state import ProducerStateTable

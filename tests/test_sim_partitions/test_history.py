@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.kernel.checks import CheckFailed
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
 from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
 from kvorum.chaos.sim.partitions.watch import _completes_a_move

@@ -11,7 +11,7 @@ import pytest
 
 from kvorum.chaos.sim.partitions.faults import PARTITION_KINDS
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
-from kvorum.chaos.sim.scenario import to_json
+from kvorum.chaos.sim.quorum.scenario import to_json
 from kvorum.chaos.sim.worlds import from_json, run_scenario, run_seed
 
 SEEDS = range(44)

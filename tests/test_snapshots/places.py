@@ -7,9 +7,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.chaos.sim.async_disk import SimAsyncDisk, SimTask, run_now
-from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, SimTask, run_now
 from kvorum.runtime.async_disk import OsAsyncDisk
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.snapshots.format import SnapshotDecoder, SnapshotHeader
 from kvorum.snapshots.store import SnapshotStore
 

@@ -2,9 +2,9 @@ import errno
 
 import pytest
 
-from kvorum.chaos.sim.async_disk import SimTask
-from kvorum.chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.kernel.async_disk import SimTask
 from kvorum.runtime.errors import CorruptData, InvariantViolated
+from kvorum.runtime.memory_disk import PowerCut
 from kvorum.snapshots.format import SnapshotHeader, SnapshotId
 from kvorum.snapshots.store import (
     PositionOutOfRange,

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kvorum.chaos.sim.async_disk import SimTask
+from kvorum.chaos.sim.kernel.async_disk import SimTask
 from kvorum.runtime.errors import CorruptData, InvariantViolated
 from kvorum.snapshots.format import SnapshotId
 from kvorum.snapshots.store import SnapshotNotFound

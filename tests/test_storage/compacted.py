@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig

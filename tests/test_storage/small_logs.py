@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import Buffer, build_batch
 from kvorum.storage.log.log import Log, LogConfig
 

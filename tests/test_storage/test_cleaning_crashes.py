@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.log.log import Log, LogConfig
 from tests.test_storage.cleaning_steps import as_dictionary, clean, records

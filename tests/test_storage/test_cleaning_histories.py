@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.disk import Disk, OsDisk
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
 from kvorum.storage.format.batch import build_batch, read_header

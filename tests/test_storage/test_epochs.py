@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.runtime.errors import CorruptData, InvariantViolated
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.log.leader_epochs import LeaderEpochCache, read_epochs
 
 

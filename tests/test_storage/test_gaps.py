@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log
 from kvorum.storage.log.model import LogConfig

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.runtime.errors import CorruptData, ErrorCode, InvariantViolated
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import BatchError, build_batch, iter_headers, read_header
 from kvorum.storage.log.log import Log, LogConfig, OffsetOutOfRange, OutOfOrderAppend
 from kvorum.storage.log.model import CompactionConfig

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.cleaning.batch_cleaning import BatchCleaner
 from kvorum.storage.cleaning.cleaned_transactions import CleanedTransactions
 from kvorum.storage.cleaning.offset_map import OffsetMap

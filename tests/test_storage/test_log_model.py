@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.storage.format.batch import build_batch, iter_headers
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.retention import apply_retention, remove_deleted

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, read_epochs
 from kvorum.storage.log.log import Log

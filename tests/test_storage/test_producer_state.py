@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import BatchError, BatchHeader, build_batch, read_header
 from kvorum.storage.format.markers import build_marker
 from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot, write_snapshot

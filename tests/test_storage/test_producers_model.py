@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kvorum.chaos.sim.disk import MemoryDisk
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.markers import build_marker
 from kvorum.storage.log.log import Log, LogConfig

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from kvorum.chaos.sim.disk import PowerCut
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData, InvariantViolated
+from kvorum.runtime.memory_disk import PowerCut
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from kvorum.storage.log.log import Log, LogConfig

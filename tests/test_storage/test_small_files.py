@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.log import checkpoints

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.storage.format.batch import BatchError, build_batch, read_header
 from kvorum.storage.log.log import Log, LogConfig, OffsetOutOfRange
 from kvorum.storage.log.retention import apply_retention

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvorum.chaos.sim.disk import MemoryDisk, PowerCut
 from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.storage.format.batch import BatchError, build_batch, iter_records, read_header
 from kvorum.storage.format.markers import build_marker, read_marker
 from kvorum.storage.log.log import Log, LogConfig

@@ -4,20 +4,27 @@ were told. They reach every node, whatever is cut between the nodes."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kvorum.chaos.sim.controller.operations import Draws
 from kvorum.chaos.sim.controller.outcome_checks import check_outcomes
 from kvorum.chaos.sim.controller.process import ControllerMachine
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
 from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.history import History
+    from kvorum.chaos.sim.controller.reference import Reference
+    from kvorum.chaos.sim.controller.scenario import ControllerScenario
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 CLIENT_TIMEOUT_MS = 3_000
 """An administrator who has heard nothing for so long takes the outcome for unknown."""
@@ -32,10 +39,41 @@ FIRST_MS = 400
 """Brokers register first."""
 
 
-class Administrators:
-    """A `chaos.sim.clients.Workload`. served: requests that were done and written."""
+class AdministeredWorld(Protocol):
+    """The part of a world that administrators see."""
 
-    def __init__(self, world: ControllerWorld, rng: random.Random) -> None:
+    @property
+    def scenario(self) -> ControllerScenario: ...
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def checks(self) -> QuorumChecks: ...
+
+    @property
+    def reference(self) -> Reference: ...
+
+    @property
+    def history(self) -> History: ...
+
+
+class Administrators:
+    """A `chaos.sim.quorum.clients.Workload`. served: requests that were done and written."""
+
+    def __init__(self, world: AdministeredWorld, rng: random.Random) -> None:
         self.is_busy = True
         self.interval_ms = world.scenario.propose_interval_ms
         self.served = 0
@@ -45,7 +83,7 @@ class Administrators:
         self.draws = Draws(rng, world.broker_ids)
         self.request_of: Callable[[ClusterImage], Request] = self._draw
         self._asked = 0
-        self._told: dict[int, str] = {}
+        self._told: dict[int, Outcome] = {}
 
     def ask(self) -> None:
         if not self.is_busy:
@@ -60,12 +98,12 @@ class Administrators:
         node = self._target()
         number = self._asked
         world.timeline.after(self._delay_ms(), partial(self._arrive, number, node, request))
-        world.timeline.after(CLIENT_TIMEOUT_MS, partial(self._settle, number, "unknown"))
+        world.timeline.after(CLIENT_TIMEOUT_MS, partial(self._settle, number, Outcome.UNKNOWN))
 
-    def on_committed(self, node: SimNode, high_watermark: int) -> None:
+    def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
         """The controller itself knows."""
 
-    def on_leader_changed(self, node: SimNode) -> None:
+    def on_leader_changed(self, node: CheckedNode) -> None:
         """The controller itself knows."""
 
     def check_history(self) -> None:
@@ -76,9 +114,9 @@ class Administrators:
         return 0
 
     def outcome_counts(self) -> dict[str, int]:
-        counts = dict.fromkeys(("ok", "failed", "unknown"), 0)
+        counts = {outcome.value: 0 for outcome in Outcome}
         for outcome in self._told.values():
-            counts[outcome] += 1
+            counts[outcome.value] += 1
         return counts
 
     # A request's way.
@@ -105,7 +143,7 @@ class Administrators:
         if node.is_up:
             node.submit(partial(self._hand_over, number, node, request))
         elif not node.is_dark:
-            self._settle(number, "failed")
+            self._settle(number, Outcome.FAILED)
 
     def _hand_over(self, number: int, node: SimNode, request: Request) -> None:
         machine = node.machine
@@ -115,11 +153,11 @@ class Administrators:
         before = machine.next_offset
 
         def on_reply(reply: Any) -> None:
-            outcome = "ok"
+            outcome = Outcome.OK
             if isinstance(reply, Rejected):
-                outcome = "failed"
+                outcome = Outcome.FAILED
                 if reply.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
-                    outcome = "unknown"
+                    outcome = Outcome.UNKNOWN
             elif was_written:
                 self._world.timeline.after(self._delay_ms(), self._note_served)
             self._world.timeline.after(self._delay_ms(), partial(self._settle, number, outcome))
@@ -131,7 +169,7 @@ class Administrators:
     def _note_served(self) -> None:
         self.served += 1
 
-    def _settle(self, number: int, outcome: str) -> None:
+    def _settle(self, number: int, outcome: Outcome) -> None:
         self._told.setdefault(number, outcome)
 
     def _delay_ms(self) -> int:

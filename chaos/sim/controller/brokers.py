@@ -8,15 +8,16 @@ controller, leaves in good order. What brokers do with data is not simulated.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from kvorum.chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACKOFF_MS, Heartbeats
 from kvorum.chaos.sim.controller.isr import IsrProposals
 from kvorum.chaos.sim.controller.process import ControllerMachine
 from kvorum.chaos.sim.controller.targets import Targets
-from kvorum.chaos.sim.controller.wire import Answer
+from kvorum.chaos.sim.kernel.wire import Answer
 from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED
@@ -32,8 +33,14 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.history import History
+    from kvorum.chaos.sim.controller.scenario import ControllerScenario
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.kernel.wire import Wire
+    from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+    from kvorum.chaos.sim.quorum.clients import Workload
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 CALL_TIMEOUT_MS = 2_000
 REGISTRATION_BACKOFF_MS = 50
@@ -45,13 +52,59 @@ GHOST_MS_MAX = 1_500
 PRODUCER_IDS_INTERVAL_MS = 900
 
 
+class BrokerWorld(Protocol):
+    """The part of a world that brokers live in."""
+
+    @property
+    def scenario(self) -> ControllerScenario: ...
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def wire(self) -> Wire: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def brokers(self) -> Mapping[int, SimBroker]: ...
+
+    @property
+    def clients(self) -> Workload: ...
+
+    @property
+    def history(self) -> History: ...
+
+    @property
+    def tally(self) -> Counter[str]: ...
+
+    def image_of(self, node: SimNode) -> ClusterImage:
+        """The committed image as this node has it."""
+
+    def epoch_of_reachable(self, leader_id: int, broker_id: int) -> int:
+        """The broker epoch under which a follower fetches from a leader; -1 if it does not."""
+
+    def note(self, node: CheckedNode, text: str) -> None:
+        """A line of the trace."""
+
+    def start_later(self, node: SimNode, delay_ms: int) -> None:
+        """Start a node that is down, unless somebody else has by then."""
+
+
 class SimBroker:
     """One broker id; its processes come and go with those of its node.
 
     clean_epoch: left on the disk by a process that stopped in good order.
     """
 
-    def __init__(self, world: ControllerWorld, node_id: int, rng: random.Random) -> None:
+    def __init__(self, world: BrokerWorld, node_id: int, rng: random.Random) -> None:
         self.world = world
         self.node_id = node_id
         self.rng = rng
@@ -132,7 +185,7 @@ class BrokerProcess:
         return self._node
 
     @property
-    def world(self) -> ControllerWorld:
+    def world(self) -> BrokerWorld:
         return self._world
 
     @property

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kvorum.chaos.sim.controller.process import ControllerMachine
-from kvorum.chaos.sim.controller.wire import Answer, Stream
+from kvorum.chaos.sim.kernel.wire import Answer, Stream
 from kvorum.metadata.requests.controller_requests import Heartbeat, HeartbeatReply
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.brokers import BrokerProcess
+    from kvorum.chaos.sim.controller.scenario import ControllerScenario
+    from kvorum.chaos.sim.controller.targets import Targets
+    from kvorum.chaos.sim.kernel.wire import Wire
+    from kvorum.chaos.sim.quorum.node import SimNode
+    from kvorum.metadata.image.image import ClusterImage
 
 HEARTBEAT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS = 20
@@ -21,10 +26,58 @@ COMMIT_TIMEOUT_MS = 10_000
 """`metadata.rpc.service.COMMIT_TIMEOUT_MS`."""
 
 
+class HeartbeatWorld(Protocol):
+    """The part of a world that heartbeats travel through."""
+
+    @property
+    def scenario(self) -> ControllerScenario: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def wire(self) -> Wire: ...
+
+
+class LivingProcess(Protocol):
+    """A broker process that says it is alive (`chaos.sim.controller.brokers.BrokerProcess`)."""
+
+    broker_epoch: int
+    want_shutdown: bool
+    targets: Targets
+
+    @property
+    def world(self) -> HeartbeatWorld: ...
+
+    @property
+    def node(self) -> SimNode: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    def failed_log_dirs(self) -> tuple[bytes, ...]:
+        """Ids of data directories that have failed."""
+
+    def on_controller_answer(self, is_fenced: bool) -> None:
+        """The active controller has answered a heartbeat."""
+
+    def register(self) -> None:
+        """Ask for the broker's place until it is given."""
+
+    def leave(self, was_moved: bool) -> None:
+        """Stop. was_moved: the controller has moved leadership away."""
+
+    def end(self, reason: str) -> None:
+        """Stop at once, for this reason."""
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Let this process do something after a while, if it is still there."""
+
+
 class Heartbeats:
     """Of one broker process, from `open` to its end."""
 
-    def __init__(self, process: BrokerProcess) -> None:
+    def __init__(self, process: LivingProcess) -> None:
         self._process = process
         self._stream: Stream | None = None
         self._has_begun = False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvorum.chaos.sim.checks import check
-from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.chaos.sim.quorum.mirror import Mirror
 from kvorum.metadata.controller.controller import Reply, Request
 from kvorum.metadata.requests import controller_requests as r
 from kvorum.metadata.requests.config_requests import AlterClientQuotas, AlterConfigs
@@ -46,14 +46,6 @@ def kind_of(request: Request) -> str:
     return _KINDS[type(request)]
 
 
-class Told(enum.Enum):
-    """The conclusion that the asker may draw from the reply."""
-
-    OK = "ok"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Attempt:
     """One request at one controller, or (request None) something it decided by itself.
@@ -76,16 +68,16 @@ class Attempt:
         return self.base_offset + len(self.values)
 
     @property
-    def told(self) -> Told:
+    def told(self) -> Outcome:
         """OK: it is done as the reply says, item by item. FAILED: nothing of it was done."""
         reply = self.reply
         if not isinstance(reply, Rejected):
-            return Told.UNKNOWN if reply is None else Told.OK
+            return Outcome.UNKNOWN if reply is None else Outcome.OK
         if reply.code is ErrorCode.REQUEST_TIMED_OUT:
-            return Told.UNKNOWN
+            return Outcome.UNKNOWN
         if reply.code is ErrorCode.NOT_CONTROLLER and self.is_decided:
-            return Told.UNKNOWN
-        return Told.FAILED
+            return Outcome.UNKNOWN
+        return Outcome.FAILED
 
     def is_committed(self, committed: Mirror) -> bool:
         """True if the first of its records stands in the log where it was proposed."""
@@ -124,7 +116,7 @@ class History:
         """AcknowledgedSurvives, at once: what is acknowledged is committed by then."""
         check(attempt.reply is None, "AcknowledgedSurvives", f"answered twice: {brief(attempt)}")
         attempt.reply = reply
-        if attempt.told is not Told.OK or not attempt.values:
+        if attempt.told is not Outcome.OK or not attempt.values:
             return
         check(
             all(attempt.entry_matches(committed, i) for i in range(len(attempt.values))),

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kvorum.metadata.image.image import PartitionImage
+from kvorum.metadata.image.image import ClusterImage, PartitionImage
 from kvorum.metadata.requests.controller_requests import AlterPartition, IsrProposal
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.brokers import BrokerProcess
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.quorum.node import SimNode
+    from kvorum.metadata.controller.controller import Request
 
 SHRINKS, EXPANDS = 0.6, 0.8
 """Share of looks at which a leader acts on what it sees."""
@@ -34,10 +36,48 @@ OLD_FOLLOWERS = 0.05
 Key = tuple[bytes, int]
 
 
+class Follower(Protocol):
+    """The broker of a follower (`chaos.sim.controller.brokers.SimBroker`). epoch_before: of the
+    last process that had one for a while."""
+
+    epoch_before: int
+
+
+class IsrWorld(Protocol):
+    """The part of a world in which a leader finds its followers."""
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def brokers(self) -> Mapping[int, Follower]: ...
+
+    def epoch_of_reachable(self, leader_id: int, broker_id: int) -> int:
+        """The broker epoch under which a follower fetches from a leader; -1 if it does not."""
+
+
+class LeadingProcess(Protocol):
+    """A broker process that leads partitions (`chaos.sim.controller.brokers.BrokerProcess`)."""
+
+    broker_epoch: int
+
+    @property
+    def world(self) -> IsrWorld: ...
+
+    @property
+    def node(self) -> SimNode: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
+        """Send a request to whoever seems to be active; on_reply hears None if nobody answered."""
+
+
 class IsrProposals:
     """Of one broker process."""
 
-    def __init__(self, process: BrokerProcess, rng: random.Random) -> None:
+    def __init__(self, process: LeadingProcess, rng: random.Random) -> None:
         self._process = process
         self._rng = rng
         self._in_flight: set[Key] = set()

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.machine import StateMachine
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.quorum.machine import StateMachine
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.loader import advance
 from kvorum.metadata.image.snapshot_job import load_image, payloads_of
@@ -17,11 +17,45 @@ from kvorum.runtime.async_disk import AsyncDisk
 from kvorum.runtime.errors import required
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.brokers import SimBroker
     from kvorum.chaos.sim.controller.reference import Reference
-    from kvorum.chaos.sim.controller.world import ControllerWorld
-    from kvorum.chaos.sim.mirror import Mirror
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.scenario import ControllerScenario
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+    from kvorum.chaos.sim.quorum.mirror import Mirror
+    from kvorum.chaos.sim.quorum.node import SimNode
+    from kvorum.metadata.image.delta import Delta
+
+
+class ImageWorld(Protocol):
+    """The part of a world that images of the cluster are made and judged in."""
+
+    @property
+    def scenario(self) -> ControllerScenario: ...
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def checks(self) -> QuorumChecks: ...
+
+    @property
+    def reference(self) -> Reference: ...
+
+    def turn_ms(self) -> int:
+        """How long other things happen before a process goes on applying the log."""
+
+
+class ImageFollower(Protocol):
+    """The broker whose image it is (`chaos.sim.controller.brokers.SimBroker`)."""
+
+    def on_election(self, leader_id: int, epoch: int) -> None:
+        """The metadata log has another leader."""
+
+    def on_image(self, delta: Delta | None = None) -> None:
+        """The image moved on, by this delta if it is known."""
+
+    def on_stopped(self) -> None:
+        """The process has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +84,8 @@ def state_of_image(
     )
 
 
-async def load_image_state(world: ControllerWorld, disk: AsyncDisk, path: str) -> ListState:
-    """A `chaos.sim.recovery.LoadState`: the real loader. Raises CorruptData, OSError."""
+async def load_image_state(world: ImageWorld, disk: AsyncDisk, path: str) -> ListState:
+    """A `chaos.sim.quorum.recovery.LoadState`: the real loader. Raises CorruptData, OSError."""
     _, image = await load_image(disk, path)
     name = "SnapshotEqualsPrefix"
     return state_of_image(image, world.checks.committed, world.reference, path, name)
@@ -62,7 +96,7 @@ class ImageMachine(StateMachine):
 
     _node: SimNode
 
-    def __init__(self, node: SimNode, state: ListState, world: ControllerWorld) -> None:
+    def __init__(self, node: SimNode, state: ListState, world: ImageWorld) -> None:
         self.world = world
         super().__init__(node, state)
 
@@ -85,7 +119,7 @@ class BrokerMachine(ImageMachine):
     """Stands for `metadata.image.publisher`: the image of a broker, which follows the log."""
 
     def __init__(
-        self, node: SimNode, state: ListState, world: ControllerWorld, broker: SimBroker
+        self, node: SimNode, state: ListState, world: ImageWorld, broker: ImageFollower
     ) -> None:
         super().__init__(node, state, world)
         self._broker = broker

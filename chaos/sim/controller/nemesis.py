@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.controller.faults import (
     CrashBroker,
@@ -15,17 +17,41 @@ from kvorum.chaos.sim.controller.faults import (
 )
 from kvorum.chaos.sim.fault_draws import kind_of
 from kvorum.chaos.sim.faults import AnyFault
-from kvorum.chaos.sim.nemesis import Nemesis
-from kvorum.chaos.sim.network import Link
+from kvorum.chaos.sim.kernel.network import Link
+from kvorum.chaos.sim.quorum.nemesis import Nemesis, StruckWorld
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
+    from kvorum.chaos.sim.controller.brokers import SimBroker
+    from kvorum.chaos.sim.controller.strikes import Strikes
+    from kvorum.chaos.sim.kernel.wire import Wire
+
+
+class StruckCluster(StruckWorld, Protocol):
+    """The part of a world with brokers that faults strike."""
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def brokers(self) -> Mapping[int, SimBroker]: ...
+
+    @property
+    def strikes(self) -> Strikes: ...
+
+    @property
+    def wire(self) -> Wire: ...
+
+    @property
+    def tally(self) -> Counter[str]: ...
 
 
 class ControllerNemesis(Nemesis):
     """As its base; brokers are counted through from 0, modulo their number."""
 
-    def __init__(self, world: ControllerWorld, rng: random.Random) -> None:
+    def __init__(self, world: StruckCluster, rng: random.Random) -> None:
         super().__init__(world)
         self._cluster = world
         self._rng = rng

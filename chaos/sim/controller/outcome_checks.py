@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 
-from kvorum.chaos.sim.checks import check
-from kvorum.chaos.sim.controller.history import Attempt, History, Told, brief
+from kvorum.chaos.sim.controller.history import Attempt, History, brief
 from kvorum.chaos.sim.controller.item_checks import problem_of
 from kvorum.chaos.sim.controller.reference import Reference
-from kvorum.chaos.sim.mirror import Mirror
+from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.chaos.sim.quorum.mirror import Mirror
 from kvorum.metadata.requests.controller_requests import ProducerIdBlock
 
 
@@ -29,11 +30,11 @@ def check_attempt(attempt: Attempt, committed: Mirror, reference: Reference) -> 
     """Judge one request."""
     there = [attempt.entry_matches(committed, i) for i in range(len(attempt.values))]
     told = attempt.told
-    if told is Told.FAILED:
+    if told is Outcome.FAILED:
         check(not any(there), "RefusedLeftNoTrace", brief(attempt))
         return
     check(all(there) or not any(there), "UnknownIsWhole", brief(attempt))
-    if told is Told.UNKNOWN:
+    if told is Outcome.UNKNOWN:
         return
     check(all(there), "AcknowledgedSurvives", brief(attempt))
     before = reference.at(attempt.base_offset)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.clock import Alarm
-from kvorum.chaos.sim.controller.history import OWN, Attempt, kind_of
-from kvorum.chaos.sim.controller.machine import ImageMachine
-from kvorum.chaos.sim.disk import PowerCut
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.controller.history import OWN, Attempt, History, kind_of
+from kvorum.chaos.sim.controller.machine import ImageMachine, ImageWorld
+from kvorum.chaos.sim.kernel.clock import Alarm
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.metadata.controller.controller import Controller, ControllerConfig, Reply, Request
 from kvorum.metadata.controller.controller_core import AT_ONCE_MS, ControllerCore
 from kvorum.metadata.image.image import ClusterImage
@@ -24,18 +23,31 @@ from kvorum.raft.model import OffsetAndEpoch
 from kvorum.raft.roles.states import Follower
 from kvorum.raft.voters import VoterSet
 from kvorum.runtime.ids import NO_NODE
+from kvorum.runtime.memory_disk import PowerCut
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.controller.strikes import Strikes
+    from kvorum.chaos.sim.quorum.node import SimNode
+
+
+class ControlledWorld(ImageWorld, Protocol):
+    """The part of a world that controllers decide in."""
+
+    @property
+    def history(self) -> History: ...
+
+    @property
+    def strikes(self) -> Strikes: ...
 
 
 class ControllerMachine(ImageMachine):
     """One process of a controller; also the core's `ControllerPort`."""
 
-    def __init__(self, node: SimNode, state: ListState, world: ControllerWorld) -> None:
+    world: ControlledWorld
+
+    def __init__(self, node: SimNode, state: ListState, world: ControlledWorld) -> None:
         super().__init__(node, state, world)
         scenario = world.scenario
         self.controller = Controller(

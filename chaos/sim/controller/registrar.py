@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.controller.process import ControllerMachine
-from kvorum.chaos.sim.controller.wire import Answer
+from kvorum.chaos.sim.kernel.wire import Answer
 from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
 from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.kernel.wire import Wire
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 RETRY_PAUSE_MS = 100
 CALL_TIMEOUT_MS = 1_000
+
+
+class CallingWorld(Protocol):
+    """The part of a world that a controller calls others through."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def wire(self) -> Wire: ...
 
 
 class SimRegistrar:
@@ -25,7 +40,7 @@ class SimRegistrar:
 
     def __init__(
         self,
-        world: ControllerWorld,
+        world: CallingWorld,
         node: SimNode,
         machine: ControllerMachine,
         rng: random.Random,

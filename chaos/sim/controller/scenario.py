@@ -11,7 +11,7 @@ from typing import ClassVar
 from kvorum.chaos.sim.controller.faults import CONTROLLER_KINDS
 from kvorum.chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
 from kvorum.chaos.sim.faults import ScheduledFault
-from kvorum.chaos.sim.scenario import WHOLE_SNAPSHOT, Scenario
+from kvorum.chaos.sim.quorum.scenario import WHOLE_SNAPSHOT, Scenario
 
 KINDS_OF_ALL = ("strike-operation", "strike-operation", "crash-broker")
 """Kinds of faults that every seed has; of the others it leaves out about half."""

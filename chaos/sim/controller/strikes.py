@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvorum.chaos.sim.controller.faults import StrikeOperation
-from kvorum.chaos.sim.controller.history import Attempt, Told
-from kvorum.chaos.sim.disk import PowerCut
-from kvorum.chaos.sim.node import Killed
+from kvorum.chaos.sim.controller.history import Attempt
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.runtime.memory_disk import Killed, PowerCut
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.world import ControllerWorld
-    from kvorum.chaos.sim.node import SimNode
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+    from kvorum.chaos.sim.quorum.node import SimNode
     from kvorum.metadata.controller.controller import Reply
 
 ARMED_MAX = 32
 """Strikes that wait for their operation; the oldest gives way."""
 
 
+class StruckWorld(Protocol):
+    """The part of a world that strikes hit."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def tally(self) -> Counter[str]: ...
+
+    def note(self, node: CheckedNode, text: str) -> None:
+        """A line of the trace."""
+
+    def start_later(self, node: SimNode, delay_ms: int) -> None:
+        """Start a node that is down, unless somebody else has by then."""
+
+
 class Strikes:
     """hits: by operation, moment and means."""
 
-    def __init__(self, world: ControllerWorld) -> None:
+    def __init__(self, world: StruckWorld) -> None:
         self.hits: Counter[tuple[str, str, str]] = Counter()
         self._world = world
         self._armed: list[StrikeOperation] = []
@@ -50,7 +75,7 @@ class Strikes:
 
     def on_committed(self, node: SimNode, attempt: Attempt, reply: Reply) -> bool:
         """Its reply is about to leave; True if it never does. May end the process here and now."""
-        if attempt.told is not Told.OK:
+        if attempt.told is not Outcome.OK:
             return False
         fault = self._take(attempt, "committed")
         if fault is None:
@@ -94,6 +119,6 @@ class Strikes:
                 world.timeline.after(fault.lasts_ms, partial(world.network.unblock, links))
 
 
-def attempt_node(world: ControllerWorld, attempt: Attempt) -> SimNode:
+def attempt_node(world: StruckWorld, attempt: Attempt) -> SimNode:
     """Where it was decided."""
     return world.nodes[attempt.node_id]

@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from kvorum.chaos.sim.clients import Workload
 from kvorum.chaos.sim.controller.admin import Administrators
 from kvorum.chaos.sim.controller.brokers import SimBroker
 from kvorum.chaos.sim.controller.history import Attempt, History
@@ -19,14 +18,15 @@ from kvorum.chaos.sim.controller.reference import Reference
 from kvorum.chaos.sim.controller.registrar import SimRegistrar
 from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
 from kvorum.chaos.sim.controller.strikes import Strikes
-from kvorum.chaos.sim.controller.wire import Wire
-from kvorum.chaos.sim.machine import Machine
-from kvorum.chaos.sim.nemesis import Nemesis
-from kvorum.chaos.sim.node import SimNode
-from kvorum.chaos.sim.quorum import QuorumOutcome, QuorumWorld
-from kvorum.chaos.sim.recovery import LoadState
-from kvorum.chaos.sim.scenario import Scenario
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.kernel.wire import Wire
+from kvorum.chaos.sim.quorum.clients import Workload
+from kvorum.chaos.sim.quorum.nemesis import Nemesis
+from kvorum.chaos.sim.quorum.node import SimNode
+from kvorum.chaos.sim.quorum.process import Machine
+from kvorum.chaos.sim.quorum.recovery import LoadState
+from kvorum.chaos.sim.quorum.scenario import Scenario
+from kvorum.chaos.sim.quorum.state import ListState
+from kvorum.chaos.sim.quorum.world import QuorumOutcome, QuorumWorld
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.records import NO_LEADER
 

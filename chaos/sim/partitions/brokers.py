@@ -11,7 +11,7 @@ import errno
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
@@ -20,15 +20,15 @@ from kvorum.broker.log_dirs.log_directories import Claim
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.sim.controller.brokers import BrokerProcess, SimBroker
+from kvorum.chaos.sim.controller.brokers import BrokerProcess, BrokerWorld, SimBroker
 from kvorum.chaos.sim.controller.machine import BrokerMachine
-from kvorum.chaos.sim.disk import PowerCut
-from kvorum.chaos.sim.partitions.event_loop import SimLoop
-from kvorum.chaos.sim.partitions.sockets import SimSocket
+from kvorum.chaos.sim.kernel.event_loop import SimLoop
+from kvorum.chaos.sim.kernel.sockets import SimSocket
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.memory_disk import PowerCut
 from kvorum.storage.log.checkpoints import (
     read_clean_shutdown,
     remove_clean_shutdown,
@@ -38,11 +38,13 @@ from kvorum.storage.log.checkpoints import (
 if TYPE_CHECKING:
     import socket
 
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.kernel.sockets import Links
+    from kvorum.chaos.sim.partitions.scenario import PartitionScenario
+    from kvorum.chaos.sim.partitions.watch import Watch
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 DATA_DIRECTORY = "/node"
-"""The metadata log lies in it too (`chaos.sim.recovery.DIRECTORY`)."""
+"""The metadata log lies in it too (`chaos.sim.quorum.recovery.DIRECTORY`)."""
 
 FURTHER_DIRECTORY = "/further"
 """The other data directory, of brokers that have two."""
@@ -52,6 +54,19 @@ WALL_SKEW_MS = 7
 """Clocks on walls are never quite the same."""
 
 UNANSWERED = Rejected(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
+
+
+class PartitionBrokerWorld(BrokerWorld, Protocol):
+    """The part of a world that brokers with partitions live in."""
+
+    @property
+    def scenario(self) -> PartitionScenario: ...
+
+    @property
+    def links(self) -> Links: ...
+
+    @property
+    def watch(self) -> Watch: ...
 
 
 class NodeClock:
@@ -107,7 +122,7 @@ class ControllerPort:
 class PartitionBroker(SimBroker):
     """As its base; what a clean stop leaves lies on the disk, where the real broker leaves it."""
 
-    world: PartitionWorld
+    world: PartitionBrokerWorld
     process: PartitionProcess | None
 
     def begin(self) -> None:
@@ -149,6 +164,8 @@ class PartitionBroker(SimBroker):
 
 class PartitionMachine(BrokerMachine):
     """As its base; the clock of a process is also that of its loop."""
+
+    _broker: SimBroker
 
     def on_clock_changed(self) -> None:
         super().on_clock_changed()
@@ -332,7 +349,7 @@ class PartitionProcess(BrokerProcess):
             self._partition_world.watch.look(self._node, self)
 
 
-def paths_of(world: PartitionWorld) -> tuple[str, ...]:
+def paths_of(world: PartitionBrokerWorld) -> tuple[str, ...]:
     """The data directories of every broker."""
     return (DATA_DIRECTORY, FURTHER_DIRECTORY)[: world.scenario.directories]
 
@@ -342,7 +359,7 @@ def _directory_id(node_id: int, number: int) -> bytes:
     return bytes([number + 1]) * 12 + node_id.to_bytes(4, "big")
 
 
-def broker_config(world: PartitionWorld) -> BrokerConfig:
+def broker_config(world: PartitionBrokerWorld) -> BrokerConfig:
     """A broker's file: intervals short enough for a run of seconds, segments of a few batches."""
     scenario = world.scenario
     return BrokerConfig(
@@ -367,6 +384,6 @@ def broker_config(world: PartitionWorld) -> BrokerConfig:
     )
 
 
-def image_of(world: PartitionWorld, node_id: int) -> ClusterImage:
+def image_of(world: PartitionBrokerWorld, node_id: int) -> ClusterImage:
     """The cluster as a broker would tell it."""
     return world.image_of(world.nodes[node_id])

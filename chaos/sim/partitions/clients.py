@@ -4,13 +4,14 @@ end."""
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from kvorum.chaos.sim.controller.admin import Administrators
-from kvorum.chaos.sim.partitions.consumers import Consumer
-from kvorum.chaos.sim.partitions.deleters import Deleter
-from kvorum.chaos.sim.partitions.final_checks import check_replicas_equal
-from kvorum.chaos.sim.partitions.producers import ACKS_ALL, Producer
+from kvorum.chaos.sim.controller.admin import AdministeredWorld, Administrators
+from kvorum.chaos.sim.partitions.consumers import Consumer, ConsumerWorld
+from kvorum.chaos.sim.partitions.deleters import Deleter, DeleterWorld
+from kvorum.chaos.sim.partitions.final_checks import JudgedWorld, check_replicas_equal
+from kvorum.chaos.sim.partitions.producers import ACKS_ALL, Producer, ProducerWorld
+from kvorum.chaos.sim.partitions.scenario import PartitionScenario
 from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
 from kvorum.metadata.requests.config_requests import (
@@ -32,18 +33,24 @@ from kvorum.metadata.requests.controller_requests import (
     TopicReference,
 )
 
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
-
 MINIMUM = "min.insync.replicas"
 PARTITIONS_MAX = 3
 PRODUCERS_FROM_MS = 900
 
 
+class ServedWorld(
+    AdministeredWorld, ProducerWorld, ConsumerWorld, DeleterWorld, JudgedWorld, Protocol
+):
+    """The part of a world that its users see together."""
+
+    @property
+    def scenario(self) -> PartitionScenario: ...
+
+
 class PartitionClients(Administrators):
     """producers, consumers: all of them."""
 
-    def __init__(self, world: PartitionWorld, rng: random.Random) -> None:
+    def __init__(self, world: ServedWorld, rng: random.Random) -> None:
         super().__init__(world, rng)
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []

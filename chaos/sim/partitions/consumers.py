@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.history import Batch, Told
-from kvorum.chaos.sim.partitions.lookup import Caller, Leader, look_up
+from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, Leader, look_up
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import check_crc, iter_headers
 from kvorum.wire.fetch_codec import FetchPartition
 from kvorum.wire.replica_fetch_codec import ReplicaAnswer, pack_replica_fetch, parse_replica_answer
 
 if TYPE_CHECKING:
+    from kvorum.chaos.sim.controller.reference import Reference
     from kvorum.chaos.sim.partitions.history import PartitionHistory
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
 
 RETRY_MS = 100
 REQUEST_TIMEOUT_MS = 1_500
@@ -38,12 +38,19 @@ SESSION_ERRORS = frozenset(
 )
 
 
+class ConsumerWorld(ClientWorld, Protocol):
+    """The part of a world that consumers see."""
+
+    @property
+    def reference(self) -> Reference: ...
+
+
 class Consumer:
     """position: next offset to read of the topic topic_id, as far as this one has come."""
 
     def __init__(
         self,
-        world: PartitionWorld,
+        world: ConsumerWorld,
         rng: random.Random,
         *,
         number: int,

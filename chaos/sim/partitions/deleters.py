@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.checks import check
-from kvorum.chaos.sim.partitions.lookup import Caller, Leader, look_up
+from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, Leader, look_up
 from kvorum.chaos.sim.partitions.wire import CLIENT_ID
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import encode_request, read_response
 
 if TYPE_CHECKING:
+    from kvorum.broker.partition.replica import Replica
     from kvorum.chaos.sim.partitions.history import PartitionHistory
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.quorum.clients import Workload
 
 TIMEOUT_MS = 900
 _API_KEY, _VERSION = 21, 2
@@ -33,10 +34,23 @@ REFUSALS = frozenset(
 )
 
 
+class DeleterWorld(ClientWorld, Protocol):
+    """The part of a world that deleters of records see."""
+
+    @property
+    def clients(self) -> Workload: ...
+
+    @property
+    def topic_names(self) -> tuple[str, ...]: ...
+
+    def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
+        """The replica there, if its broker's process is up and has it."""
+
+
 class Deleter:
     """Asks once in a while, of any partition that is not compacted; never twice for one answer."""
 
-    def __init__(self, world: PartitionWorld, rng: random.Random) -> None:
+    def __init__(self, world: DeleterWorld, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
         self._asked: tuple[str, int, int] | None = None

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory
 from kvorum.chaos.sim.partitions.watch import view_of
 from kvorum.storage.format.batch import iter_headers
 
 if TYPE_CHECKING:
+    from kvorum.chaos.sim.controller.reference import Reference
+    from kvorum.chaos.sim.kernel.timeline import Timeline
     from kvorum.chaos.sim.partitions.history import PartitionHistory
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.partitions.watch import Watch
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 BYTES_MAX = 1 << 20
 
 
-def open_ends(world: PartitionWorld) -> str | None:
+class JudgedWorld(Protocol):
+    """The part of a world that is judged in the end."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def reference(self) -> Reference: ...
+
+    @property
+    def watch(self) -> Watch: ...
+
+    def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
+        """The replica there, if its broker's process is up and has it."""
+
+
+def open_ends(world: JudgedWorld) -> str | None:
     """What the partitions lack to be whole, None if nothing: every replica in sync and as long as
     its leader, everything committed."""
     image = world.reference.newest
@@ -37,7 +63,7 @@ def open_ends(world: PartitionWorld) -> str | None:
     return None
 
 
-def check_replicas_equal(world: PartitionWorld) -> None:
+def check_replicas_equal(world: JudgedWorld) -> None:
     """Every replica has what is committed; equal bytes, but for what retention took."""
     for (topic_id, partition_id), history in sorted(world.watch.histories.items()):
         found = []
@@ -51,7 +77,7 @@ def check_replicas_equal(world: PartitionWorld) -> None:
 
 
 def _check_again(
-    world: PartitionWorld, history: PartitionHistory, broker_id: int, replica: Replica
+    world: JudgedWorld, history: PartitionHistory, broker_id: int, replica: Replica
 ) -> None:
     """From the first offset to the last, whatever was looked at before."""
     known = history.known.get(broker_id)

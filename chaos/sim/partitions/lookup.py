@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kvorum.chaos.sim.partitions.sockets import SimSocket
+from kvorum.chaos.sim.kernel.sockets import SimSocket
 from kvorum.chaos.sim.partitions.wire import Frames
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.kernel.sockets import Links
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.partitions.scenario import PartitionScenario
+    from kvorum.chaos.sim.partitions.watch import Watch
+    from kvorum.chaos.sim.quorum.node import SimNode
+    from kvorum.metadata.image.image import ClusterImage
+
+
+class ClientWorld(Protocol):
+    """The part of a world that clients of brokers see. watch: judges what they are told."""
+
+    @property
+    def scenario(self) -> PartitionScenario: ...
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def links(self) -> Links: ...
+
+    @property
+    def watch(self) -> Watch: ...
+
+    def image_of(self, node: SimNode) -> ClusterImage:
+        """The committed image as this node has it."""
+
+    def is_compacted(self, topic: str) -> bool:
+        """True if the topic of that name is made with cleanup.policy=compact."""
 
 
 class Leader(NamedTuple):
@@ -22,9 +55,7 @@ class Leader(NamedTuple):
     topic_id: bytes
 
 
-def look_up(
-    world: PartitionWorld, rng: random.Random, topic: str, partition_id: int
-) -> Leader | None:
+def look_up(world: ClientWorld, rng: random.Random, topic: str, partition_id: int) -> Leader | None:
     """The leader as a broker knows it that happens to answer; perhaps of yesterday."""
     serving = [
         node
@@ -49,7 +80,7 @@ class Caller:
 
     def __init__(
         self,
-        world: PartitionWorld,
+        world: ClientWorld,
         *,
         on_open: Callable[[], None],
         on_frame: Callable[[bytes, int], None],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.controller.nemesis import ControllerNemesis
+from kvorum.chaos.sim.controller.nemesis import ControllerNemesis, StruckCluster
 from kvorum.chaos.sim.fault_draws import kind_of
 from kvorum.chaos.sim.faults import AnyFault
 from kvorum.chaos.sim.partitions.faults import (
@@ -18,14 +18,20 @@ from kvorum.chaos.sim.partitions.faults import (
 )
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.quorum.node import SimNode
+
+
+class StruckPartitions(StruckCluster, Protocol):
+    """The part of a world with partitions that faults strike."""
+
+    def on_healed(self) -> None:
+        """Faults are over."""
 
 
 class PartitionNemesis(ControllerNemesis):
     """As its base."""
 
-    def __init__(self, world: PartitionWorld, rng: random.Random) -> None:
+    def __init__(self, world: StruckPartitions, rng: random.Random) -> None:
         super().__init__(world, rng)
         self._brokers = world
 

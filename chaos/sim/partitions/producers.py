@@ -6,17 +6,17 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.history import Told
-from kvorum.chaos.sim.partitions.lookup import Caller, look_up
+from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, look_up
 from kvorum.chaos.sim.partitions.wire import pack_produce, parse_produced
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch, read_header
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.quorum.clients import Workload
 
 RETRY_MS = 80
 REQUEST_TIMEOUT_MS = 1_200
@@ -62,12 +62,25 @@ class Acknowledged:
     told: Told
 
 
+class ProducerWorld(ClientWorld, Protocol):
+    """The part of a world that producers see."""
+
+    @property
+    def clients(self) -> Workload: ...
+
+    @property
+    def wall_ms(self) -> int: ...
+
+    def next_producer_id(self) -> int:
+        """As `InitProducerId` would give it."""
+
+
 class Producer:
     """acknowledged: what it was told. is_answered: since `wait_for_one` was called."""
 
     def __init__(
         self,
-        world: PartitionWorld,
+        world: ProducerWorld,
         rng: random.Random,
         *,
         number: int,

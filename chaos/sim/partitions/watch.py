@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
@@ -15,9 +16,9 @@ from kvorum.storage.format.batch import iter_headers, iter_records
 from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.partitions.brokers import PartitionProcess
-    from kvorum.chaos.sim.partitions.world import PartitionWorld
+    from kvorum.chaos.sim.controller.reference import Reference
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 READ_BYTES = 1 << 20
 
@@ -25,11 +26,33 @@ Key = tuple[bytes, int]
 Seen = tuple[int, int, bool, int, int, int, int]
 
 
+class WatchedWorld(Protocol):
+    """The part of a world that is watched."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def reference(self) -> Reference: ...
+
+
+class WatchedProcess(Protocol):
+    """A process of a broker (`chaos.sim.partitions.brokers.PartitionProcess`)."""
+
+    def replicas(self) -> list[Replica]: ...
+
+
 class Watch:
     """histories: by topic id and partition. tally: what was seen, for the summary. deletions: up to
     where records were to be deleted, by `topic-partition`, whatever became of it."""
 
-    def __init__(self, world: PartitionWorld) -> None:
+    def __init__(self, world: WatchedWorld) -> None:
         self.histories: dict[Key, PartitionHistory] = {}
         self.tally: Counter[str] = Counter()
         self.deletions: dict[str, int] = {}
@@ -41,7 +64,7 @@ class Watch:
 
     # --- what brokers do ---------------------------------------------------------------------
 
-    def look(self, node: SimNode, process: PartitionProcess) -> None:
+    def look(self, node: SimNode, process: WatchedProcess) -> None:
         """A process has done something. Raises CheckFailed."""
         self.catch_up()
         for replica in process.replicas():

@@ -11,8 +11,7 @@ from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.controller.admin import Administrators
 from kvorum.chaos.sim.controller.machine import BrokerMachine
 from kvorum.chaos.sim.controller.world import ControllerWorld
-from kvorum.chaos.sim.nemesis import Nemesis
-from kvorum.chaos.sim.node import SimNode
+from kvorum.chaos.sim.kernel.sockets import Links
 from kvorum.chaos.sim.partitions.brokers import (
     WALL_START_MS,
     PartitionBroker,
@@ -23,11 +22,12 @@ from kvorum.chaos.sim.partitions.clients import PartitionClients
 from kvorum.chaos.sim.partitions.final_checks import open_ends
 from kvorum.chaos.sim.partitions.nemesis import PartitionNemesis
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
-from kvorum.chaos.sim.partitions.sockets import Links
 from kvorum.chaos.sim.partitions.watch import Watch
-from kvorum.chaos.sim.quorum import QuorumOutcome
-from kvorum.chaos.sim.scenario import Scenario
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.quorum.nemesis import Nemesis
+from kvorum.chaos.sim.quorum.node import SimNode
+from kvorum.chaos.sim.quorum.scenario import Scenario
+from kvorum.chaos.sim.quorum.state import ListState
+from kvorum.chaos.sim.quorum.world import QuorumOutcome
 
 OPERATOR_INTERVAL_MS = 700
 """How often an operator looks for brokers whose disks failed them, and starts these anew."""
@@ -63,13 +63,7 @@ class PartitionWorld(ControllerWorld):
         self._last_producer_id = 0
         self._healed_served: int | None = None
         workload = super()._make_clients()
-        wire_breaks = self.network.on_break
-
-        def on_break(node_id: int) -> None:
-            wire_breaks(node_id)
-            self.links.break_connections(node_id)
-
-        self.network.on_break = on_break
+        self.network.on_break.append(self.links.break_connections)
         return cast(Administrators, workload)
 
     def administrators_of(self, rng: random.Random) -> Administrators:

@@ -20,7 +20,6 @@ from kvorum.broker.partition.peer_brokers import BrokerFacts
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import resolve
 from kvorum.broker.quotas.replication_quota import UNLIMITED, ReplicationQuota
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.metadata.controller.decide import Context
 from kvorum.metadata.controller.decide.brokers import fence, heartbeat, register
 from kvorum.metadata.controller.decide.electorate import electorate
@@ -36,6 +35,7 @@ from kvorum.metadata.requests.controller_requests import (
     RegisterBrokerRequest,
 )
 from kvorum.runtime.errors import ErrorCode
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.format.batch import build_batch, iter_headers, iter_records
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.model import CompactionConfig

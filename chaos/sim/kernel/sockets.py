@@ -12,14 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from kvorum.chaos.sim.network import Network
-from kvorum.chaos.sim.timeline import Timeline
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.partitions.event_loop import SimLoop
+from kvorum.chaos.sim.kernel.network import Host, Network
+from kvorum.chaos.sim.kernel.timeline import Timeline
 
 REPEAT_MS = 40
 """How often bytes are sent again over a link that is cut."""
@@ -30,6 +26,21 @@ LOST_MS = 200
 Data = bytes | bytearray | memoryview
 OnBytes = Callable[[bytes, int], None]
 """Given what came, and the event (`Timeline.events`) at which it was sent."""
+
+
+class SocketLoop(Protocol):
+    """The loop of a process (`chaos.sim.kernel.event_loop.SimLoop`). sockets: by descriptor."""
+
+    sockets: dict[int, SimSocket]
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    def run_inside(self, call: Callable[[], object]) -> None:
+        """Run a call now, as the loop would."""
+
+    def on_readable(self, descriptor: int) -> None:
+        """Something came in at a socket."""
 
 
 class SimSocket:
@@ -43,8 +54,8 @@ class SimSocket:
     def __init__(
         self,
         links: Links,
-        node: SimNode | None,
-        loop: SimLoop | None,
+        node: Host | None,
+        loop: SocketLoop | None,
         descriptor: int,
         on_bytes: OnBytes | None = None,
         on_end: Callable[[], None] | None = None,
@@ -142,7 +153,7 @@ class SimSocket:
 class _Listener:
     """accept: takes the server's end into service."""
 
-    loop: SimLoop
+    loop: SocketLoop
     accept: Callable[[SimSocket], None]
 
 
@@ -159,15 +170,15 @@ class Links:
         self._ends: list[SimSocket] = []
         self._descriptors = 0
 
-    def listen(self, node: SimNode, loop: SimLoop, accept: Callable[[SimSocket], None]) -> None:
+    def listen(self, node: Host, loop: SocketLoop, accept: Callable[[SimSocket], None]) -> None:
         """Connections to the node go to this process from now on, as long as it lives."""
         self._listeners[node.node_id] = _Listener(loop=loop, accept=accept)
 
     def connect(
         self,
-        client: SimNode | None,
-        loop: SimLoop | None,
-        server: SimNode,
+        client: Host | None,
+        loop: SocketLoop | None,
+        server: Host,
         *,
         on_open: Callable[[SimSocket], None],
         on_refused: Callable[[], None],
@@ -245,7 +256,7 @@ class Links:
         if data and is_answered and end.is_alive and self._is_open(peer.node, end.node):
             self._later(peer.node, end.node, end.break_off)
 
-    def _delay_ms(self, sender: SimNode | None, receiver: SimNode | None) -> int:
+    def _delay_ms(self, sender: Host | None, receiver: Host | None) -> int:
         if sender is None or receiver is None:
             return self._client_delay_ms()
         delay_ms = self._network.delay_ms()
@@ -253,13 +264,13 @@ class Links:
             delay_ms += LOST_MS
         return delay_ms
 
-    def _later(self, one: SimNode | None, other: SimNode | None, call: Callable[[], None]) -> None:
+    def _later(self, one: Host | None, other: Host | None, call: Callable[[], None]) -> None:
         delay_ms = self._client_delay_ms()
         if one is not None and other is not None:
             delay_ms = self._network.delay_ms()
         self._timeline.after(delay_ms, call)
 
-    def _is_open(self, sender: SimNode | None, receiver: SimNode | None) -> bool:
+    def _is_open(self, sender: Host | None, receiver: Host | None) -> bool:
         if sender is None or receiver is None:
             return True
         return self._network.is_open(sender.node_id, receiver.node_id)

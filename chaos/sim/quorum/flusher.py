@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kvorum.chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.quorum.process import NodeProcess
 from kvorum.raft.effects import FlushLog
 from kvorum.raft.events import LogFlushed
+from kvorum.runtime.memory_disk import PowerCut
 from kvorum.storage.log.flush import FlushTicket
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
 
 
 class Flusher:
     """One process's. The newest FlushLog stands for those that came while a flush was under way."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: NodeProcess) -> None:
         self._node = node
         self._incarnation = node.incarnation
         self._wanted: FlushLog | None = None

@@ -13,20 +13,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from kvorum.chaos.sim import scenario as scenarios
-from kvorum.chaos.sim.changes import Operator
-from kvorum.chaos.sim.checks import SeedFailed, check, failure_name
-from kvorum.chaos.sim.clients import Clients, Workload
-from kvorum.chaos.sim.configs import configs_of, first_voters_of, stand_in
-from kvorum.chaos.sim.machine import Machine, StateMachine
-from kvorum.chaos.sim.nemesis import Nemesis
-from kvorum.chaos.sim.network import Network
-from kvorum.chaos.sim.node import SimNode
-from kvorum.chaos.sim.quorum_checks import QuorumChecks
-from kvorum.chaos.sim.recovery import DiskSettings, LoadState, format_voters, load_state
-from kvorum.chaos.sim.scenario import Scenario, scenario_of
-from kvorum.chaos.sim.state import ListState, VoterKeys, is_among, keys_of_set, most_of
-from kvorum.chaos.sim.timeline import Timeline
+from kvorum.chaos.sim.kernel.checks import SeedFailed, check, failure_name
+from kvorum.chaos.sim.kernel.network import Network
+from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.quorum import scenario as scenarios
+from kvorum.chaos.sim.quorum.changes import Operator
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+from kvorum.chaos.sim.quorum.checks.reply_checks import check_reply
+from kvorum.chaos.sim.quorum.clients import Clients, Workload
+from kvorum.chaos.sim.quorum.configs import configs_of, first_voters_of, stand_in
+from kvorum.chaos.sim.quorum.machine import StateMachine
+from kvorum.chaos.sim.quorum.nemesis import Nemesis
+from kvorum.chaos.sim.quorum.node import SimNode
+from kvorum.chaos.sim.quorum.process import Machine
+from kvorum.chaos.sim.quorum.recovery import DiskSettings, LoadState, format_voters, load_state
+from kvorum.chaos.sim.quorum.scenario import Scenario, scenario_of
+from kvorum.chaos.sim.quorum.state import ListState, VoterKeys, is_among, keys_of_set, most_of
+from kvorum.chaos.sim.quorum.transport import Transport
+from kvorum.raft.messages import Request, Response
 
 HEAL_BOUND_MS = 20_000
 """Virtual time in which a healed quorum must have a leader, serve a client and have equal logs."""
@@ -115,7 +120,9 @@ class QuorumWorld:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.timeline = Timeline()
-        self.network = Network(self.timeline, self._generator("network"), scenario)
+        rng = self._generator("network")
+        self.network = Network(rng, scenario)
+        self.transport = Transport(self.timeline, self.network, rng, scenario)
         self.tally: Counter[str] = Counter()
         self._disk_rng = self._generator("disks")
         configs = configs_of(scenario, self._generator("ids"))
@@ -129,6 +136,8 @@ class QuorumWorld:
         self.checks = QuorumChecks(self.disk_settings, first_keys)
         self.snapshot_checks, self.voter_checks = self.checks.snapshots, self.checks.voters
         self.clients = self._make_clients()
+        # Behind what the clients' part of the world carries, if anything.
+        self.network.on_break.append(self.transport.break_connections)
         self.operator = Operator(self, self._generator("operator"))
         self.nemesis = self._make_nemesis()
         self.nodes = {
@@ -138,8 +147,9 @@ class QuorumWorld:
         if scenario.is_dynamic:
             for node_id in first_voters.ids:
                 format_voters(self.nodes[node_id].disk, first_voters)
-        self.network.nodes = self.nodes
-        self.network.bootstrap_ids = {stand_in(i): i for i in scenario.controller_ids}
+        self.transport.nodes = self.nodes
+        self.transport.on_reply = self._check_reply
+        self.transport.bootstrap_ids = {stand_in(i): i for i in scenario.controller_ids}
         self.checks.nodes = list(self.nodes.values())
         self._is_repaired = False
 
@@ -229,7 +239,7 @@ class QuorumWorld:
             return self.fsync_ms()
         return self._disk_rng.randint(0, self.scenario.fsync_ms_max // 10)
 
-    def note(self, node: SimNode, text: str) -> None:
+    def note(self, node: CheckedNode, text: str) -> None:
         """A line of the trace."""
         self.timeline.note(f"node={node.node_id} {text}")
 
@@ -251,7 +261,10 @@ class QuorumWorld:
     # Inside.
 
     def _tallies(self) -> dict[str, int]:
-        return {**self.tally, **self.operator.outcome_counts()}
+        return {**self.tally, **self.snapshot_checks.tally, **self.operator.outcome_counts()}
+
+    def _check_reply(self, node_id: int, request: Request, response: Response) -> None:
+        check_reply(self.checks, self.nodes[node_id], request, response)
 
     def _generator(self, name: str) -> random.Random:
         return random.Random(f"{self.scenario.seed}-{name}")

@@ -1,4 +1,4 @@
-"""The replicated state of a simulated node, and voter sets as the checks see them.
+"""The replicated state of a simulated node, and voter sets and their changes as checks see them.
 
 The state is the list that clients append to, kept as its length, its last value and a running
 digest of every record, so that equal digests mean equal histories. A snapshot's payload is this.
@@ -6,11 +6,13 @@ digest of every record, so that equal digests mean equal histories. A snapshot's
 
 from __future__ import annotations
 
+import enum
 import struct
 import zlib
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
 from kvorum.raft.voters import VoterSet
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.ids import UUID_ZERO
@@ -71,6 +73,25 @@ def state_of(payloads: Sequence[bytes], *, end_offset: int, epoch: int, path: st
 def next_digest(digest: int, epoch: int, value: bytes) -> int:
     """Digest of a prefix and one more record."""
     return zlib.crc32(b"%d:%b" % (epoch, value), digest)
+
+
+class ChangeKind(enum.Enum):
+    """The kind of change that is asked for."""
+
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@dataclass(slots=True, kw_only=True)
+class Change:
+    """One request. directory_id: of the disk meant, zero for whatever votes under that id.
+    outcome: UNKNOWN until, and unless, an answer comes."""
+
+    kind: ChangeKind
+    node_id: int
+    directory_id: bytes
+    outcome: Outcome = Outcome.UNKNOWN
+    is_over: bool = False
 
 
 def keys_of_set(voters: VoterSet) -> VoterKeys:

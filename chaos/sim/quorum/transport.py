@@ -1,4 +1,4 @@
-"""The network between simulated nodes: delay, overtaking, loss, duplication, cuts, broken streams.
+"""The quorum's messages on the simulated network: requests, answers, and what a node hears of them.
 
 What a node hears of a request it sent is what the real transport would tell it: an answer; a
 failure, when the connection is refused or breaks or a unary call's deadline passes; or, for a
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import random
 import struct
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from kvorum.chaos.sim.reply_checks import check_reply
-from kvorum.chaos.sim.scenario import Scenario
-from kvorum.chaos.sim.timeline import Timeline
+from kvorum.chaos.sim.kernel.network import Host, Link, Network
+from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.quorum.scenario import Scenario
 from kvorum.raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
 from kvorum.raft.messages import (
     FetchRequest,
@@ -26,20 +25,25 @@ from kvorum.raft.messages import (
     Request,
     Response,
 )
+from kvorum.raft.model import RaftConfig
 from kvorum.raft.replica_log import fetched_spans
 from kvorum.snapshots.format import FOOTER
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-
-SPIKE_MS_MAX = 1_000
-"""How much longer a message takes that is hit by a spike."""
 
 _FOOTER = struct.pack(">BHB", FOOTER, 0, 0)
 """How a snapshot's footer begins: its kind and three bytes of its length (snapshots.format)."""
 
-Link = tuple[int, int]
-"""Sender and receiver."""
+OnReply = Callable[[int, Request, Response], None]
+"""Given the node that answers, the request and the answer."""
+
+
+class TransportNode(Host, Protocol):
+    """An end of messages (`chaos.sim.quorum.node.SimNode`)."""
+
+    @property
+    def config(self) -> RaftConfig: ...
+
+    def deliver(self, event: Event) -> None:
+        """Let an event happen now, or once the node goes on."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -60,31 +64,30 @@ class _Call:
     is_over: bool = False
 
 
-class Network:
-    """is_rough: loss, duplication and spikes happen; cuts hold in any case.
-
-    nodes: by id; bootstrap_ids: which node a stand-in for a bootstrap server leads to.
-    on_break: hears of nodes whose connections break, for those that are not the quorum's.
+class Transport:
+    """nodes: by id; bootstrap_ids: which node a stand-in for a bootstrap server leads to.
+    on_reply: hears of every answer that leaves a node, with its request.
     """
 
-    def __init__(self, timeline: Timeline, rng: random.Random, scenario: Scenario) -> None:
-        self.is_rough = True
-        self.nodes: Mapping[int, SimNode] = {}
+    def __init__(
+        self, timeline: Timeline, network: Network, rng: random.Random, scenario: Scenario
+    ) -> None:
+        self.nodes: Mapping[int, TransportNode] = {}
         self.bootstrap_ids: Mapping[int, int] = {}
-        self.on_break: Callable[[int], None] = lambda node_id: None
+        self.on_reply: OnReply = lambda node_id, request, response: None
         self._timeline = timeline
+        self._network = network
         self._rng = rng
         self._scenario = scenario
-        self._blocked: Counter[Link] = Counter()
         self._calls: dict[int, _Call] = {}  # by token, until the receiver replies
         self._open: dict[int, list[_Call]] = {}  # by sender, those it may still hear of
         self._fetches: dict[Link, _Call] = {}
         self._outside: dict[int, Callable[[Response], None]] = {}
         self._last_token = 0
 
-    # The methods that nodes call.
-
-    def send(self, sender: SimNode, named_id: int, correlation_id: int, request: Request) -> None:
+    def send(
+        self, sender: TransportNode, named_id: int, correlation_id: int, request: Request
+    ) -> None:
         """A request enters the network."""
         receiver_id = self.bootstrap_ids.get(named_id, named_id)
         receiver = self.nodes[receiver_id]
@@ -104,13 +107,13 @@ class Network:
         else:
             deadline_ms = sender.config.request_timeout_ms
             self._timeline.after(deadline_ms, partial(self._fail, call))
-        is_blocked = (call.sender_id, receiver_id) in self._blocked
+        is_open = self._network.is_open(call.sender_id, receiver_id)
         if not receiver.is_up:
-            if not is_blocked and not receiver.is_dark:
+            if is_open and not receiver.is_dark:
                 # Nobody listens there: the connection is refused, which is a fact.
-                self._timeline.after(self.delay_ms(), partial(self._fail, call))
+                self._timeline.after(self._network.delay_ms(), partial(self._fail, call))
             return
-        for _ in range(self._copies(call.sender_id, receiver_id)):
+        for _ in range(self._network.copies(call.sender_id, receiver_id)):
             self._last_token += 1
             token = self._last_token
             self._calls[token] = call
@@ -118,7 +121,7 @@ class Network:
             event = RequestReceived(request, token)
             self._deliver_later(receiver_id, call.receiver_incarnation, event)
 
-    def reply(self, sender: SimNode, token: int, response: Response) -> None:
+    def reply(self, sender_id: int, token: int, response: Response) -> None:
         """An answer enters the network."""
         outside = self._outside.pop(token, None)
         if outside is not None:
@@ -131,12 +134,12 @@ class Network:
             response = _with_spans(response)
         elif isinstance(response, FetchSnapshotResponse) and self._is_damaged():
             response = self._damaged(response)
-        check_reply(sender.world.checks, sender, call.request, response)
+        self.on_reply(sender_id, call.request, response)
         if call.is_over:
             return
-        for _ in range(self._copies(sender.node_id, call.sender_id)):
+        for _ in range(self._network.copies(sender_id, call.sender_id)):
             event = ResponseReceived(call.named_id, call.correlation_id, response)
-            self._timeline.after(self.delay_ms(), partial(self._answer, call, event))
+            self._timeline.after(self._network.delay_ms(), partial(self._answer, call, event))
 
     def token_for(self, on_answer: Callable[[Response], None]) -> int:
         """A token for a request that comes from outside the quorum; its answer goes there."""
@@ -144,46 +147,14 @@ class Network:
         self._outside[self._last_token] = on_answer
         return self._last_token
 
-    def delay_ms(self) -> int:
-        """How long the next message takes."""
-        delay_ms = self._rng.randint(0, self._scenario.delay_ms_max)
-        if self.is_rough and self._scenario.spike and self._rng.random() < self._scenario.spike:
-            delay_ms += self._rng.randint(0, SPIKE_MS_MAX)
-        return delay_ms
-
-    # The methods that faults call.
-
-    def block(self, links: Iterable[Link]) -> None:
-        """Cut these one-way links; a link may be cut several times over."""
-        self._blocked.update(links)
-
-    def unblock(self, links: Iterable[Link]) -> None:
-        """Undo one cut of each of these links."""
-        self._blocked.subtract(links)
-        self._blocked = +self._blocked
-
-    def passes(self, sender_id: int, receiver_id: int) -> bool:
-        """True if the way is open and this message is not lost."""
-        return self._copies(sender_id, receiver_id) > 0
-
-    def is_open(self, sender_id: int, receiver_id: int) -> bool:
-        """True if the way is not cut."""
-        return (sender_id, receiver_id) not in self._blocked
-
-    def heal(self) -> None:
-        """From now on only delays are left."""
-        self.is_rough = False
-        self._blocked.clear()
-
     def break_connections(self, node_id: int) -> None:
         """Every connection of the node breaks: callers hear of a failure, servers that the
         caller is gone, each unless the way there is cut."""
-        self.on_break(node_id)
         for calls in self._open.values():
             for call in [c for c in calls if node_id in (c.sender_id, c.receiver_id)]:
                 self._hang_up(call)
-                if (call.receiver_id, call.sender_id) not in self._blocked:
-                    self._timeline.after(self.delay_ms(), partial(self._fail, call))
+                if self._network.is_open(call.receiver_id, call.sender_id):
+                    self._timeline.after(self._network.delay_ms(), partial(self._fail, call))
 
     # Inside.
 
@@ -206,7 +177,7 @@ class Network:
             self._hang_up(earlier)
 
     def _hang_up(self, call: _Call) -> None:
-        if (call.sender_id, call.receiver_id) in self._blocked:
+        if not self._network.is_open(call.sender_id, call.receiver_id):
             return
         for token in call.tokens:
             if self._calls.pop(token, None) is not None:
@@ -227,19 +198,9 @@ class Network:
         if sender.incarnation == call.sender_incarnation:
             sender.deliver(RequestFailed(call.named_id, call.correlation_id))
 
-    def _copies(self, sender_id: int, receiver_id: int) -> int:
-        if (sender_id, receiver_id) in self._blocked:
-            return 0
-        if self.is_rough:
-            if self._scenario.loss and self._rng.random() < self._scenario.loss:
-                return 0
-            if self._scenario.duplication and self._rng.random() < self._scenario.duplication:
-                return 2
-        return 1
-
     def _is_damaged(self) -> bool:
         probability = self._scenario.piece_damage
-        return self.is_rough and probability > 0 and self._rng.random() < probability
+        return self._network.is_rough and probability > 0 and self._rng.random() < probability
 
     def _damaged(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
         """The piece with a flipped bit, or cut and said to be the last."""
@@ -263,7 +224,7 @@ class Network:
             if receiver.incarnation == incarnation:
                 receiver.deliver(event)
 
-        self._timeline.after(self.delay_ms(), arrive)
+        self._timeline.after(self._network.delay_ms(), arrive)
 
 
 def _with_spans(response: FetchResponse) -> FetchResponse:

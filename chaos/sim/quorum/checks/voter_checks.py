@@ -1,7 +1,7 @@
 """What must hold of voter sets and of changes to them.
 
-The checks read voter sets from the bytes of the logs (`chaos.sim.mirror`) and never ask the core
-who votes.
+The checks read voter sets from the bytes of the logs (`chaos.sim.quorum.mirror`) and never ask
+the core who votes.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kvorum.chaos.sim.changes import Change, ChangeKind
-from kvorum.chaos.sim.checks import check
-from kvorum.chaos.sim.linearizability import Outcome
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.state import VoterKeys, is_among, keys_of_set, most_of
+from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.state import (
+    Change,
+    ChangeKind,
+    VoterKeys,
+    is_among,
+    keys_of_set,
+    most_of,
+)
 from kvorum.raft.effects import AppendVoters, LeaderChanged
 from kvorum.raft.voters import VoterSet
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
 
 Votes = dict[tuple[int, bytes], tuple[int, bytes]]
 """In one epoch: (node id, directory id) to the candidate's (id, directory id)."""
@@ -35,7 +39,7 @@ class VoterChecks:
         self.appended: set[tuple[int, VoterKeys]] = set()
         self._seen: dict[int, tuple[VoterSet, VoterKeys]] = {}
 
-    def after_event(self, node: SimNode) -> None:
+    def after_event(self, node: CheckedNode) -> None:
         """VotersInForce: a node goes by the last voter set that its log holds, committed or not.
         RemovedLeads: who is out of it, and knows that to be committed, does not lead."""
         voters, keys = node.core.voter_set, node.mirror.voters
@@ -52,7 +56,7 @@ class VoterChecks:
             f"node {node.node_id} goes by the voters {voters.ids}, its log ends with {named(keys)}",
         )
 
-    def on_appending(self, node: SimNode, effect: AppendVoters, *, has_committed: bool) -> None:
+    def on_appending(self, node: CheckedNode, effect: AppendVoters, *, has_committed: bool) -> None:
         """A leader is about to append this set; how far it gets, its disk decides.
 
         OneChangeAtATime: the set before it is committed. ChangeAfterOwnCommit: so is a record of
@@ -74,7 +78,7 @@ class VoterChecks:
             f"committed yet: {node.summary()}",
         )
 
-    def on_log_changed(self, node: SimNode) -> None:
+    def on_log_changed(self, node: CheckedNode) -> None:
         """VotersDifferByOne: majorities of two sets in a row always meet."""
         sets = node.mirror.voter_sets
         if not sets:
@@ -90,7 +94,7 @@ class VoterChecks:
             f"at {offset}",
         )
 
-    def on_leader(self, node: SimNode, change: LeaderChanged, votes: Votes) -> None:
+    def on_leader(self, node: CheckedNode, change: LeaderChanged, votes: Votes) -> None:
         """ElectedByMajority: of the voters in the new leader's log, each counted with the disk
         that it votes with."""
         keys = node.mirror.voters_at(change.epoch_start_offset)
@@ -139,7 +143,7 @@ class VoterChecks:
         _explained(added, ((c.node_id, c.directory_id) for c in _done(adds)), _tried(adds, True))
         _explained(removed, (c.node_id for c in _done(removals)), _tried(removals, False))
 
-    def converged(self, nodes: Iterable[SimNode]) -> None:
+    def converged(self, nodes: Iterable[CheckedNode]) -> None:
         """Convergence: after healing every voter in force is a node that is there."""
         there = {(node.node_id, node.config.directory_id) for node in nodes}
         lost = frozenset(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvorum.chaos.sim.state import (
+from kvorum.chaos.sim.quorum.state import (
     VALUE_PREFIX,
     VOTERS_PREFIX,
     Entry,

@@ -8,14 +8,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.chaos.sim.async_disk import SimAsyncDisk, run_now
-from kvorum.chaos.sim.disk import MemoryDisk
-from kvorum.chaos.sim.mirror import NO_KEYS, Mirror, log_entries
-from kvorum.chaos.sim.state import ListState, VoterKeys, keys_of_set, state_of
+from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, run_now
+from kvorum.chaos.sim.quorum.mirror import NO_KEYS, Mirror, log_entries
+from kvorum.chaos.sim.quorum.state import ListState, VoterKeys, keys_of_set, state_of
 from kvorum.raft.metadata_log import MetadataLog, open_metadata_log
 from kvorum.raft.snapshot_files import SnapshotFiles, SnapshotPolicy, header_voters, voters_of
 from kvorum.raft.voters import VoterSet
 from kvorum.runtime.async_disk import AsyncDisk
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.snapshots.format import BOOTSTRAP_ID, SnapshotHeader, iter_payloads, read_header
 from kvorum.snapshots.store import SnapshotStore
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.linearizability import (
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+from kvorum.chaos.sim.quorum.checks.linearizability import (
     Kind,
     Operation,
     Outcome,
@@ -28,11 +30,15 @@ from kvorum.chaos.sim.linearizability import (
     check_real_time,
     stale_reads,
 )
-from kvorum.chaos.sim.state import VALUE_PREFIX
+from kvorum.chaos.sim.quorum.process import NodeListener
+from kvorum.chaos.sim.quorum.state import VALUE_PREFIX
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.quorum import QuorumWorld
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+    from kvorum.chaos.sim.quorum.node import SimNode
+    from kvorum.chaos.sim.quorum.scenario import Scenario
 
 CLIENT_TIMEOUT_MS = 3_000
 """A client that has heard nothing for so long takes the outcome for unknown."""
@@ -78,7 +84,7 @@ class _Waiting:
     parked: deque[_Parked] = field(default_factory=deque)
 
 
-class Workload(Protocol):
+class Workload(NodeListener, Protocol):
     """Whoever asks the nodes for things, and judges what they were told.
 
     is_busy: go on asking, every interval_ms.
@@ -90,12 +96,6 @@ class Workload(Protocol):
     def ask(self) -> None:
         """Ask for something, and again after a while as long as is_busy."""
 
-    def on_committed(self, node: SimNode, high_watermark: int) -> None:
-        """The node knows everything below to be committed."""
-
-    def on_leader_changed(self, node: SimNode) -> None:
-        """The node knows of another leader or epoch."""
-
     def check_history(self) -> None:
         """Raise CheckFailed if what was told cannot be."""
 
@@ -106,10 +106,29 @@ class Workload(Protocol):
         """Operations by what those who asked were told."""
 
 
+class ClientWorld(Protocol):
+    """The part of a world that clients see."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def checks(self) -> QuorumChecks: ...
+
+
 class Clients:
     """is_busy: go on asking, every interval_ms."""
 
-    def __init__(self, world: QuorumWorld, rng: random.Random) -> None:
+    def __init__(self, world: ClientWorld, rng: random.Random) -> None:
         self.is_busy = True
         self.interval_ms = world.scenario.propose_interval_ms
         self._world = world
@@ -137,7 +156,7 @@ class Clients:
         timeline.after(self._delay_ms(), partial(self._arrive, target, requests))
         timeline.after(CLIENT_TIMEOUT_MS, partial(self._give_up, requests))
 
-    def on_committed(self, node: SimNode, high_watermark: int) -> None:
+    def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
         """Answer what is committed now."""
         waiting = self._waiting.get(node.node_id)
         if waiting is None or waiting.incarnation != node.incarnation or not node.is_leader:
@@ -145,7 +164,7 @@ class Clients:
         while waiting.parked and waiting.parked[0].end_offset <= high_watermark:
             self._answer(waiting.parked.popleft())
 
-    def on_leader_changed(self, node: SimNode) -> None:
+    def on_leader_changed(self, node: CheckedNode) -> None:
         """Replies that wait at a node which leads no more get no certain answer."""
         waiting = self._waiting.pop(node.node_id, None)
         if waiting is None:

@@ -11,17 +11,16 @@ import dataclasses
 import errno
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from kvorum.chaos.sim.clock import Alarm, drawn_clock
-from kvorum.chaos.sim.disk import PowerCut
-from kvorum.chaos.sim.disk_effects import carry_out_log_effect, carry_out_snapshot_effect
-from kvorum.chaos.sim.flusher import Flusher
-from kvorum.chaos.sim.machine import Machine
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.recovery import empty_disk, open_node
-from kvorum.chaos.sim.snapshot_worker import SnapshotWorker
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.kernel.clock import Alarm, drawn_clock
+from kvorum.chaos.sim.quorum.disk_effects import carry_out_log_effect, carry_out_snapshot_effect
+from kvorum.chaos.sim.quorum.flusher import Flusher
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.process import Machine, ProcessWorld
+from kvorum.chaos.sim.quorum.recovery import empty_disk, open_node
+from kvorum.chaos.sim.quorum.snapshot_worker import SnapshotWorker
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.raft.core import RaftCore
 from kvorum.raft.effects import (
     AppendFetched,
@@ -46,18 +45,24 @@ from kvorum.raft.replica_log import ReplicaLog
 from kvorum.raft.snapshot_files import SnapshotFiles
 from kvorum.runtime.errors import invariant, required
 from kvorum.runtime.ids import new_uuid
+from kvorum.runtime.memory_disk import Killed, PowerCut
 from kvorum.storage.format.batch import build_batch
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.quorum import QuorumWorld
-
-
-class Killed(PowerCut):
-    """The process ends in the middle of a call; its machine, and what it has written, stay."""
-
 
 RESTART_MS = 300
 """How long a node stays down that stopped by itself, as a supervisor would have it."""
+
+
+class NodeWorld(ProcessWorld, Protocol):
+    """The part of a world in which a node begins, ends and comes back."""
+
+    def machine_of(self, node: SimNode, state: ListState) -> Machine:
+        """The state machine of a process that begins."""
+
+    def on_stopped(self, node: SimNode) -> None:
+        """A process ended."""
+
+    def start_later(self, node: SimNode, delay_ms: int) -> None:
+        """Start a node that is down, unless somebody else has by then."""
 
 
 class SimNode:
@@ -70,7 +75,7 @@ class SimNode:
     has_decayed: bits of its disk were flipped, so a snapshot on it may be damaged.
     """
 
-    def __init__(self, world: QuorumWorld, config: RaftConfig, rng: random.Random) -> None:
+    def __init__(self, world: NodeWorld, config: RaftConfig, rng: random.Random) -> None:
         self.world = world
         self.config = config
         self.rng = rng
@@ -290,11 +295,11 @@ class SimNode:
         match effect:
             case ReplyWithRecords():
                 response = self.replica_log.fetch_response(effect)
-                world.network.reply(self, effect.token, response)
+                world.transport.reply(self.node_id, effect.token, response)
             case Reply(token, response):
-                world.network.reply(self, token, response)
+                world.transport.reply(self.node_id, token, response)
             case SendRequest(receiver_id, correlation_id, request):
-                world.network.send(self, receiver_id, correlation_id, request)
+                world.transport.send(self, receiver_id, correlation_id, request)
             case FlushLog():
                 self._flusher.flush(effect)
             case HighWatermarkAdvanced(high_watermark):

@@ -11,11 +11,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from kvorum.chaos.sim.checks import check
-from kvorum.chaos.sim.disk import MemoryDisk
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.recovery import DiskSettings, open_node
+from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.recovery import DiskSettings, open_node
 from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.snapshots.format import parse_file_name
 from kvorum.storage.format.batch import iter_headers
 from kvorum.storage.log.file_names import LOG_SUFFIX

@@ -7,14 +7,13 @@ it happens where the request reaches the leader.
 
 from __future__ import annotations
 
-import enum
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.linearizability import Outcome
-from kvorum.chaos.sim.state import VoterKeys
+from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.chaos.sim.quorum.state import Change, ChangeKind, VoterKeys
 from kvorum.raft.events import RequestReceived
 from kvorum.raft.messages import (
     AddVoterRequest,
@@ -28,8 +27,12 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.quorum import QuorumWorld
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+    from kvorum.chaos.sim.quorum.checks.voter_checks import VoterChecks
+    from kvorum.chaos.sim.quorum.node import SimNode
+    from kvorum.chaos.sim.quorum.scenario import Scenario
+    from kvorum.chaos.sim.quorum.transport import Transport
 
 CHANGE_TIMEOUT_MS = 4_000
 """An operator who has heard nothing for so long takes the outcome for unknown."""
@@ -41,29 +44,38 @@ BROKER_ADDRESS = ("broker", 1)
 """Named for a node that is no controller; the leader must refuse it."""
 
 
-class ChangeKind(enum.Enum):
-    """The kind of change that is asked for."""
+class OperatedWorld(Protocol):
+    """The part of a world that an operator sees, and asks."""
 
-    ADD = "add"
-    REMOVE = "remove"
+    @property
+    def scenario(self) -> Scenario: ...
 
+    @property
+    def timeline(self) -> Timeline: ...
 
-@dataclass(slots=True, kw_only=True)
-class Change:
-    """One request. directory_id: of the disk meant, zero for whatever votes under that id.
-    outcome: UNKNOWN until, and unless, an answer comes."""
+    @property
+    def transport(self) -> Transport: ...
 
-    kind: ChangeKind
-    node_id: int
-    directory_id: bytes
-    outcome: Outcome = Outcome.UNKNOWN
-    is_over: bool = False
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def checks(self) -> QuorumChecks: ...
+
+    @property
+    def voter_checks(self) -> VoterChecks: ...
+
+    def living_disks(self) -> VoterKeys:
+        """Disks that are there, or will be again, by node and directory id."""
+
+    def can_bear(self, voters: VoterKeys) -> bool:
+        """True if a majority of these voters have their disks."""
 
 
 class Operator:
     """changes: all that were asked for."""
 
-    def __init__(self, world: QuorumWorld, rng: random.Random) -> None:
+    def __init__(self, world: OperatedWorld, rng: random.Random) -> None:
         self.changes: list[Change] = []
         self._world = world
         self._rng = rng
@@ -143,7 +155,7 @@ class Operator:
         if node.is_leader and not self._world.can_bear(_after(node.mirror.voters, change)):
             self._settle(change, Outcome.FAILED)
             return
-        token = self._world.network.token_for(partial(self._on_answer, change))
+        token = self._world.transport.token_for(partial(self._on_answer, change))
         node.deliver(RequestReceived(request, token))
 
     def _on_answer(self, change: Change, response: Response) -> None:

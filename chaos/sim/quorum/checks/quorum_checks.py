@@ -7,22 +7,20 @@ are compared by digests of their prefixes, so a check costs no walk over them.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from kvorum.chaos.sim.checks import CheckFailed, check
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.recovery import DiskSettings
-from kvorum.chaos.sim.snapshot_checks import SnapshotChecks
-from kvorum.chaos.sim.state import VALUE_PREFIX, VoterKeys, is_among, most_of
-from kvorum.chaos.sim.voter_checks import VoterChecks, Votes, named
+from kvorum.chaos.sim.kernel.checks import CheckFailed, check
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+from kvorum.chaos.sim.quorum.checks.snapshot_checks import SnapshotChecks
+from kvorum.chaos.sim.quorum.checks.voter_checks import VoterChecks, Votes, named
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.recovery import DiskSettings
+from kvorum.chaos.sim.quorum.state import VALUE_PREFIX, VoterKeys, is_among, most_of
 from kvorum.raft.effects import AppendVoters, LeaderChanged
 from kvorum.raft.model import VoteState
 from kvorum.raft.roles.states import Follower
 from kvorum.runtime.ids import NO_NODE, UUID_ZERO
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
 
 
 class QuorumChecks:
@@ -43,20 +41,20 @@ class QuorumChecks:
         self.epochs: dict[int, int] = {}
         self.high_watermarks: dict[tuple[int, int], int] = {}
         self.acknowledged: dict[int, bytes] = {}
-        self.nodes: list[SimNode] = []
+        self.nodes: Sequence[CheckedNode] = []
         self._lost: list[Holder] = []
 
     def committed_values(self) -> list[bytes]:
         """The replicated list: what clients appended, in the order of the log."""
         return [v for _, v in self.committed.entries if v.startswith(VALUE_PREFIX)]
 
-    def forget(self, node: SimNode) -> None:
+    def forget(self, node: CheckedNode) -> None:
         """The node has another, empty disk: what it knew begins anew."""
         self._lost.append(_holder(node))
         self.epochs.pop(node.node_id, None)
         self.snapshots.forget(node)
 
-    def after_event(self, node: SimNode) -> None:
+    def after_event(self, node: CheckedNode) -> None:
         """MonotonicEpoch, in memory; and nobody follows itself."""
         epoch, role = node.core.epoch, node.core.role
         check(
@@ -71,7 +69,7 @@ class QuorumChecks:
         self.snapshots.after_event(node)
         self.voters.after_event(node)
 
-    def on_recovered(self, node: SimNode, mirror: Mirror, vote_state: VoteState) -> None:
+    def on_recovered(self, node: CheckedNode, mirror: Mirror, vote_state: VoteState) -> None:
         """DurableSurvives: what was fsynced, log and vote, is there after a stop."""
         end_offset = node.durable_end_offset
         # A log that begins anew was judged with its snapshot.
@@ -92,7 +90,7 @@ class QuorumChecks:
         )
         self.on_vote_state(node, vote_state)
 
-    def on_vote_state(self, node: SimNode, state: VoteState) -> None:
+    def on_vote_state(self, node: CheckedNode, state: VoteState) -> None:
         """MonotonicEpoch on disk, and VotedOnce: a vote is never another one in that epoch. The
         vote is the disk's: a node with another disk votes, if at all, as somebody else."""
         known = self.epochs.get(node.node_id, 0)
@@ -112,7 +110,7 @@ class QuorumChecks:
             f"node {node.node_id} voted twice in epoch {state.epoch}: {first[0]}, {vote[0]}",
         )
 
-    def on_leader_changed(self, node: SimNode, change: LeaderChanged) -> None:
+    def on_leader_changed(self, node: CheckedNode, change: LeaderChanged) -> None:
         """ElectionSafety and LeaderCompleteness."""
         if change.leader_id == NO_NODE:
             return
@@ -135,12 +133,12 @@ class QuorumChecks:
             )
             self.voters.on_leader(node, change, self.votes[change.epoch])
 
-    def on_changing_voters(self, node: SimNode, effect: AppendVoters) -> None:
+    def on_changing_voters(self, node: CheckedNode, effect: AppendVoters) -> None:
         """A leader is about to append another voter set."""
         has_committed = effect.epoch in self.committed_in
         self.voters.on_appending(node, effect, has_committed=has_committed)
 
-    def on_log_changed(self, node: SimNode) -> None:
+    def on_log_changed(self, node: CheckedNode) -> None:
         """LogMatching: equal epoch at equal offset means equal logs up to there."""
         self.voters.on_log_changed(node)
         for other in self.nodes:
@@ -160,7 +158,7 @@ class QuorumChecks:
                     f"the same epoch, at {node.mirror.differs_at(other.mirror)}",
                 )
 
-    def on_committed(self, node: SimNode, high_watermark: int) -> None:
+    def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
         """MonotonicHighWatermark, StateMachineSafety, MajorityReachedHighWatermark, and that a
         leader commits nothing but with a record of its own epoch on top."""
         key = (node.node_id, node.incarnation)
@@ -202,7 +200,7 @@ class QuorumChecks:
             )
             self.committed_in[last[0]] = high_watermark
 
-    def on_applied(self, node: SimNode) -> None:
+    def on_applied(self, node: CheckedNode) -> None:
         """StateMachinesAgree: equal digests at equal offsets, of bytes read back from snapshot and
         log."""
         state = node.applied
@@ -243,7 +241,7 @@ class QuorumChecks:
                 f"lost {value!r}, acknowledged at {offset}",
             )
 
-    def _held_by_majority(self, leader: SimNode, end_offset: int) -> None:
+    def _held_by_majority(self, leader: CheckedNode, end_offset: int) -> None:
         digest = leader.mirror.digest_at(end_offset)
         voters = leader.mirror.voters
         # A disk that was lost since has held it all the same, and never votes for a log without it.
@@ -271,7 +269,7 @@ class Holder:
     durable_end_offset: int
 
 
-def _holder(node: SimNode) -> Holder:
+def _holder(node: CheckedNode) -> Holder:
     return Holder(
         disk=(node.node_id, node.config.directory_id),
         mirror=node.mirror,

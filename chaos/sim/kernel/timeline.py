@@ -11,7 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 
-from kvorum.chaos.sim.checks import CheckFailed
+from kvorum.chaos.sim.kernel.checks import CheckFailed
 
 TRACE_LINES_MAX = 400
 """Lines kept for the report of a failure."""

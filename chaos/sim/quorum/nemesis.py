@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
-from kvorum.chaos.sim.decay import Damage, examine, flip_byte
-from kvorum.chaos.sim.disk import MemoryDisk
 from kvorum.chaos.sim.fault_draws import kind_of
 from kvorum.chaos.sim.faults import (
     LEADER,
@@ -32,20 +31,52 @@ from kvorum.chaos.sim.faults import (
     TwoChanges,
     WipeDisk,
 )
-from kvorum.chaos.sim.network import Link
-from kvorum.chaos.sim.node import SimNode
-from kvorum.chaos.sim.recovery import DIRECTORY
+from kvorum.chaos.sim.quorum.decay import Damage, examine, flip_byte
+from kvorum.chaos.sim.quorum.recovery import DIRECTORY
 from kvorum.raft.events import Resign
 from kvorum.runtime.errors import InvariantViolated
+from kvorum.runtime.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.quorum import QuorumWorld
+    from kvorum.chaos.sim.kernel.network import Link, Network
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.changes import Operator
+    from kvorum.chaos.sim.quorum.node import SimNode
+    from kvorum.chaos.sim.quorum.recovery import DiskSettings
+
+
+class StruckWorld(Protocol):
+    """The part of a world that faults strike."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def operator(self) -> Operator: ...
+
+    @property
+    def disk_settings(self) -> DiskSettings: ...
+
+    def may_vote(self, node: SimNode) -> bool:
+        """True if the node, with its disk, is a voter somewhere, or may be."""
+
+    def can_spare(self, node: SimNode) -> bool:
+        """True if every voter set that is in force, or may be, can do without the node's disk."""
+
+    def start_later(self, node: SimNode, delay_ms: int) -> None:
+        """Start a node that is down, unless somebody else has by then."""
 
 
 class Nemesis:
     """struck: faults that hit somebody, by kind; outcomes of flipped bits are counted as well."""
 
-    def __init__(self, world: QuorumWorld) -> None:
+    def __init__(self, world: StruckWorld) -> None:
         self.struck: Counter[str] = Counter()
         self._world = world
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from kvorum.chaos.sim.scenario import Scenario
+from kvorum.chaos.sim.quorum.scenario import Scenario
 from kvorum.raft.model import RaftConfig
 from kvorum.raft.voters import Voter, VoterSet
 from kvorum.runtime.errors import required

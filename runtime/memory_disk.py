@@ -15,7 +15,8 @@ import errno
 import random
 from dataclasses import dataclass
 
-from kvorum.chaos.sim.disk_tree import (
+from kvorum.runtime.disk import overwrite
+from kvorum.runtime.memory_disk_tree import (
     Folder,
     Inode,
     Saved,
@@ -23,13 +24,16 @@ from kvorum.chaos.sim.disk_tree import (
     saved_folder,
     used_bytes,
 )
-from kvorum.runtime.disk import overwrite
 
 Data = bytes | bytearray | memoryview
 
 
 class PowerCut(Exception):
     """Raised by the operation at which `cut_power_after` ran out; call `crash()` next."""
+
+
+class Killed(PowerCut):
+    """The process ends in the middle of a call; its machine, and what it has written, stay."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kvorum.chaos.sim.checks import check
-from kvorum.chaos.sim.state import is_among
+from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+from kvorum.chaos.sim.quorum.state import is_among
 from kvorum.raft.messages import (
     FetchRequest,
     FetchResponse,
@@ -15,12 +15,10 @@ from kvorum.raft.messages import (
     VoteResponse,
 )
 
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.quorum_checks import QuorumChecks
 
-
-def check_reply(checks: QuorumChecks, node: SimNode, request: Request, response: Response) -> None:
+def check_reply(
+    checks: QuorumChecks, node: CheckedNode, request: Request, response: Response
+) -> None:
     """VoteOnDisk: a vote that leaves a node is on its disk, for that candidate and epoch.
     ObserverSeesCommitted: who does not vote is sent nothing that may be undone."""
     if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):

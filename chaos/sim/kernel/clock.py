@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from kvorum.chaos.sim.timeline import Timeline
+from kvorum.chaos.sim.kernel.timeline import Timeline
 
 RATE_EXACT = 1000
 """Rate of a clock that is right: local milliseconds in 1000 milliseconds of virtual time."""

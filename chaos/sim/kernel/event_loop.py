@@ -2,7 +2,7 @@
 
 Tasks, futures, timeouts and events are asyncio's own. Only what lies below a loop is replaced: time
 is the node's clock, callbacks run as events of the timeline (so a process that stands still runs
-none), sockets are `chaos.sim.partitions.sockets`, a thread is a call some time later. A process
+none), sockets are `chaos.sim.kernel.sockets`, a thread is a call some time later. A process
 that ends leaves its tasks as they are: nothing of it runs any more.
 """
 
@@ -17,14 +17,15 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kvorum.chaos.sim.clock import Alarm
-from kvorum.chaos.sim.disk import PowerCut
+from kvorum.chaos.sim.kernel.clock import Alarm, LocalClock
+from kvorum.chaos.sim.kernel.network import Host
+from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-    from kvorum.chaos.sim.partitions.sockets import SimSocket
+    from kvorum.chaos.sim.kernel.sockets import SimSocket
 
 TURN_CALLS_MAX = 200
 """Callbacks in one event; the rest wait for their turn."""
@@ -38,13 +39,42 @@ ROUNDING_MS = 1e-6
 Call = Callable[..., object]
 
 
+class LoopWorld(Protocol):
+    """The part of a world that decides when things happen."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    def fsync_ms(self) -> int:
+        """How long the next fsync takes."""
+
+
+class LoopHost(Host, Protocol):
+    """The machine whose process runs on the loop (`chaos.sim.quorum.node.SimNode`)."""
+
+    @property
+    def world(self) -> LoopWorld: ...
+
+    @property
+    def clock(self) -> LocalClock: ...
+
+    @property
+    def local_ms(self) -> int: ...
+
+    @property
+    def disk(self) -> MemoryDisk: ...
+
+    def die(self, error: OSError | PowerCut) -> None:
+        """End the process: its disk has failed, or its power is gone."""
+
+
 class SimLoop(asyncio.AbstractEventLoop):
     """Of one process. on_turn: called after everything that ran on it.
 
     sockets: by descriptor, those that the process has open.
     """
 
-    def __init__(self, node: SimNode, on_turn: Callable[[], None]) -> None:
+    def __init__(self, node: LoopHost, on_turn: Callable[[], None]) -> None:
         self.sockets: dict[int, SimSocket] = {}
         self._node = node
         self._incarnation = node.incarnation

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
-from kvorum.chaos.sim.async_disk import SimTask
-from kvorum.chaos.sim.mirror import LogEffect, Mirror
+from kvorum.chaos.sim.kernel.async_disk import SimTask
+from kvorum.chaos.sim.quorum.mirror import LogEffect, Mirror
+from kvorum.chaos.sim.quorum.process import NodeProcess
 from kvorum.raft.effects import (
     AppendVoters,
     DropSnapshots,
@@ -19,15 +20,12 @@ from kvorum.raft.events import Event, SnapshotReceived
 from kvorum.raft.messages import FetchSnapshotResponse
 from kvorum.runtime.errors import required
 
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-
 SnapshotEffect = (
     ReplyWithSnapshot | WriteSnapshotChunk | FinishSnapshot | ReplaceLog | DropSnapshots
 )
 
 
-def carry_out_log_effect(node: SimNode, effect: LogEffect) -> None:
+def carry_out_log_effect(node: NodeProcess, effect: LogEffect) -> None:
     """Do it at once. Raises OSError, PowerCut."""
     checks = node.world.checks
     if isinstance(effect, TruncateLog):
@@ -40,7 +38,7 @@ def carry_out_log_effect(node: SimNode, effect: LogEffect) -> None:
     checks.on_log_changed(node)
 
 
-def carry_out_snapshot_effect(node: SimNode, effect: SnapshotEffect) -> None:
+def carry_out_snapshot_effect(node: NodeProcess, effect: SnapshotEffect) -> None:
     """Begin it; disk work goes on in the background. Raises OSError, PowerCut."""
     world = node.world
     match effect:
@@ -48,7 +46,7 @@ def carry_out_snapshot_effect(node: SimNode, effect: SnapshotEffect) -> None:
 
             def reply(task: SimTask[FetchSnapshotResponse]) -> None:
                 if _is_well(node, task):
-                    world.network.reply(node, token, required(task.result, "it was read"))
+                    world.transport.reply(node.node_id, token, required(task.result, "it was read"))
 
             node.worker.beside(node.files.read(effect), reply)
         case WriteSnapshotChunk():
@@ -71,12 +69,12 @@ def carry_out_snapshot_effect(node: SimNode, effect: SnapshotEffect) -> None:
             assert_never(effect)
 
 
-async def _drop_snapshots(node: SimNode, effect: DropSnapshots) -> None:
+async def _drop_snapshots(node: NodeProcess, effect: DropSnapshots) -> None:
     await node.files.remove(effect.snapshots)
     node.replica_log.trim(effect.start_offset, wall_ms=node.local_ms)
 
 
-def _deliver_to(node: SimNode) -> Any:
+def _deliver_to(node: NodeProcess) -> Any:
     def deliver(task: SimTask[Event]) -> None:
         if not _is_well(node, task) or task.result is None:
             return
@@ -88,7 +86,7 @@ def _deliver_to(node: SimNode) -> Any:
     return deliver
 
 
-def _after(node: SimNode, effect: DropSnapshots | None = None) -> Any:
+def _after(node: NodeProcess, effect: DropSnapshots | None = None) -> Any:
     def look(task: SimTask[None]) -> None:
         if _is_well(node, task):
             node.world.snapshot_checks.on_folder_changed(node, effect)
@@ -96,7 +94,7 @@ def _after(node: SimNode, effect: DropSnapshots | None = None) -> Any:
     return look
 
 
-def _is_well(node: SimNode, task: SimTask[Any]) -> bool:
+def _is_well(node: NodeProcess, task: SimTask[Any]) -> bool:
     """True if the work was done; a disk that failed ends the process, anything else the run."""
     if isinstance(task.error, OSError):
         node.die(task.error)

@@ -13,8 +13,8 @@ from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kvorum.chaos.sim.disk import MemoryDisk, MemoryFile
 from kvorum.runtime.errors import InvariantViolated, KvorumError, invariant
+from kvorum.runtime.memory_disk import MemoryDisk, MemoryFile
 
 T = TypeVar("T")
 

@@ -6,37 +6,37 @@ log is given up for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from kvorum.chaos.sim.checks import check
-from kvorum.chaos.sim.mirror import Mirror
-from kvorum.chaos.sim.recovery import DiskSettings, Opened, read_state
-from kvorum.chaos.sim.state import ListState, VoterKeys
+from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.recovery import DiskSettings, Opened, read_state
+from kvorum.chaos.sim.quorum.state import ListState, VoterKeys
 from kvorum.raft.effects import DropSnapshots, WriteSnapshotChunk
 from kvorum.raft.model import OffsetAndEpoch
 from kvorum.runtime.errors import CorruptData
 
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-
 
 class SnapshotChecks:
     """committed: what all nodes must agree with. held: node to the snapshots that its log rests
-    on, all of them durable. sources: node to the transfer under way and the leader it came from."""
+    on, all of them durable. sources: node to the transfer under way and the leader it came from.
+    tally: what transfers went through."""
 
     def __init__(self, committed: Mirror, settings: DiskSettings) -> None:
         self.committed = committed
         self.held: dict[int, Sequence[OffsetAndEpoch]] = {}
         self.sources: dict[int, tuple[OffsetAndEpoch, int]] = {}
+        self.tally: Counter[str] = Counter()
         self._settings = settings
         self._bytes: dict[OffsetAndEpoch, bytes] = {}
 
-    def forget(self, node: SimNode) -> None:
+    def forget(self, node: CheckedNode) -> None:
         """The node has another, empty disk."""
         self.held.pop(node.node_id, None)
 
-    def after_event(self, node: SimNode) -> None:
+    def after_event(self, node: CheckedNode) -> None:
         """SnapshotAtLogStart: nothing is trimmed that the oldest snapshot does not hold.
         CoreKnowsLog: the core's idea of the log's end and of its last record is right."""
         tail, log = node.core.log, node.replica_log.log
@@ -57,7 +57,9 @@ class SnapshotChecks:
             f"{last_epoch}; the core takes it for {tail.last_epoch}: {node.summary()}",
         )
 
-    def on_snapshot(self, node: SimNode, snapshot: OffsetAndEpoch) -> tuple[ListState, VoterKeys]:
+    def on_snapshot(
+        self, node: CheckedNode, snapshot: OffsetAndEpoch
+    ) -> tuple[ListState, VoterKeys]:
         """SnapshotEqualsPrefix, and SnapshotsAgree: of one name there is one content.
 
         Returns what the file holds.
@@ -65,7 +67,7 @@ class SnapshotChecks:
         path = node.files.path(snapshot)
         return self._look(node, snapshot, path)
 
-    def on_opened(self, node: SimNode, opened: Opened) -> None:
+    def on_opened(self, node: CheckedNode, opened: Opened) -> None:
         """Check the result of a start. SnapshotSurvives: everything that the log rested on is
         there, and whole."""
         metadata = opened.metadata
@@ -100,9 +102,9 @@ class SnapshotChecks:
             f"node {node.node_id} had {lost} on disk and came back without",
         )
 
-    def on_piece(self, node: SimNode, effect: WriteSnapshotChunk) -> None:
+    def on_piece(self, node: CheckedNode, effect: WriteSnapshotChunk) -> None:
         """Count what transfers go through."""
-        tally, leader_id = node.world.tally, node.core.leader_id
+        tally, leader_id = self.tally, node.core.leader_id
         tally["snapshot pieces"] += 1
         known = self.sources.get(node.node_id)
         if effect.position == 0:
@@ -111,7 +113,9 @@ class SnapshotChecks:
             tally["snapshot transfers from two leaders"] += 1
         self.sources[node.node_id] = effect.snapshot, leader_id
 
-    def on_replacing(self, node: SimNode, snapshot: OffsetAndEpoch) -> tuple[ListState, VoterKeys]:
+    def on_replacing(
+        self, node: CheckedNode, snapshot: OffsetAndEpoch
+    ) -> tuple[ListState, VoterKeys]:
         """The node gives up its log for this snapshot. LeaderNeverLoads, and DurableSurvives: no
         committed record goes that the snapshot does not hold."""
         check(not node.is_leader, "LeaderNeverLoads", f"{snapshot}: {node.summary()}")
@@ -119,7 +123,7 @@ class SnapshotChecks:
         self.held[node.node_id] = (snapshot,)
         return self.on_snapshot(node, snapshot)
 
-    def on_folder_changed(self, node: SimNode, effect: DropSnapshots | None) -> None:
+    def on_folder_changed(self, node: CheckedNode, effect: DropSnapshots | None) -> None:
         """Snapshots were removed, and the log trimmed if an effect asked for it."""
         tail, log = node.core.log, node.replica_log.log
         for snapshot in tail.snapshots:
@@ -142,7 +146,7 @@ class SnapshotChecks:
             f"ends at {tail.start_offset}",
         )
 
-    def is_begun_anew(self, node: SimNode, found: Mirror) -> bool:
+    def is_begun_anew(self, node: CheckedNode, found: Mirror) -> bool:
         """True if a start began the log anew behind a snapshot: one that had come before the stop,
         or one of its own that reaches beyond what was fsynced of its log."""
         start_offset = found.start_offset
@@ -157,7 +161,7 @@ class SnapshotChecks:
     # Inside.
 
     def _look(
-        self, node: SimNode, snapshot: OffsetAndEpoch, path: str
+        self, node: CheckedNode, snapshot: OffsetAndEpoch, path: str
     ) -> tuple[ListState, VoterKeys]:
         check(
             node.disk.exists(path), "SnapshotEqualsPrefix", f"{path} of {node.node_id} is missing"
@@ -191,7 +195,7 @@ class SnapshotChecks:
         )
         return state, voters
 
-    def _given_up_rightly(self, node: SimNode, snapshot: OffsetAndEpoch) -> None:
+    def _given_up_rightly(self, node: CheckedNode, snapshot: OffsetAndEpoch) -> None:
         offset, mirror = snapshot.offset, node.mirror
         is_ahead = node.durable_end_offset > offset
         is_same = mirror.digest_at(offset) == self.committed.digest_at(offset)

@@ -1,9 +1,9 @@
 """Connections between brokers and controllers: calls with an answer, and heartbeat streams.
 
-They go over the same links as the quorum's messages (`chaos.sim.network`): delayed, lost, cut, and
-broken with the processes and machines at their ends. What an end hears of a connection that broke
-is what gRPC would tell it; while a link is cut nobody hears anything, and a machine without power
-never says another word.
+They go over the same links as the quorum's messages (`chaos.sim.kernel.network`): delayed, lost,
+cut, and broken with the processes and machines at their ends. What an end hears of a connection
+that broke is what gRPC would tell it; while a link is cut nobody hears anything, and a machine
+without power never says another word.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kvorum.chaos.sim.network import Link, Network
-from kvorum.chaos.sim.timeline import Timeline
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
+from kvorum.chaos.sim.kernel.network import Host, Link, Network
+from kvorum.chaos.sim.kernel.timeline import Timeline
 
 REPEAT_MS = 40
 """How often the end of a connection is told again over a link that is cut."""
@@ -31,9 +28,9 @@ Answer = Callable[[Any], None]
 class _Ends:
     """Two processes that a connection joins."""
 
-    client: SimNode
+    client: Host
     client_incarnation: int
-    server: SimNode
+    server: Host
     server_incarnation: int
 
     @property
@@ -161,12 +158,12 @@ class Wire:
         self._refused: Counter[Link] = Counter()
         self._calls: list[_Call] = []
         self._streams: list[Stream] = []
-        network.on_break = self.break_connections
+        network.on_break.append(self.break_connections)
 
     def call(
         self,
-        client: SimNode,
-        server: SimNode,
+        client: Host,
+        server: Host,
         serve: Callable[[Answer], None],
         on_end: Callable[[Any], None],
         *,
@@ -196,8 +193,8 @@ class Wire:
 
     def stream(
         self,
-        client: SimNode,
-        server: SimNode,
+        client: Host,
+        server: Host,
         *,
         serve: Callable[[Any, Answer], None],
         on_gone: Callable[[], None],
@@ -244,7 +241,7 @@ class Wire:
         """After the time that a message takes."""
         self.timeline.after(self._network.delay_ms(), call)
 
-    def refuses(self, client_id: int, server: SimNode) -> bool:
+    def refuses(self, client_id: int, server: Host) -> bool:
         """True if the client would hear at once that nobody listens there."""
         if (client_id, server.node_id) in self._refused:
             return True
@@ -259,12 +256,12 @@ class Wire:
         """True if a message of the server gets through."""
         return self._network.passes(ends.server.node_id, ends.client.node_id)
 
-    def is_way_open(self, sender: SimNode, receiver: SimNode) -> bool:
+    def is_way_open(self, sender: Host, receiver: Host) -> bool:
         return self._network.is_open(sender.node_id, receiver.node_id)
 
     # Inside.
 
-    def _ends(self, client: SimNode, server: SimNode) -> _Ends:
+    def _ends(self, client: Host, server: Host) -> _Ends:
         return _Ends(
             client=client,
             client_incarnation=client.incarnation,

@@ -7,11 +7,11 @@ time, nothing is applied while one is being loaded, and of several to load the l
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.async_disk import SimAsyncDisk, SimTask
-from kvorum.chaos.sim.mirror import log_entries
-from kvorum.chaos.sim.state import ListState
+from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, SimTask
+from kvorum.chaos.sim.quorum.mirror import log_entries
+from kvorum.chaos.sim.quorum.process import NodeProcess
+from kvorum.chaos.sim.quorum.state import ListState
 from kvorum.raft.effects import LeaderChanged
 from kvorum.raft.events import SnapshotsExpired, SnapshotTaken
 from kvorum.raft.model import OffsetAndEpoch
@@ -19,47 +19,11 @@ from kvorum.raft.snapshot_files import header_voters
 from kvorum.runtime.errors import required
 from kvorum.snapshots.format import SnapshotHeader
 
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
-
-
-class Machine(Protocol):
-    """What stands on top of the log in one process of a node. `StateMachine` is the plain one; the
-    controller's world puts others in its place (`chaos.sim.controller.machine`)."""
-
-    @property
-    def state(self) -> ListState:
-        """Of what has been applied."""
-
-    def apply(self, high_watermark: int) -> None:
-        """Everything below is committed."""
-
-    def on_leader_changed(self, change: LeaderChanged) -> None:
-        """Another leader or epoch."""
-
-    def before_voter_change(self) -> None:
-        """The quorum may append a record of its own in the event that comes now."""
-
-    def after_event(self) -> None:
-        """The core has made a step and its effects are carried out."""
-
-    def on_clock_changed(self) -> None:
-        """The node's clock jumped or runs at another rate."""
-
-    def snapshot(self) -> bool:
-        """Write the state as a snapshot, in the background; False if there is nothing new."""
-
-    def load(self, snapshot: OffsetAndEpoch) -> None:
-        """The log begins anew behind this snapshot, which is on disk."""
-
-    def stop(self) -> None:
-        """The process has ended."""
-
 
 class StateMachine:
     """One process's. state: of what has been applied."""
 
-    def __init__(self, node: SimNode, state: ListState) -> None:
+    def __init__(self, node: NodeProcess, state: ListState) -> None:
         self.state = state
         self._node = node
         self._wanted: OffsetAndEpoch | None = None

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from kvorum.chaos.sim.async_disk import SimTask
-from kvorum.chaos.sim.disk import PowerCut
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.node import SimNode
+from kvorum.chaos.sim.kernel.async_disk import SimTask
+from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.runtime.memory_disk import PowerCut
 
 T = TypeVar("T")
 
@@ -23,10 +21,39 @@ OnEnd = Callable[[SimTask[Any]], None]
 """Hears of a task that has ended; its error is not dealt with yet."""
 
 
+class WorkingWorld(Protocol):
+    """The part of a world that decides how long disk calls take."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    def disk_call_ms(self, operation: str) -> int:
+        """How long the next disk call on a snapshot takes."""
+
+
+class WorkingNode(Protocol):
+    """The node whose process does the work (`chaos.sim.quorum.node.SimNode`)."""
+
+    @property
+    def world(self) -> WorkingWorld: ...
+
+    @property
+    def incarnation(self) -> int: ...
+
+    @property
+    def is_up(self) -> bool: ...
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Let a call happen now, or once the node goes on."""
+
+    def die(self, error: OSError | PowerCut) -> None:
+        """The disk has failed, or the power is gone."""
+
+
 class SnapshotWorker:
     """One process's."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: WorkingNode) -> None:
         self._node = node
         self._incarnation = node.incarnation
         self._queue: deque[tuple[SimTask[Any], OnEnd]] = deque()

@@ -24,7 +24,7 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kvorum.chaos.sim.checks import check
+from kvorum.chaos.sim.kernel.checks import check
 
 NAME = "Linearizable"
 NEVER = 1 << 62
@@ -39,8 +39,8 @@ class Kind(enum.Enum):
 
 
 class Outcome(enum.Enum):
-    """The client's knowledge of the outcome. UNKNOWN: no answer, or an answer that leaves it open;
-    the operation may take effect later."""
+    """What one who asked knows of the outcome, in every world. UNKNOWN: no answer, or an answer
+    that leaves it open; the operation may take effect later."""
 
     OK = "ok"
     FAILED = "failed"

@@ -1,0 +1,1 @@
+"""What every world of the simulator stands on: virtual time, clocks, disks, a network, a loop."""

@@ -1,0 +1,118 @@
+"""The network between simulated machines: delay, overtaking, loss, duplication, cuts.
+
+It says how long a message takes and what becomes of it. Those that carry messages ask it: the
+quorum's transport, calls and streams (`chaos.sim.kernel.wire`), sockets.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+SPIKE_MS_MAX = 1_000
+"""How much longer a message takes that is hit by a spike."""
+
+Link = tuple[int, int]
+"""Sender and receiver."""
+
+
+class Roughness(Protocol):
+    """How rough a network is (`chaos.sim.quorum.scenario.Scenario`). delay_ms_max: delays are drawn
+    from [0, max]. spike, loss, duplication: probabilities, per message."""
+
+    @property
+    def delay_ms_max(self) -> int: ...
+
+    @property
+    def spike(self) -> float: ...
+
+    @property
+    def loss(self) -> float: ...
+
+    @property
+    def duplication(self) -> float: ...
+
+
+class Host(Protocol):
+    """A machine with one process on the network. is_dark: down with its whole machine, so that
+    peers are not even refused. incarnation: of its process, or of the last one."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int: ...
+
+    @property
+    def is_up(self) -> bool: ...
+
+    @property
+    def is_dark(self) -> bool: ...
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Let a call happen now, or once the process goes on; never if it stops before."""
+
+
+class Network:
+    """is_rough: loss, duplication and spikes happen; cuts hold in any case.
+
+    on_break: those who carry messages; each hears of nodes whose connections break.
+    """
+
+    def __init__(self, rng: random.Random, roughness: Roughness) -> None:
+        self.is_rough = True
+        self.on_break: list[Callable[[int], None]] = []
+        self._rng = rng
+        self._roughness = roughness
+        self._blocked: Counter[Link] = Counter()
+
+    # The methods that carriers of messages call.
+
+    def delay_ms(self) -> int:
+        """How long the next message takes."""
+        delay_ms = self._rng.randint(0, self._roughness.delay_ms_max)
+        if self.is_rough and self._roughness.spike and self._rng.random() < self._roughness.spike:
+            delay_ms += self._rng.randint(0, SPIKE_MS_MAX)
+        return delay_ms
+
+    def copies(self, sender_id: int, receiver_id: int) -> int:
+        """How many times a message arrives: none if the way is cut or the message is lost."""
+        if (sender_id, receiver_id) in self._blocked:
+            return 0
+        if self.is_rough:
+            if self._roughness.loss and self._rng.random() < self._roughness.loss:
+                return 0
+            if self._roughness.duplication and self._rng.random() < self._roughness.duplication:
+                return 2
+        return 1
+
+    def passes(self, sender_id: int, receiver_id: int) -> bool:
+        """True if the way is open and this message is not lost."""
+        return self.copies(sender_id, receiver_id) > 0
+
+    def is_open(self, sender_id: int, receiver_id: int) -> bool:
+        """True if the way is not cut."""
+        return (sender_id, receiver_id) not in self._blocked
+
+    # The methods that faults call.
+
+    def block(self, links: Iterable[Link]) -> None:
+        """Cut these one-way links; a link may be cut several times over."""
+        self._blocked.update(links)
+
+    def unblock(self, links: Iterable[Link]) -> None:
+        """Undo one cut of each of these links."""
+        self._blocked.subtract(links)
+        self._blocked = +self._blocked
+
+    def heal(self) -> None:
+        """From now on only delays are left."""
+        self.is_rough = False
+        self._blocked.clear()
+
+    def break_connections(self, node_id: int) -> None:
+        """Every connection of the node breaks."""
+        for break_off in self.on_break:
+            break_off(node_id)

@@ -1,0 +1,1 @@
+"""The quorum's world: nodes with the real core and log, clients of a list, faults and checks."""

@@ -1,0 +1,1 @@
+"""What must hold in the quorum, judged from facts about its nodes."""

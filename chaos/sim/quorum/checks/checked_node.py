@@ -1,0 +1,71 @@
+"""A node as the checks see it: facts to compare, and nothing that would change it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kvorum.chaos.sim.quorum.mirror import Mirror
+    from kvorum.chaos.sim.quorum.state import ListState
+    from kvorum.raft.core import RaftCore
+    from kvorum.raft.model import RaftConfig, VoteState
+    from kvorum.raft.replica_log import ReplicaLog
+    from kvorum.raft.snapshot_files import SnapshotFiles
+    from kvorum.runtime.memory_disk import MemoryDisk
+
+
+class CheckedNode(Protocol):
+    """A simulated node (`chaos.sim.quorum.node.SimNode`). mirror: its log. durable_end_offset:
+    everything below must survive a power cut. saved_vote, saving_vote: as last saved, and one
+    being saved.
+    """
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int: ...
+
+    @property
+    def config(self) -> RaftConfig: ...
+
+    @property
+    def core(self) -> RaftCore: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    @property
+    def is_removed(self) -> bool: ...
+
+    @property
+    def has_decayed(self) -> bool: ...
+
+    # The disk and what lies on it.
+
+    @property
+    def disk(self) -> MemoryDisk: ...
+
+    @property
+    def replica_log(self) -> ReplicaLog: ...
+
+    @property
+    def files(self) -> SnapshotFiles: ...
+
+    @property
+    def mirror(self) -> Mirror: ...
+
+    @property
+    def durable_end_offset(self) -> int: ...
+
+    @property
+    def saved_vote(self) -> VoteState: ...
+
+    @property
+    def saving_vote(self) -> VoteState | None: ...
+
+    @property
+    def applied(self) -> ListState:
+        """State of the state machine."""
+
+    def summary(self) -> str: ...

@@ -1,0 +1,143 @@
+"""A node's process as its parts see it: state machine, flusher, effects on log and snapshots."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
+
+if TYPE_CHECKING:
+    from kvorum.chaos.sim.kernel.network import Network
+    from kvorum.chaos.sim.kernel.timeline import Timeline
+    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
+    from kvorum.chaos.sim.quorum.checks.snapshot_checks import SnapshotChecks
+    from kvorum.chaos.sim.quorum.mirror import Mirror
+    from kvorum.chaos.sim.quorum.recovery import DiskSettings
+    from kvorum.chaos.sim.quorum.scenario import Scenario
+    from kvorum.chaos.sim.quorum.snapshot_worker import SnapshotWorker
+    from kvorum.chaos.sim.quorum.state import ListState
+    from kvorum.chaos.sim.quorum.transport import Transport
+    from kvorum.raft.effects import LeaderChanged
+    from kvorum.raft.events import Event
+    from kvorum.raft.model import OffsetAndEpoch
+    from kvorum.runtime.memory_disk import PowerCut
+
+
+class Machine(Protocol):
+    """What stands on top of the log in one process of a node. `StateMachine` is the plain one; the
+    controller's world puts others in its place (`chaos.sim.controller.machine`)."""
+
+    @property
+    def state(self) -> ListState:
+        """Of what has been applied."""
+
+    def apply(self, high_watermark: int) -> None:
+        """Everything below is committed."""
+
+    def on_leader_changed(self, change: LeaderChanged) -> None:
+        """Another leader or epoch."""
+
+    def before_voter_change(self) -> None:
+        """The quorum may append a record of its own in the event that comes now."""
+
+    def after_event(self) -> None:
+        """The core has made a step and its effects are carried out."""
+
+    def on_clock_changed(self) -> None:
+        """The node's clock jumped or runs at another rate."""
+
+    def snapshot(self) -> bool:
+        """Write the state as a snapshot, in the background; False if there is nothing new."""
+
+    def load(self, snapshot: OffsetAndEpoch) -> None:
+        """The log begins anew behind this snapshot, which is on disk."""
+
+    def stop(self) -> None:
+        """The process has ended."""
+
+
+class NodeListener(Protocol):
+    """Clients whose replies wait at nodes."""
+
+    def on_committed(self, node: CheckedNode, high_watermark: int) -> None:
+        """The node knows everything below to be committed."""
+
+    def on_leader_changed(self, node: CheckedNode) -> None:
+        """The node knows of another leader or epoch."""
+
+
+class ProcessWorld(Protocol):
+    """The part of a world that a process and its parts work with."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def transport(self) -> Transport: ...
+
+    @property
+    def checks(self) -> QuorumChecks: ...
+
+    @property
+    def snapshot_checks(self) -> SnapshotChecks: ...
+
+    @property
+    def clients(self) -> NodeListener: ...
+
+    @property
+    def disk_settings(self) -> DiskSettings: ...
+
+    @property
+    def tally(self) -> Counter[str]: ...
+
+    def note(self, node: CheckedNode, text: str) -> None:
+        """A line of the trace."""
+
+    def fsync_ms(self) -> int:
+        """How long the next fsync takes."""
+
+    def disk_call_ms(self, operation: str) -> int:
+        """How long the next disk call on a snapshot takes."""
+
+
+class NodeProcess(CheckedNode, Protocol):
+    """A process of a node (`chaos.sim.quorum.node.SimNode`)."""
+
+    mirror: Mirror
+    durable_end_offset: int
+
+    @property
+    def world(self) -> ProcessWorld: ...
+
+    @property
+    def rng(self) -> random.Random: ...
+
+    @property
+    def is_up(self) -> bool: ...
+
+    @property
+    def local_ms(self) -> int: ...
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def worker(self) -> SnapshotWorker: ...
+
+    def deliver(self, event: Event) -> None:
+        """Let an event happen now, or once the node goes on."""
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Let a call happen now, or once the node goes on; never if it stops before."""
+
+    def die(self, error: OSError | PowerCut) -> None:
+        """End the process: its disk has failed, or its power is gone."""
