@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kvorum.chaos.experiment.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter
-from kvorum.chaos.experiment.targets import ClusterView, PartitionView
 from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.targets import ClusterView, PartitionView
 from kvorum.runtime.errors import KvorumError
 
 _STATUS_TIMEOUT_S = 5.0
