@@ -271,7 +271,7 @@ class PartitionThenPowerCut:
     down_ms: int
 
 
-# What an operator may do at a bad moment.
+# Operators at a bad moment.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ Draw = Callable[[random.Random, Sequence[int]], Fault]
 """Draws a fault of one kind for nodes with these ids."""
 
 ACTIVE_CONTROLLER = Target(kind=TargetKind.ACTIVE_CONTROLLER)
-"""Whoever leads the newest epoch when the fault comes, nobody if none."""
+"""The leader of the newest epoch when the fault comes, nobody if there is none."""
 
 ALL = Target(kind=TargetKind.ALL)
 BROKERS = Target(kind=TargetKind.BROKERS)

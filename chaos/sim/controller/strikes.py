@@ -23,7 +23,7 @@ ARMED_MAX = 32
 """Strikes that wait for their operation; the oldest gives way."""
 
 
-class StruckWorld(Protocol):
+class StrikeWorld(Protocol):
     """The part of a world that strikes hit."""
 
     @property
@@ -48,7 +48,7 @@ class StruckWorld(Protocol):
 class Strikes:
     """hits: by operation, moment and means."""
 
-    def __init__(self, world: StruckWorld) -> None:
+    def __init__(self, world: StrikeWorld) -> None:
         self.hits: Counter[tuple[str, str, str]] = Counter()
         self._world = world
         self._armed: list[StrikeOperation] = []
@@ -119,6 +119,6 @@ class Strikes:
                 world.timeline.after(fault.duration_ms, partial(world.network.unblock, links))
 
 
-def attempt_node(world: StruckWorld, attempt: Attempt) -> SimNode:
+def attempt_node(world: StrikeWorld, attempt: Attempt) -> SimNode:
     """Where it was decided."""
     return world.nodes[attempt.node_id]
