@@ -73,7 +73,10 @@ def from_json(data: Mapping[str, Any]) -> ScheduledFault:
             elif isinstance(value, list):
                 fields[name] = tuple(value)
         make: Any = fault_type
-        return ScheduledFault(at_ms=at_ms, fault=make(**fields), kind=kind)
+        fault: Fault = make(**fields)
+        if getattr(fault, "duration_ms", 0) is None:
+            raise ValueError("a simulated fault ends by itself: it needs duration_ms")
+        return ScheduledFault(at_ms=at_ms, fault=fault, kind=kind)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"not a fault of the simulator: {dict(data)} ({error!r})") from error
 

@@ -183,6 +183,10 @@ def test_scenario_survives_json(seed):
         ('{"seed": 1, "candidates": 1}', "need dynamic voters"),
         ('{"seed": 1, "faults": [{"at_ms": 1, "kind": "flood"}]}', "flood"),
         ('{"seed": 1, "faults": [{"at_ms": 1, "kind": "pause", "node": 1}]}', "not a fault"),
+        (
+            '{"seed": 1, "faults": [{"at_ms": 1, "kind": "pause", "target": "node-1"}]}',
+            "needs duration_ms",
+        ),
     ],
 )
 def test_what_is_no_scenario_is_refused_by_name(text, match):
