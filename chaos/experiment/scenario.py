@@ -2,7 +2,7 @@
 
 Top-level keys are Chaos Toolkit's (version, title, description, tags, configuration,
 steady-state-hypothesis, method, rollbacks). Actions and probes name `type: kvorum` as their
-provider; an action's `func` is a fault of `chaos.experiment.faults` (or `storm`, which draws many
+provider; an action's `func` is a live fault of `chaos.faults` (or `storm`, which draws many
 from the seed), a probe's `func` is one of `PROBES`. Pauses are in seconds, as there; every other
 time is in milliseconds and says so. What is unknown or out of range is refused, all of it at once.
 """
@@ -16,7 +16,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from kvorum.chaos.experiment.document import Document, Path, Section, parse_document
-from kvorum.chaos.experiment.faults import FAULTS, Fault, build_fault
+from kvorum.chaos.experiment.faults import build_fault, why_not_live
+from kvorum.chaos.faults import LIVE_FAULTS, LiveFault
 
 #: Probe name -> what it returns.
 PROBES: Mapping[str, str] = {
@@ -139,7 +140,7 @@ class Action:
     """A fault. In the background the method goes on while the fault lasts."""
 
     name: str
-    fault: Fault
+    fault: LiveFault
     pause_before_ms: int = 0
     pause_after_ms: int = 0
     background: bool = False
@@ -271,9 +272,12 @@ def _step(document: Document, where: Path, item: Any) -> Step | None:
     if provider.text("type", None) not in ("kvorum", ""):
         provider.problem("type", "must be kvorum; run other providers with Chaos Toolkit itself")
     func = provider.text("func", None)
-    known = FAULTS if kind == "action" else PROBES
+    known = LIVE_FAULTS if kind == "action" else PROBES
     if func not in known:
-        if func:
+        refusal = why_not_live(func) if kind == "action" else None
+        if refusal is not None:
+            provider.problem("func", refusal)
+        elif func:
             near = get_close_matches(func, list(known), n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             provider.problem("func", f"unknown {kind} {func!r}; {hint}")
@@ -303,7 +307,7 @@ def _step(document: Document, where: Path, item: Any) -> Step | None:
     )
 
 
-def _fault(provider: Section, func: str) -> Fault | None:
+def _fault(provider: Section, func: str) -> LiveFault | None:
     built = build_fault(func, provider.mapping("arguments"))
     if isinstance(built, list):
         place = (*provider.where, "arguments")
@@ -351,16 +355,18 @@ def _storm(document: Document, where: Path, item: Any, rng: random.Random) -> li
     if pause_ms_max < pause_ms_min:
         storm.problem("pause_ms_max", f"is less than pause_ms_min ({pause_ms_min})")
         return []
-    faults: list[Fault] = []
+    faults: list[LiveFault] = []
     for place, entry in storm.items("faults"):
         choice = Section(document, place, entry, ("func", "arguments"))
         func = choice.text("func", None)
-        if func in FAULTS:
+        if func in LIVE_FAULTS:
             fault = _fault(choice, func)
             if fault is not None:
                 faults.append(fault)
+        elif (refusal := why_not_live(func)) is not None:
+            choice.problem("func", refusal)
         elif func:
-            near = get_close_matches(func, list(FAULTS), n=1)
+            near = get_close_matches(func, list(LIVE_FAULTS), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             choice.problem("func", f"unknown action {func!r}{hint}")
     if not faults:

@@ -12,21 +12,22 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kvorum.chaos.experiment.faults import (
+from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
+from kvorum.chaos.faults import (
     Bandwidth,
-    Cut,
-    Down,
+    CutLink,
     Fault,
-    Heal,
-    Isolate,
-    Kill,
+    HealLinks,
+    KillNode,
     Latency,
     LimitData,
+    LinkDown,
     LinkFault,
-    Pause,
+    NetworkPartition,
+    PauseNode,
     ResetPeer,
-    Restart,
-    Resume,
+    RestartNode,
+    ResumeNode,
     ShapingFault,
     Slice,
     SlowClose,
@@ -34,17 +35,17 @@ from kvorum.chaos.experiment.faults import (
     duration_of,
     fault_name,
 )
-from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, INFO, NEMESIS, HistoryWriter
-from kvorum.chaos.experiment.targets import (
+from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.live.links import Link, Stream
+from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
+from kvorum.chaos.targets import (
     CLIENTS,
     ClusterView,
     TargetKind,
     UnresolvableTarget,
     resolve,
 )
-from kvorum.chaos.live.cluster import LiveCluster
-from kvorum.chaos.live.links import Link, Stream
-from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
+from kvorum.runtime.errors import KvorumError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class Injected:
 
     @property
     def is_of_links(self) -> bool:
-        return not isinstance(self.fault, Kill | Pause)
+        return not isinstance(self.fault, KillNode | PauseNode)
 
 
 class Injector:
@@ -90,19 +91,31 @@ class Injector:
         """Strike. Returns what was done, or None for faults that only reverse others.
 
         Raises UnresolvableTarget when nobody fits a target now, and ToxiproxyError or KvorumError
-        when the means fail; then nothing stays half done.
+        when the means fail or the fault is one of the simulator's; then nothing stays half done.
         """
         match fault:
-            case Heal():
+            case HealLinks():
                 self._end_all(lambda injected: injected.is_of_links)
                 return None
-            case Restart() | Resume():
+            case RestartNode() | ResumeNode():
                 self._reverse(fault)
                 return None
-            case Kill() | Pause():
+            case KillNode() | PauseNode():
                 return self._strike_nodes(name, fault)
-            case _:
+            case (
+                CutLink()
+                | NetworkPartition()
+                | Latency()
+                | Bandwidth()
+                | Slice()
+                | LimitData()
+                | ResetPeer()
+                | SlowClose()
+                | LinkDown()
+            ):
                 return self._strike_links(name, fault)
+            case _:
+                raise KvorumError(f"a live run cannot do {fault_name(fault)}: it is simulated only")
 
     def end(self, injected: Injected) -> None:
         """Undo one fault; one that is undone already is fine."""
@@ -127,17 +140,17 @@ class Injector:
             if chosen(injected):
                 self.end(injected)
 
-    def _reverse(self, fault: Restart | Resume) -> None:
+    def _reverse(self, fault: RestartNode | ResumeNode) -> None:
         is_for_all = fault.target.kind in (TargetKind.KILLED, TargetKind.PAUSED)
         if is_for_all and not self._cluster.killed | self._cluster.paused:
             return
         names = resolve(fault.target, self._view(), self._rng)
-        kind = Kill if isinstance(fault, Restart) else Pause
+        kind = KillNode if isinstance(fault, RestartNode) else PauseNode
         for injected in self.active():
             if isinstance(injected.fault, kind) and set(injected.nodes) & set(names):
                 self.end(injected)
 
-    def _strike_nodes(self, name: str, fault: Kill | Pause) -> Injected:
+    def _strike_nodes(self, name: str, fault: KillNode | PauseNode) -> Injected:
         view = self._view()
         names = resolve(fault.target, view, self._rng)
         able = tuple(node for node in names if node not in view.killed | view.paused)
@@ -146,7 +159,7 @@ class Injector:
         injected = self._new(name, fault, able)
         begun_ms = self._history.now_ms()
         for node in able:
-            if isinstance(fault, Kill):
+            if isinstance(fault, KillNode):
                 self._cluster.kill(node)
                 injected.undo.append(_call(self._cluster.restart, node))
             else:
@@ -158,7 +171,7 @@ class Injector:
     def _strike_links(self, name: str, fault: LinkFault) -> Injected:
         view = self._view()
         pairs = self._pairs(fault, view)
-        both_ways = isinstance(fault, Isolate) or fault.both_ways
+        both_ways = isinstance(fault, NetworkPartition) or fault.both_ways
         streams: list[tuple[Link, Stream]] = []
         for source, destination in pairs:
             for stream in self._cluster.plan.streams(source, destination, both_ways=both_ways):
@@ -169,7 +182,7 @@ class Injector:
             raise UnresolvableTarget(f"no link carries {ends}: {describe(fault)}")
         struck = (
             tuple(sorted({source for source, _ in pairs}))
-            if isinstance(fault, Isolate)
+            if isinstance(fault, NetworkPartition)
             else tuple(sorted({node for pair in pairs for node in pair}))
         )
         injected = self._new(name, fault, struck)
@@ -185,21 +198,21 @@ class Injector:
         return injected
 
     def _pairs(self, fault: LinkFault, view: ClusterView) -> list[tuple[str, str]]:
-        if isinstance(fault, Isolate):
+        if isinstance(fault, NetworkPartition):
             left = resolve(fault.target, view, self._rng)
             right = resolve(fault.away_from, view, self._rng)
         else:
             left = resolve(fault.source, view, self._rng)
             right = resolve(fault.destination, view, self._rng)
         # Between two overlapping sets, the members of the first are not parted from themselves.
-        if isinstance(fault, Isolate):
+        if isinstance(fault, NetworkPartition):
             right = tuple(node for node in right if node not in left)
         return [(a, b) for a in left for b in right if a != b]
 
     def _apply(
         self, injected: Injected, fault: LinkFault, streams: Sequence[tuple[Link, Stream]]
     ) -> None:
-        if isinstance(fault, Down):
+        if isinstance(fault, LinkDown):
             for link in {link.name: link for link, _ in streams}.values():
                 self._toxiproxy.set_enabled(link, enabled=False)
                 injected.undo.append(
@@ -271,10 +284,10 @@ def _target_text(fault: Fault) -> str:
     return ""
 
 
-def _toxic_of(fault: Cut | Isolate | ShapingFault) -> tuple[str, dict[str, int]]:
+def _toxic_of(fault: CutLink | NetworkPartition | ShapingFault) -> tuple[str, dict[str, int]]:
     """Toxiproxy's name and attributes for a fault on a stream."""
     match fault:
-        case Cut() | Isolate():
+        case CutLink() | NetworkPartition():
             # Time-out 0 swallows bytes and keeps the connection open.
             return "timeout", {"timeout": 0}
         case Latency():

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvorum.chaos.experiment.targets import CLIENTS
+from kvorum.chaos.targets import CLIENTS
 
 FIRST_BROKER_ID = 101
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvorum.chaos.experiment.faults import describe, duration_of
 from kvorum.chaos.experiment.scenario import Action, Probe, Step
-from kvorum.chaos.experiment.targets import UnresolvableTarget
+from kvorum.chaos.faults import describe, duration_of
 from kvorum.chaos.live.injector import Injected, Injector
 from kvorum.chaos.live.probes import Measurement, Probes
+from kvorum.chaos.targets import UnresolvableTarget
 from kvorum.runtime.clock import monotonic_ms
 
 #: How long a step waits for somebody to fit its target (a leader to be elected, say).

@@ -9,9 +9,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import grpc
+
 from kvorum.chaos.experiment.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter
-from kvorum.chaos.experiment.targets import ClusterView, PartitionView
 from kvorum.chaos.live.cluster import LiveCluster
+from kvorum.chaos.targets import ClusterView, PartitionView
+from kvorum.metadata.inspect.history import MetadataHistory, history_of
+from kvorum.metadata.rpc.metadata_log_reader import read_copy
 from kvorum.runtime.errors import KvorumError
 
 _STATUS_TIMEOUT_S = 5.0
@@ -85,6 +89,20 @@ def active_controller(cluster: LiveCluster) -> str:
     if name is None:
         raise NotObservable(f"the quorum's leader {status.leader_id} is no node of this cluster")
     return name
+
+
+def metadata_history(cluster: LiveCluster, *, timeout_s: float) -> MetadataHistory:
+    """All that the quorum's leader has committed, asked past its proxies. Raises NotObservable, and
+    KvorumError for metadata that cannot be read."""
+    name = active_controller(cluster)
+    listener = next(node.listener for node in cluster.nodes() if node.name == name)
+    # A proxy of the machine's environment has no business between the two.
+    with grpc.insecure_channel(listener, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            copy = read_copy(channel, timeout_s=timeout_s)
+        except grpc.RpcError as error:
+            raise NotObservable(f"{name} at {listener} sent no metadata: {error}") from error
+    return history_of(copy, name=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

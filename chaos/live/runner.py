@@ -14,8 +14,6 @@ import random
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,13 +28,21 @@ from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.links import link_count, plan_links
 from kvorum.chaos.live.nemesis import Nemesis
-from kvorum.chaos.live.observe import NotObservable, Observer, TopicState, TopicWatch, view_of
+from kvorum.chaos.live.observe import (
+    NotObservable,
+    Observer,
+    TopicState,
+    TopicWatch,
+    metadata_history,
+    view_of,
+)
 from kvorum.chaos.live.probes import Measurement, Probes
 from kvorum.chaos.live.processes import NotReached, free_ports, wait_until
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
 from kvorum.chaos.workloads.create_topics import CreateTopicsLoad
 from kvorum.chaos.workloads.produce import ProduceLoad
+from kvorum.metadata.inspect.export import export_history
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 
@@ -409,22 +415,11 @@ class _Session:
 
     def _export_metadata(self, cluster: LiveCluster) -> None:
         """The metadata log as Parquet, for the Spark job. Its absence is a note, no verdict."""
-        listeners = cluster.controller_listeners()
-        if not listeners:
-            self._note("no controller to export metadata from")
-            return
-        command = [sys.executable, "-m", "kvorum", "metadata", "export"]
-        command += ["--out", str(self._run_dir / "metadata")]
-        command += ["--bootstrap-controller", listeners[0]]
         try:
-            done = subprocess.run(
-                command, capture_output=True, timeout=_EXPORT_TIMEOUT_S, check=False, text=True
-            )
-        except subprocess.TimeoutExpired:
-            self._note(f"metadata export gave up after {_EXPORT_TIMEOUT_S:.0f} s")
-            return
-        if done.returncode != 0:
-            self._note(f"metadata export failed: {done.stderr.strip()[-300:]}")
+            history = metadata_history(cluster, timeout_s=_EXPORT_TIMEOUT_S)
+            export_history(history, str(self._run_dir / "metadata"))
+        except (KvorumError, OSError, ImportError) as error:
+            self._note(f"metadata export failed: {error}")
 
     def _note(self, text: str) -> None:
         self._record["notes"].append(text)

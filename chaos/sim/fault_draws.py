@@ -1,64 +1,97 @@
-"""Draws faults from the seed, and writes them as JSON and back."""
+"""How the faults of a schedule are drawn, by the name of the draw.
+
+A draw of the quorum's means any node by its id, or the active controller; one of brokers counts
+through them, modulo their number. `chaos.sim.schedule` makes schedules of them, the nemeses of the
+worlds carry them out.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from kvorum.chaos.sim.controller.faults import CONTROLLER_KINDS
-from kvorum.chaos.sim.faults import (
-    LEADER,
+from kvorum.chaos.faults import (
+    MEANS,
+    MOMENTS,
+    OPERATIONS,
     AddVoter,
-    AnyFault,
-    BlockOneWay,
     ChangeClock,
-    Crash,
-    CrashAll,
-    CutOff,
+    CutLink,
+    CutPower,
     CutPowerAtDiskCall,
     FailDisk,
     Fault,
     FillDisk,
+    FlapLink,
     FlipBits,
     HandOver,
+    KillNode,
     MoveListener,
-    Partition,
-    Pause,
+    NetworkPartition,
+    PartitionThenPowerCut,
+    PauseNode,
     RemoveVoter,
     ResetConnections,
-    ScheduledFault,
+    StopNode,
+    StrikeOperation,
     TakeSnapshot,
     TwoChanges,
     WipeDisk,
 )
-from kvorum.chaos.sim.partitions.faults import PARTITION_KINDS
-from kvorum.runtime.errors import ConfigError
+from kvorum.chaos.targets import Target, TargetKind
 
-Make = Callable[[random.Random, Sequence[int]], AnyFault]
+Draw = Callable[[random.Random, Sequence[int]], Fault]
 """Draws a fault of one kind for nodes with these ids."""
 
+ACTIVE_CONTROLLER = Target(kind=TargetKind.ACTIVE_CONTROLLER)
+"""The leader of the newest epoch when the fault comes, nobody if there is none."""
 
-def _any_node(rng: random.Random, ids: Sequence[int]) -> int:
-    return LEADER if rng.random() < 0.4 else rng.choice(ids)
+ALL = Target(kind=TargetKind.ALL)
+BROKERS = Target(kind=TargetKind.BROKERS)
+
+LOG_PARTS = (".log", ".index", "leader-epoch", "checkpoint", "partition.metadata", "t0", "t1", "")
+"""Parts of paths below which a broker's disk fails."""
+
+
+def nodes(*node_ids: int) -> Target:
+    """The nodes with these ids."""
+    return Target(kind=TargetKind.NODE, nodes=tuple(f"node-{node_id}" for node_id in node_ids))
+
+
+def brokers(*numbers: int) -> Target:
+    """The brokers with these numbers, counted through from 0, modulo how many there are."""
+    return Target(kind=TargetKind.NODE, nodes=tuple(f"broker-{number}" for number in numbers))
+
+
+# Of any node.
+
+
+def _any_node(rng: random.Random, ids: Sequence[int]) -> Target:
+    return ACTIVE_CONTROLLER if rng.random() < 0.4 else nodes(rng.choice(ids))
+
+
+def _end_of(target: Target, duration_ms: int, *, is_power_cut: bool) -> Fault:
+    if is_power_cut:
+        return CutPower(target=target, duration_ms=duration_ms)
+    return KillNode(target=target, duration_ms=duration_ms)
 
 
 def _crash(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return Crash(
-        node_id=_any_node(rng, ids),
-        down_ms=rng.choice((0, 50, 500, 3_000)),
-        is_power_cut=rng.random() < 0.6,
-    )
+    target, duration_ms = _any_node(rng, ids), rng.choice((0, 50, 500, 3_000))
+    return _end_of(target, duration_ms, is_power_cut=rng.random() < 0.6)
+
+
+def _crash_all(rng: random.Random, _: Sequence[int]) -> Fault:
+    return CutPower(target=ALL, duration_ms=rng.choice((0, 500)))
 
 
 def _cut_power(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return CutPowerAtDiskCall(node_id=_any_node(rng, ids), calls=rng.randrange(40))
+    return CutPowerAtDiskCall(target=_any_node(rng, ids), calls=rng.randrange(40))
 
 
 def _fail_disk(rng: random.Random, ids: Sequence[int]) -> Fault:
     return FailDisk(
-        node_id=_any_node(rng, ids),
+        target=_any_node(rng, ids),
         path_part=rng.choice(("", ".log", "quorum-state", "leader-epoch", ".checkpoint")),
         operation=rng.choice(("sync", "sync", "sync", "sync_dir", "write", "rename", "remove")),
     )
@@ -66,148 +99,197 @@ def _fail_disk(rng: random.Random, ids: Sequence[int]) -> Fault:
 
 def _fill_disk(rng: random.Random, ids: Sequence[int]) -> Fault:
     return FillDisk(
-        node_id=_any_node(rng, ids),
+        target=_any_node(rng, ids),
         room_bytes=rng.choice((0, 60, 500, 3_000)),
-        lasts_ms=rng.choice((200, 2_000)),
+        duration_ms=rng.choice((200, 2_000)),
     )
 
 
 def _flip_bits(rng: random.Random, ids: Sequence[int]) -> Fault:
     return FlipBits(
-        node_id=_any_node(rng, ids),
+        target=_any_node(rng, ids),
         draw=rng.randrange(1 << 30),
         mask=1 << rng.randrange(8),
-        down_ms=rng.choice((50, 1_000)),
+        duration_ms=rng.choice((50, 1_000)),
         is_for_good=rng.random() < 0.3,
     )
 
 
 def _partition(rng: random.Random, ids: Sequence[int]) -> Fault:
-    side: tuple[int, ...] = (LEADER,)
+    side = ACTIVE_CONTROLLER
     if rng.random() < 0.7:
-        side = tuple(sorted(rng.sample(ids, rng.randint(1, max(len(ids) - 1, 1)))))
-    return Partition(side=side, lasts_ms=rng.choice((100, 1_000, 4_000)))
+        side = nodes(*sorted(rng.sample(ids, rng.randint(1, max(len(ids) - 1, 1)))))
+    return NetworkPartition(target=side, away_from=ALL, duration_ms=rng.choice((100, 1_000, 4_000)))
 
 
 def _cut_off(rng: random.Random, _: Sequence[int]) -> Fault:
-    return CutOff(lasts_ms=rng.choice((300, 1_200, 2_500)), down_ms=rng.choice((0, 100)))
+    return PartitionThenPowerCut(
+        duration_ms=rng.choice((300, 1_200, 2_500)), down_ms=rng.choice((0, 100))
+    )
 
 
 def _one_way(rng: random.Random, ids: Sequence[int]) -> Fault:
     sender, receiver = rng.sample(ids, 2) if len(ids) > 1 else (ids[0], ids[0])
-    return BlockOneWay(
-        sender_id=sender, receiver_id=receiver, lasts_ms=rng.choice((100, 1_000, 4_000))
+    return CutLink(
+        source=nodes(sender),
+        destination=nodes(receiver),
+        duration_ms=rng.choice((100, 1_000, 4_000)),
     )
 
 
 def _reset(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return ResetConnections(node_id=_any_node(rng, ids))
+    return ResetConnections(target=_any_node(rng, ids))
 
 
 def _pause(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return Pause(node_id=_any_node(rng, ids), lasts_ms=rng.choice((50, 700, 3_000)))
+    return PauseNode(target=_any_node(rng, ids), duration_ms=rng.choice((50, 700, 3_000)))
 
 
 def _change_clock(rng: random.Random, ids: Sequence[int]) -> Fault:
     return ChangeClock(
-        node_id=_any_node(rng, ids),
+        target=_any_node(rng, ids),
         jump_ms=rng.choice((0, 100, 1_500)),
         rate=rng.randint(950, 1_050),
     )
 
 
+def _hand_over(_rng: random.Random, _ids: Sequence[int]) -> Fault:
+    return HandOver()
+
+
 def _take_snapshot(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return TakeSnapshot(node_id=_any_node(rng, ids))
+    return TakeSnapshot(target=_any_node(rng, ids))
 
 
 def _add_voter(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return AddVoter(node_id=rng.choice(ids))
+    return AddVoter(target=nodes(rng.choice(ids)))
 
 
 def _remove_voter(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return RemoveVoter(node_id=_any_node(rng, ids))
+    return RemoveVoter(target=_any_node(rng, ids))
 
 
 def _two_changes(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return TwoChanges(added_id=rng.choice(ids), removed_id=_any_node(rng, ids))
+    return TwoChanges(added=nodes(rng.choice(ids)), removed=_any_node(rng, ids))
 
 
 def _wipe_disk(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return WipeDisk(node_id=_any_node(rng, ids), down_ms=rng.choice((0, 50, 1_000)))
+    return WipeDisk(target=_any_node(rng, ids), duration_ms=rng.choice((0, 50, 1_000)))
 
 
 def _move_listener(rng: random.Random, ids: Sequence[int]) -> Fault:
-    return MoveListener(node_id=_any_node(rng, ids))
+    return MoveListener(target=_any_node(rng, ids))
 
 
-KINDS: Mapping[str, tuple[type[Any], Make]] = {
-    "crash": (Crash, _crash),
-    "crash-all": (CrashAll, lambda rng, _: CrashAll(down_ms=rng.choice((0, 500)))),
-    "cut-power": (CutPowerAtDiskCall, _cut_power),
-    "fail-disk": (FailDisk, _fail_disk),
-    "fill-disk": (FillDisk, _fill_disk),
-    "flip-bits": (FlipBits, _flip_bits),
-    "partition": (Partition, _partition),
-    "cut-off": (CutOff, _cut_off),
-    "one-way": (BlockOneWay, _one_way),
-    "reset": (ResetConnections, _reset),
-    "pause": (Pause, _pause),
-    "clock": (ChangeClock, _change_clock),
-    "hand-over": (HandOver, lambda _rng, _ids: HandOver()),
-    "take-snapshot": (TakeSnapshot, _take_snapshot),
-    "add-voter": (AddVoter, _add_voter),
-    "remove-voter": (RemoveVoter, _remove_voter),
-    "two-changes": (TwoChanges, _two_changes),
-    "wipe-disk": (WipeDisk, _wipe_disk),
-    "move-listener": (MoveListener, _move_listener),
+# Of operations and brokers.
+
+
+def _strike(rng: random.Random, _: Sequence[int]) -> Fault:
+    return StrikeOperation(
+        operation=rng.choice(OPERATIONS),
+        moment=rng.choice(MOMENTS),
+        means=rng.choice(MEANS),
+        duration_ms=rng.choice((100, 700, 2_000)),
+    )
+
+
+def _stop_broker(rng: random.Random, _: Sequence[int]) -> Fault:
+    return StopNode(target=brokers(rng.randrange(8)), duration_ms=rng.choice((0, 200, 1_500)))
+
+
+def _crash_broker(rng: random.Random, _: Sequence[int]) -> Fault:
+    target, duration_ms = brokers(rng.randrange(8)), rng.choice((0, 50, 500, 3_000))
+    return _end_of(target, duration_ms, is_power_cut=rng.random() < 0.4)
+
+
+def _wipe_broker(rng: random.Random, _: Sequence[int]) -> Fault:
+    return WipeDisk(target=brokers(rng.randrange(8)), duration_ms=rng.choice((0, 500)))
+
+
+def _flap(rng: random.Random, _: Sequence[int]) -> Fault:
+    number = rng.choice((-1, 0, 1, 2, 3))
+    target = BROKERS if number < 0 else brokers(number)
+    return FlapLink(target=target, duration_ms=rng.choice((500, 2_000, 5_000)))
+
+
+# Of brokers with logs.
+
+
+def _crash_brokers(rng: random.Random, _: Sequence[int]) -> Fault:
+    return CutPower(
+        target=brokers(*rng.sample(range(4), rng.choice((2, 2, 3, 4)))),
+        duration_ms=rng.choice((0, 300, 2_000)),
+        apart_ms=rng.choice((0, 200, 1_500)),
+    )
+
+
+def _isolate_broker(rng: random.Random, _: Sequence[int]) -> Fault:
+    target, duration_ms = brokers(rng.randrange(8)), rng.choice((300, 1_500, 4_000))
+    away_from = BROKERS if rng.random() < 0.5 else ALL
+    return NetworkPartition(target=target, away_from=away_from, duration_ms=duration_ms)
+
+
+def _cut_power_of_broker(rng: random.Random, _: Sequence[int]) -> Fault:
+    return CutPowerAtDiskCall(target=brokers(rng.randrange(8)), calls=rng.randrange(60))
+
+
+def _fail_broker_disk(rng: random.Random, _: Sequence[int]) -> Fault:
+    return FailDisk(
+        target=brokers(rng.randrange(8)),
+        path_part=rng.choice(LOG_PARTS),
+        operation=rng.choice(("sync", "sync", "write", "write", "rename", "remove", "truncate")),
+    )
+
+
+def _pause_broker(rng: random.Random, _: Sequence[int]) -> Fault:
+    return PauseNode(target=brokers(rng.randrange(8)), duration_ms=rng.choice((100, 1_000, 3_000)))
+
+
+CRASH_ALL = "crash-all"
+
+QUORUM_DRAWS: Mapping[str, Draw] = {
+    "crash": _crash,
+    CRASH_ALL: _crash_all,
+    "cut-power": _cut_power,
+    "fail-disk": _fail_disk,
+    "fill-disk": _fill_disk,
+    "flip-bits": _flip_bits,
+    "partition": _partition,
+    "cut-off": _cut_off,
+    "one-way": _one_way,
+    "reset": _reset,
+    "pause": _pause,
+    "clock": _change_clock,
+    "hand-over": _hand_over,
+    "take-snapshot": _take_snapshot,
+    "add-voter": _add_voter,
+    "remove-voter": _remove_voter,
+    "two-changes": _two_changes,
+    "wipe-disk": _wipe_disk,
+    "move-listener": _move_listener,
 }
-"""Every kind of fault by its name in JSON and in summaries."""
+"""Draws that every world knows."""
 
-VOTER_KINDS = frozenset({"add-voter", "remove-voter", "two-changes", "wipe-disk", "move-listener"})
+VOTER_DRAWS = frozenset({"add-voter", "remove-voter", "two-changes", "wipe-disk", "move-listener"})
 """Those that need dynamic voters."""
 
-_ALL: Mapping[str, tuple[type[Any], Make]] = {**KINDS, **CONTROLLER_KINDS, **PARTITION_KINDS}
-_NAMES = {fault_type: name for name, (fault_type, _) in _ALL.items()}
+CONTROLLER_DRAWS: Mapping[str, Draw] = {
+    "strike-operation": _strike,
+    "stop-broker": _stop_broker,
+    "crash-broker": _crash_broker,
+    "wipe-broker": _wipe_broker,
+    "flap-link": _flap,
+}
+"""Draws for a world with controllers and brokers."""
 
+PARTITION_DRAWS: Mapping[str, Draw] = {
+    "crash-brokers": _crash_brokers,
+    "isolate-broker": _isolate_broker,
+    "cut-power-of-broker": _cut_power_of_broker,
+    "fail-broker-disk": _fail_broker_disk,
+    "pause-broker": _pause_broker,
+}
+"""Draws for a world with the logs of partitions."""
 
-def kind_of(fault: AnyFault) -> str:
-    """The fault's name."""
-    return _NAMES[type(fault)]
-
-
-def draw_schedule(
-    rng: random.Random,
-    *,
-    node_ids: Sequence[int],
-    kinds: Sequence[str],
-    duration_ms: int,
-    interval_ms: int,
-) -> tuple[ScheduledFault, ...]:
-    """Faults of these kinds, one every interval_ms on average, none for no kinds."""
-    schedule: list[ScheduledFault] = []
-    at_ms = rng.randint(1, 2 * interval_ms)
-    while kinds and at_ms < duration_ms:
-        _, make = _ALL[rng.choice(kinds)]
-        schedule.append(ScheduledFault(at_ms=at_ms, fault=make(rng, node_ids)))
-        at_ms += rng.randint(1, 2 * interval_ms)
-    return tuple(schedule)
-
-
-def to_json(scheduled: ScheduledFault) -> dict[str, Any]:
-    """A flat object: at_ms, kind and the fault's own fields."""
-    fields = dataclasses.asdict(scheduled.fault)
-    return {"at_ms": scheduled.at_ms, "kind": kind_of(scheduled.fault), **fields}
-
-
-def from_json(data: Mapping[str, Any]) -> ScheduledFault:
-    """The inverse of `to_json`. Raises ConfigError naming what is wrong."""
-    fields = dict(data)
-    try:
-        at_ms, kind = int(fields.pop("at_ms")), fields.pop("kind")
-        fault_type, _ = _ALL[kind]
-        for name, value in fields.items():
-            if isinstance(value, list):
-                fields[name] = tuple(value)
-        return ScheduledFault(at_ms=at_ms, fault=fault_type(**fields))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"not a fault of the simulator: {dict(data)} ({error!r})") from error
+DRAWS: Mapping[str, Draw] = {**QUORUM_DRAWS, **CONTROLLER_DRAWS, **PARTITION_DRAWS}
+"""Every draw by its name in schedules and summaries."""

@@ -13,6 +13,7 @@ from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed, w
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataCopy
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
+from kvorum.metadata.rpc.metadata_log_reader import read_copy
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.rpc import admin_pb2_grpc as pb_grpc
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -103,20 +104,13 @@ class ControllerClient:
             warn(f"{text}: this is its view")
         address = self._address_by_id[source.node_id]
         try:
-            chunks = list(
-                self._stub(address).ReadMetadataLog(
-                    pb.ReadMetadataLogRequest(from_offset=from_offset), timeout=self._timeout_s
-                )
+            return read_copy(
+                self._channel(address), timeout_s=self._timeout_s, from_offset=from_offset
             )
         except grpc.RpcError as error:
             raise CommandFailed(
                 f"controller {source.node_id} at {address}: {_details(error)}", EXIT_UNREACHABLE
             ) from error
-        return MetadataCopy(
-            snapshot=b"".join(chunk.snapshot for chunk in chunks),
-            records=b"".join(chunk.records for chunk in chunks),
-            high_watermark=chunks[-1].high_watermark if chunks else 0,
-        )
 
     def read_timelines(self, only_id: int | None = None) -> list[tuple[int, int, str]]:
         """(milliseconds since 1970, node, text) of every reachable controller, by time.

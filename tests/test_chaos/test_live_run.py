@@ -80,6 +80,7 @@ def test_run_passes_and_leaves_nothing_running(tmp_path):
     assert kinds == ["cut", "kill", "kill"]
     assert all(fault["end_ms"] is not None for fault in report["faults"])
     assert (tmp_path / "run" / HISTORY_PARQUET).exists()
+    assert (tmp_path / "run" / "metadata" / "metadata_records.parquet").exists()
     assert result.rerun.endswith("--seed 5")
     assert not is_anything_left(tmp_path / "run")
     with pytest.raises(ConfigError, match="already holds a run"):

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from kvorum import chaos
-from kvorum.chaos.experiment.faults import Cut, Kill
 from kvorum.chaos.experiment.scenario import Action, load_experiment, parse_experiment
+from kvorum.chaos.faults import CutLink, KillNode
 from kvorum.runtime.errors import ConfigError
 
 EXPERIMENTS = sorted((Path(chaos.__file__).parent / "experiments").glob("*.yaml"))
@@ -44,14 +45,14 @@ def test_shipped_experiment_is_valid(path):
 def test_first_light_holds_the_five_faults():
     path = next(path for path in EXPERIMENTS if path.stem == "first-light")
     kinds = [type(step.fault).__name__ for step in load_experiment(str(path)).method]
-    assert kinds == ["Cut", "Isolate", "Latency", "Kill", "Kill"]
+    assert kinds == ["CutLink", "NetworkPartition", "Latency", "KillNode", "KillNode"]
 
 
 def test_experiment_is_read_whole():
     experiment = parse_experiment("x.yaml", SMALL)
     step = experiment.method[0]
     assert isinstance(step, Action)
-    assert isinstance(step.fault, Cut)
+    assert isinstance(step.fault, CutLink)
     assert (step.pause_before_ms, step.pause_after_ms, step.background) == (500, 1000, True)
     assert experiment.steady_state[0].tolerance.accepts(1)
     assert not experiment.steady_state[0].tolerance.accepts(2)
@@ -72,6 +73,19 @@ def test_json_is_read_like_yaml():
 def test_seed_given_takes_the_place_of_the_files_own():
     assert parse_experiment("x.yaml", SMALL).configuration.seed == 1
     assert parse_experiment("x.yaml", SMALL, seed=9).configuration.seed == 9
+
+
+def test_fault_of_the_simulator_in_an_experiment_is_refused_by_name():
+    text = """
+        version: 1.0.0
+        title: t
+        method:
+          - name: dark
+            type: action
+            provider: {type: kvorum, func: cut_power, arguments: {target: brokers}}
+    """
+    with pytest.raises(ConfigError, match="func: 'cut_power' can only be simulated"):
+        parse_experiment("bad.yaml", textwrap.dedent(text))
 
 
 def test_all_problems_come_at_once_with_their_lines():
@@ -139,5 +153,5 @@ def test_storm_is_decided_by_the_seed():
     assert first == again
     assert first != other
     assert len(first) == 20
-    assert any(isinstance(step.fault, Kill) for step in first)
+    assert any(isinstance(step.fault, KillNode) for step in first)
     assert all(1500 <= step.pause_before_ms <= 4000 for step in first)

@@ -4,16 +4,17 @@ import random
 
 import pytest
 
-from kvorum.chaos.experiment.faults import (
-    FAULTS,
-    Cut,
-    Isolate,
-    Kill,
-    build_fault,
+from kvorum.chaos.experiment.faults import build_fault, why_not_live
+from kvorum.chaos.faults import (
+    LIVE_FAULTS,
+    SIMULATED_FAULTS,
+    CutLink,
+    KillNode,
+    NetworkPartition,
     describe,
     fault_name,
 )
-from kvorum.chaos.experiment.targets import (
+from kvorum.chaos.targets import (
     ClusterView,
     PartitionView,
     UnresolvableTarget,
@@ -100,8 +101,14 @@ def test_target_text_reads_back():
 
 def test_fault_is_built_from_arguments():
     fault = build_fault("kill", {"target": "one:brokers", "duration_ms": 500})
-    assert fault == Kill(target=parse_target("one:brokers"), duration_ms=500)
+    assert fault == KillNode(target=parse_target("one:brokers"), duration_ms=500)
     assert fault_name(fault) == "kill"
+
+
+@pytest.mark.parametrize("name", SIMULATED_FAULTS)
+def test_fault_of_the_simulator_is_refused_to_experiments_by_name(name):
+    assert name not in LIVE_FAULTS
+    assert f"{name!r} can only be simulated" in why_not_live(name)
 
 
 def test_every_problem_of_a_fault_is_reported_at_once():
@@ -120,12 +127,12 @@ def test_every_fault_describes_itself():
         "target": "brokers", "away_from": "controllers", "latency_ms": 1, "slice_bytes": 1,
         "kilobytes_per_second": 1, "limit_bytes": 1, "delay_ms": 1, **ends,
     }  # fmt: skip
-    for name, kind in FAULTS.items():
+    for name, kind in LIVE_FAULTS.items():
         wanted = {key: some[key] for key in some if key in kind.__dataclass_fields__}
         fault = build_fault(name, wanted)
         assert not isinstance(fault, list), fault
         assert describe(fault).startswith(name)
-    one_way = Cut(source=parse_target("brokers"), destination=parse_target("controllers"))
+    one_way = CutLink(source=parse_target("brokers"), destination=parse_target("controllers"))
     assert describe(one_way) == "cut brokers -> controllers"
-    apart = Isolate(target=parse_target("brokers"), away_from=parse_target("controllers"))
+    apart = NetworkPartition(target=parse_target("brokers"), away_from=parse_target("controllers"))
     assert describe(apart) == "isolate brokers from controllers"

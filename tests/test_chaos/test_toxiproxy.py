@@ -10,26 +10,20 @@ import sys
 
 import pytest
 
-from kvorum.chaos.experiment.faults import (
-    Bandwidth,
-    Cut,
-    Down,
-    Heal,
-    Isolate,
-    Kill,
-    Latency,
-    Pause,
-    ResetPeer,
-    Resume,
-)
 from kvorum.chaos.experiment.history import HistoryWriter, details_of, read_history
 from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.experiment.targets import (
-    CLIENTS,
-    ClusterView,
-    PartitionView,
-    UnresolvableTarget,
-    parse_target,
+from kvorum.chaos.faults import (
+    Bandwidth,
+    CutLink,
+    CutPower,
+    HealLinks,
+    KillNode,
+    Latency,
+    LinkDown,
+    NetworkPartition,
+    PauseNode,
+    ResetPeer,
+    ResumeNode,
 )
 from kvorum.chaos.live import processes
 from kvorum.chaos.live.cluster import LiveCluster
@@ -37,7 +31,14 @@ from kvorum.chaos.live.injector import Injector
 from kvorum.chaos.live.links import Link, Stream, plan_links
 from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
 from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
-from kvorum.runtime.errors import ConfigError
+from kvorum.chaos.targets import (
+    CLIENTS,
+    ClusterView,
+    PartitionView,
+    UnresolvableTarget,
+    parse_target,
+)
+from kvorum.runtime.errors import ConfigError, KvorumError
 from tests.polling import eventually
 
 from .endpoints import RecordingServer, connect, is_open, rest_of
@@ -219,7 +220,7 @@ def test_one_way_cut_swallows_one_direction_and_keeps_the_connection(lab):
     peer = lab.open("broker-101", "broker-102")
     back = lab.open("broker-102", "broker-101")
     cut = lab.injector.inject(
-        "cut", Cut(source=target("broker-101"), destination=target("broker-102"))
+        "cut", CutLink(source=target("broker-101"), destination=target("broker-102"))
     )
     peer.sendall(b"lost")
     lab.nodes["broker-102"].send_to_all(b"still heard")
@@ -240,7 +241,7 @@ def test_one_way_cut_swallows_one_direction_and_keeps_the_connection(lab):
 
 
 def test_cut_holds_for_connections_opened_later(lab):
-    lab.injector.inject("cut", Cut(source=target("clients"), destination=target("broker-101")))
+    lab.injector.inject("cut", CutLink(source=target("clients"), destination=target("broker-101")))
     link = lab.plan.link(CLIENTS, "broker-101")
     peer = lab.connect(link.listen)
     peer.sendall(b"into the void")
@@ -252,7 +253,7 @@ def test_cut_holds_for_connections_opened_later(lab):
 
 def test_isolate_cuts_both_ways_from_the_named_set_only(lab):
     lab.injector.inject(
-        "apart", Isolate(target=target("broker-101"), away_from=target("controllers"))
+        "apart", NetworkPartition(target=target("broker-101"), away_from=target("controllers"))
     )
     have = {link.name: lab.api.toxics(link) for link in lab.plan.links}
     assert len(have["broker-101.controller-1"]) == 2
@@ -273,14 +274,14 @@ def test_shaping_faults_reach_the_proxies_with_their_figures(lab):
         "broker-101.broker-102": ["bandwidth", "latency", "latency"],
         "broker-102.broker-101": ["bandwidth", "latency", "latency"],
     }
-    lab.injector.inject("heal", Heal())
+    lab.injector.inject("heal", HealLinks())
     assert not any(lab.api.toxics(link) for link in lab.plan.links)
 
 
 def test_down_closes_and_refuses_until_it_ends(lab):
     peer = lab.open("clients", "broker-102")
     down = lab.injector.inject(
-        "down", Down(source=target("clients"), destination=target("broker-102"))
+        "down", LinkDown(source=target("clients"), destination=target("broker-102"))
     )
     eventually(lambda: not is_open(peer), "the connection is closed")
     with pytest.raises(ConnectionError):
@@ -300,7 +301,7 @@ def test_reset_peer_resets(lab):
 
 def test_faults_are_written_with_what_they_concern(lab):
     injected = lab.injector.inject(
-        "apart", Isolate(target=target("broker-101"), away_from=target("controllers"))
+        "apart", NetworkPartition(target=target("broker-101"), away_from=target("controllers"))
     )
     lab.injector.end(injected)
     lab.injector.end(injected)
@@ -316,8 +317,15 @@ def test_faults_are_written_with_what_they_concern(lab):
 def test_fault_on_no_link_is_refused_and_leaves_nothing(lab):
     with pytest.raises(UnresolvableTarget, match="no link"):
         lab.injector.inject(
-            "none", Cut(source=target("clients"), destination=target("controllers"))
+            "none", CutLink(source=target("clients"), destination=target("controllers"))
         )
+    assert lab.injector.active() == []
+    assert lab.events() == []
+
+
+def test_fault_that_needs_the_simulator_is_refused_by_name(lab):
+    with pytest.raises(KvorumError, match="cannot do cut_power"):
+        lab.injector.inject("dark", CutPower(target=target("broker-101"), duration_ms=100))
     assert lab.injector.active() == []
     assert lab.events() == []
 
@@ -329,19 +337,19 @@ def test_pause_and_resume_stop_and_continue_a_process(lab):
         with open(f"/proc/{child.pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]
 
-    lab.injector.inject("pause", Pause(target=target("broker-101")))
+    lab.injector.inject("pause", PauseNode(target=target("broker-101")))
     eventually(lambda: state() == "T", "the process is stopped")
     assert lab.cluster.paused == {"broker-101"}
     with pytest.raises(UnresolvableTarget, match="already"):
-        lab.injector.inject("pause", Pause(target=target("broker-101")))
-    lab.injector.inject("resume", Resume())
+        lab.injector.inject("pause", PauseNode(target=target("broker-101")))
+    lab.injector.inject("resume", ResumeNode())
     eventually(lambda: state() != "T", "the process goes on")
     assert lab.injector.active() == []
 
 
 def test_kill_ends_a_process_at_once(lab):
     child = lab.start_process("broker-101")
-    lab.injector.inject("kill", Kill(target=target("broker-101")))
+    lab.injector.inject("kill", KillNode(target=target("broker-101")))
     assert child.wait(5) == -9
     assert lab.cluster.killed == {"broker-101"}
     # There is no launcher here that could restart it.

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kvorum.chaos.sim.fault_draws import draw_schedule
 from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.quorum.scenario import Scenario, scenario_of
 from kvorum.chaos.sim.quorum.world import run_scenario
+from kvorum.chaos.sim.schedule import draw_schedule
 from kvorum.raft.effects import Reply
 from kvorum.raft.messages import VoterChangeResponse
 from kvorum.raft.model import VoteState

@@ -11,12 +11,12 @@ import sys
 
 import pytest
 
-from kvorum.chaos.sim.controller.faults import CONTROLLER_KINDS, MEANS, OPERATIONS, StrikeOperation
+from kvorum.chaos.faults import MEANS, OPERATIONS, StrikeOperation
 from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
 from kvorum.chaos.sim.controller.world import ControllerWorld
-from kvorum.chaos.sim.fault_draws import draw_schedule
-from kvorum.chaos.sim.faults import ScheduledFault
+from kvorum.chaos.sim.fault_draws import CONTROLLER_DRAWS
 from kvorum.chaos.sim.quorum.scenario import to_json
+from kvorum.chaos.sim.schedule import ScheduledFault, draw_schedule
 from kvorum.chaos.sim.worlds import from_json, run_scenario, run_seed
 from kvorum.runtime.errors import ConfigError
 
@@ -44,8 +44,8 @@ def test_seeds_differ_in_kind_and_bring_every_fault():
     assert {s.voters for s in scenarios} == {1, 3, 5}
     assert {s.is_dynamic for s in scenarios} == {False, True}
     assert {s.is_unclean for s in scenarios} == {False, True}
-    drawn = {type(item.fault) for scenario in scenarios for item in scenario.faults}
-    assert {fault_type for fault_type, _ in CONTROLLER_KINDS.values()} <= drawn
+    drawn = {item.kind for scenario in scenarios for item in scenario.faults}
+    assert set(CONTROLLER_DRAWS) <= drawn
 
 
 def striking(seed, wanted):
@@ -56,7 +56,7 @@ def striking(seed, wanted):
         ScheduledFault(
             at_ms=500 + 300 * number,
             fault=StrikeOperation(
-                operation=operation, moment=moment, means=means, lasts_ms=rng.choice((100, 700))
+                operation=operation, moment=moment, means=means, duration_ms=rng.choice((100, 700))
             ),
         )
         for number, (operation, moment, means) in enumerate(chosen)

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from kvorum.chaos.sim.partitions.faults import PARTITION_KINDS
+from kvorum.chaos.sim.fault_draws import PARTITION_DRAWS
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
 from kvorum.chaos.sim.quorum.scenario import to_json
 from kvorum.chaos.sim.worlds import from_json, run_scenario, run_seed
@@ -38,8 +38,8 @@ def test_seeds_differ_in_kind_and_bring_every_fault():
     assert {s.is_unclean for s in scenarios} == {False, True}
     assert {s.directories for s in scenarios} == {1, 2}
     assert 0 in {s.delete_interval_ms for s in scenarios} != {0}
-    drawn = {type(item.fault) for scenario in scenarios for item in scenario.faults}
-    assert {fault_type for fault_type, _ in PARTITION_KINDS.values()} <= drawn
+    drawn = {item.kind for scenario in scenarios for item in scenario.faults}
+    assert set(PARTITION_DRAWS) <= drawn
 
 
 def test_runs_see_what_they_are_for():

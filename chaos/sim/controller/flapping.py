@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvorum.chaos.sim.controller.faults import FlapLink
+from kvorum.chaos.faults import FlapLink
 from kvorum.chaos.sim.controller.scenario import ControllerScenario
 from kvorum.chaos.sim.controller.world import ControllerWorld
-from kvorum.chaos.sim.faults import ScheduledFault
+from kvorum.chaos.sim.fault_draws import BROKERS as ALL_BROKERS
+from kvorum.chaos.sim.fault_draws import brokers
+from kvorum.chaos.sim.schedule import ScheduledFault
 from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.requests.controller_requests import CreateTopics, ListReassignments, NewTopic
@@ -38,7 +40,8 @@ class Thrash:
 def flap(seed: int, *, is_for_all: bool) -> Thrash:
     """The link between one broker and the controllers, or every broker's, comes and goes for a
     minute: up 80 to 300 ms, down 50 to 300 ms. Raises CheckFailed."""
-    fault = FlapLink(broker=-1 if is_for_all else 0, lasts_ms=FLAPPING_MS)
+    target = ALL_BROKERS if is_for_all else brokers(0)
+    fault = FlapLink(target=target, duration_ms=FLAPPING_MS)
     world = ControllerWorld(
         ControllerScenario(
             seed=seed,

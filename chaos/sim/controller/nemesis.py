@@ -8,15 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.controller.faults import (
-    CrashBroker,
-    FlapLink,
-    StopBroker,
-    StrikeOperation,
-    WipeBroker,
-)
-from kvorum.chaos.sim.fault_draws import kind_of
-from kvorum.chaos.sim.faults import AnyFault
+from kvorum.chaos.faults import Fault, FlapLink, StopNode, StrikeOperation, describe
 from kvorum.chaos.sim.kernel.network import Link
 from kvorum.chaos.sim.quorum.nemesis import Nemesis, StruckWorld
 
@@ -24,6 +16,7 @@ if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.brokers import SimBroker
     from kvorum.chaos.sim.controller.strikes import Strikes
     from kvorum.chaos.sim.kernel.wire import Wire
+    from kvorum.chaos.sim.quorum.node import SimNode
 
 
 class StruckCluster(StruckWorld, Protocol):
@@ -31,9 +24,6 @@ class StruckCluster(StruckWorld, Protocol):
 
     @property
     def controller_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def broker_ids(self) -> tuple[int, ...]: ...
 
     @property
     def brokers(self) -> Mapping[int, SimBroker]: ...
@@ -49,64 +39,43 @@ class StruckCluster(StruckWorld, Protocol):
 
 
 class ControllerNemesis(Nemesis):
-    """As its base; brokers are counted through from 0, modulo their number."""
+    """As its base, with the faults that need a controller or brokers."""
 
     def __init__(self, world: StruckCluster, rng: random.Random) -> None:
         super().__init__(world)
         self._cluster = world
         self._rng = rng
 
-    def strike(self, fault: AnyFault) -> None:
+    def _strike(self, fault: Fault) -> bool:
         match fault:
             case StrikeOperation():
                 self._cluster.strikes.arm(fault)
-                hit = True
+                return True
             case FlapLink():
-                hit = self._flap(fault)
-            case StopBroker() | CrashBroker() | WipeBroker():
-                hit = self._harm_broker(fault)
+                return self._flap(fault)
+            case StopNode():
+                return self._each(fault.target, partial(self._stop_broker, fault))
             case _:
-                super().strike(fault)
-                return
-        self.struck[kind_of(fault)] += hit
+                return super()._strike(fault)
 
     def heal(self) -> None:
         self._cluster.strikes.heal()
         self._cluster.wire.heal()
         super().heal()
 
-    def _harm_broker(self, fault: StopBroker | CrashBroker | WipeBroker) -> bool:
-        world = self._cluster
-        if not world.broker_ids:
+    def _stop_broker(self, fault: StopNode, node: SimNode) -> bool:
+        self._note(f"node={node.node_id} {describe(fault)}")
+        if node.node_id not in self._cluster.brokers or not node.is_up or node.is_paused:
             return False
-        node = world.nodes[world.broker_ids[fault.broker % len(world.broker_ids)]]
-        self._note(f"broker={node.node_id} {fault}")
-        match fault:
-            case StopBroker():
-                is_able = node.is_up and not node.is_paused
-                return is_able and world.brokers[node.node_id].stop_cleanly(fault.down_ms)
-            case CrashBroker():
-                if not node.is_up:
-                    return False
-                node.stop(is_power_cut=fault.is_power_cut)
-            case WipeBroker():
-                if node.is_up:
-                    node.stop(is_power_cut=True)
-                node.lose_disk()
-        world.start_later(node, fault.down_ms)
-        return True
+        return self._cluster.brokers[node.node_id].stop_cleanly(fault.duration_ms)
 
     def _flap(self, fault: FlapLink) -> bool:
-        world = self._cluster
-        ids = world.broker_ids
-        if not ids:
-            return False
-        self._note(str(fault))
-        end_ms = world.timeline.now_ms + fault.lasts_ms
-        chosen = ids if fault.broker < 0 else (ids[fault.broker % len(ids)],)
+        self._note(describe(fault))
+        end_ms = self._cluster.timeline.now_ms + fault.duration_ms
+        chosen = self._ids(fault.target)
         for broker_id in chosen:
             self._go_down(broker_id, fault, end_ms)
-        return True
+        return bool(chosen)
 
     def _go_down(self, broker_id: int, fault: FlapLink, end_ms: int) -> None:
         world = self._cluster

@@ -8,10 +8,9 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kvorum.chaos.sim.controller.faults import CONTROLLER_KINDS
-from kvorum.chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
-from kvorum.chaos.sim.faults import ScheduledFault
+from kvorum.chaos.sim.fault_draws import CONTROLLER_DRAWS, QUORUM_DRAWS, VOTER_DRAWS
 from kvorum.chaos.sim.quorum.scenario import WHOLE_SNAPSHOT, Scenario
+from kvorum.chaos.sim.schedule import ScheduledFault, draw_schedule
 
 KINDS_OF_ALL = ("strike-operation", "strike-operation", "crash-broker")
 """Kinds of faults that every seed has; of the others it leaves out about half."""
@@ -72,12 +71,12 @@ def controller_scenario_of(seed: int) -> ControllerScenario:
         turn_ms_max=rng.choice((0, 5, 40)),
     )
     kinds = [*KINDS_OF_ALL]
-    kinds += [kind for kind in CONTROLLER_KINDS if kind not in kinds and rng.random() < 0.6]
-    kinds += [kind for kind in KINDS if rng.random() < 0.25]
+    kinds += [kind for kind in CONTROLLER_DRAWS if kind not in kinds and rng.random() < 0.6]
+    kinds += [kind for kind in QUORUM_DRAWS if rng.random() < 0.25]
     if scenario.is_dynamic:
         scenario = dataclasses.replace(scenario, candidates=rng.choice((0, 1)))
     else:
-        kinds = [kind for kind in kinds if kind not in VOTER_KINDS]
+        kinds = [kind for kind in kinds if kind not in VOTER_DRAWS]
     return dataclasses.replace(scenario, faults=_schedule(rng, scenario, kinds))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.controller.faults import StrikeOperation
+from kvorum.chaos.faults import StrikeOperation, describe
 from kvorum.chaos.sim.controller.history import Attempt
 from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
 from kvorum.runtime.memory_disk import Killed, PowerCut
@@ -23,7 +23,7 @@ ARMED_MAX = 32
 """Strikes that wait for their operation; the oldest gives way."""
 
 
-class StruckWorld(Protocol):
+class StrikeWorld(Protocol):
     """The part of a world that strikes hit."""
 
     @property
@@ -48,7 +48,7 @@ class StruckWorld(Protocol):
 class Strikes:
     """hits: by operation, moment and means."""
 
-    def __init__(self, world: StruckWorld) -> None:
+    def __init__(self, world: StrikeWorld) -> None:
         self.hits: Counter[tuple[str, str, str]] = Counter()
         self._world = world
         self._armed: list[StrikeOperation] = []
@@ -93,7 +93,7 @@ class Strikes:
                 del self._armed[index]
                 self.hits[(fault.operation, moment, fault.means)] += 1
                 self._world.tally[f"operations hit when {moment}"] += 1
-                self._world.note(attempt_node(self._world, attempt), f"hit: {fault}")
+                self._world.note(attempt_node(self._world, attempt), f"hit: {describe(fault)}")
                 return fault
         return None
 
@@ -102,7 +102,7 @@ class Strikes:
         match fault.means:
             case "kill" | "power":
                 node.stop(is_power_cut=fault.means == "power")
-                world.start_later(node, fault.lasts_ms)
+                world.start_later(node, fault.duration_ms)
             case "pause":
                 node.pause()
                 incarnation = node.incarnation
@@ -111,14 +111,14 @@ class Strikes:
                     if node.is_paused and node.incarnation == incarnation:
                         node.resume()
 
-                world.timeline.after(fault.lasts_ms, resume)
+                world.timeline.after(fault.duration_ms, resume)
             case _:
                 others = [i for i in world.nodes if i != node.node_id]
                 links = [link for i in others for link in ((i, node.node_id), (node.node_id, i))]
                 world.network.block(links)
-                world.timeline.after(fault.lasts_ms, partial(world.network.unblock, links))
+                world.timeline.after(fault.duration_ms, partial(world.network.unblock, links))
 
 
-def attempt_node(world: StruckWorld, attempt: Attempt) -> SimNode:
+def attempt_node(world: StrikeWorld, attempt: Attempt) -> SimNode:
     """Where it was decided."""
     return world.nodes[attempt.node_id]

@@ -69,8 +69,6 @@ class ControllerWorld(QuorumWorld):
 
     def _make_clients(self) -> Workload:
         # The network and the checks are there, the nodes are not yet.
-        self.controller_ids = tuple(self.scenario.controller_ids)
-        self.broker_ids = tuple(i for i in self.scenario.node_ids if i not in self.controller_ids)
         self._turn_rng = self._generator("turns")
         self.history = History()
         self.reference = Reference(self.checks.committed, self._cause_at)

@@ -1,1 +1,1 @@
-"""What every world of the simulator stands on: virtual time, clocks, disks, a network, a loop."""
+"""The ground of every world of the simulator: virtual time, clocks, disks, a network, a loop."""

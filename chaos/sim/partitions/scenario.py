@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kvorum.chaos.sim.controller.scenario import ControllerScenario
-from kvorum.chaos.sim.fault_draws import draw_schedule
+from kvorum.chaos.sim.schedule import draw_schedule
 
 KINDS_OF_ALL = ("crash-broker", "crash-broker", "stop-broker")
 """Kinds of faults that every seed has; of the others it leaves out about half."""

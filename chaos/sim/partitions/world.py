@@ -20,10 +20,8 @@ from kvorum.chaos.sim.partitions.brokers import (
 )
 from kvorum.chaos.sim.partitions.clients import PartitionClients
 from kvorum.chaos.sim.partitions.final_checks import open_ends
-from kvorum.chaos.sim.partitions.nemesis import PartitionNemesis
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
 from kvorum.chaos.sim.partitions.watch import Watch
-from kvorum.chaos.sim.quorum.nemesis import Nemesis
 from kvorum.chaos.sim.quorum.node import SimNode
 from kvorum.chaos.sim.quorum.scenario import Scenario
 from kvorum.chaos.sim.quorum.state import ListState
@@ -76,9 +74,6 @@ class PartitionWorld(ControllerWorld):
     def broker_machine_of(self, node: SimNode, state: ListState) -> BrokerMachine:
         return PartitionMachine(node, state, self, self.brokers[node.node_id])
 
-    def _make_nemesis(self) -> Nemesis:
-        return PartitionNemesis(self, self._generator("nemesis"))
-
     # The methods that the parts call.
 
     def on_stopped(self, node: SimNode) -> None:
@@ -111,7 +106,6 @@ class PartitionWorld(ControllerWorld):
         return None if process is None else process.manager.find(topic_id, partition_id)
 
     def on_healed(self) -> None:
-        """Faults are over."""
         self._healed_served = self.administrators.served
         self.traffic.on_healed()
 

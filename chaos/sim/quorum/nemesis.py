@@ -1,40 +1,44 @@
-"""Carries out the faults of a schedule, and heals the world when their time is over."""
+"""The simulator's back end of faults: carries out those of a schedule, and heals the world when
+their time is over."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from kvorum.chaos.sim.fault_draws import kind_of
-from kvorum.chaos.sim.faults import (
-    LEADER,
+from kvorum.chaos.faults import (
     AddVoter,
-    AnyFault,
-    BlockOneWay,
     ChangeClock,
-    Crash,
-    CrashAll,
-    CutOff,
+    CutLink,
+    CutPower,
     CutPowerAtDiskCall,
     FailDisk,
+    Fault,
     FillDisk,
     FlipBits,
     HandOver,
+    KillNode,
     MoveListener,
-    Partition,
-    Pause,
+    NetworkPartition,
+    PartitionThenPowerCut,
+    PauseNode,
     RemoveVoter,
     ResetConnections,
     TakeSnapshot,
     TwoChanges,
     WipeDisk,
+    describe,
+    duration_of,
+    fault_name,
 )
+from kvorum.chaos.sim.fault_draws import ACTIVE_CONTROLLER, ALL, CRASH_ALL
 from kvorum.chaos.sim.quorum.decay import Damage, examine, flip_byte
 from kvorum.chaos.sim.quorum.recovery import DIRECTORY
+from kvorum.chaos.targets import Target, TargetKind
 from kvorum.raft.events import Resign
-from kvorum.runtime.errors import InvariantViolated
+from kvorum.runtime.errors import InvariantViolated, required
 from kvorum.runtime.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
@@ -56,6 +60,9 @@ class StruckWorld(Protocol):
 
     @property
     def nodes(self) -> Mapping[int, SimNode]: ...
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
 
     @property
     def operator(self) -> Operator: ...
@@ -80,34 +87,36 @@ class Nemesis:
         self.struck: Counter[str] = Counter()
         self._world = world
 
-    def strike(self, fault: AnyFault) -> None:
-        """Let it happen. A fault whose target is not there does nothing."""
-        hit: bool
+    def strike(self, fault: Fault, kind: str = "") -> None:
+        """Let it happen, and count it under its kind. A fault whose target is not there does
+        nothing. Raises InvariantViolated for a fault that no world can do."""
+        self.struck[kind or fault_name(fault)] += self._strike(fault)
+
+    def _strike(self, fault: Fault) -> bool:
         match fault:
-            case Crash() | FlipBits() | CutPowerAtDiskCall() | FailDisk() | FillDisk() | WipeDisk():
-                hit = self._harm_node(fault)
-            case AddVoter() | RemoveVoter() | TwoChanges():
-                hit = self._change_voters(fault)
-            case Pause() | ChangeClock() | ResetConnections() | TakeSnapshot() | MoveListener():
-                hit = self._disturb_node(fault)
-            case CrashAll():
-                hit = self._crash_all(fault)
-            case Partition() | BlockOneWay():
-                hit = self._cut_links(fault)
-            case CutOff(lasts_ms=lasts_ms, down_ms=down_ms):
-                if hit := self._node(LEADER) is not None:
-                    self._cut_links(Partition(side=(LEADER,), lasts_ms=lasts_ms))
-                    end = CrashAll(down_ms=down_ms)
-                    self._world.timeline.after(lasts_ms, lambda: self.strike(end))
+            case KillNode() | CutPower():
+                return self._end_processes(fault)
+            case FlipBits() | CutPowerAtDiskCall() | FailDisk() | FillDisk() | WipeDisk():
+                return self._each(fault.target, partial(self._harm_disk, fault))
+            case PauseNode() | ChangeClock() | ResetConnections():
+                return self._each(fault.target, partial(self._disturb_node, fault))
+            case TakeSnapshot() | MoveListener():
+                return self._each(fault.target, partial(self._disturb_node, fault))
+            case AddVoter():
+                return self._each(fault.target, self._add_voter)
+            case RemoveVoter():
+                return self._each(fault.target, self._remove_voter)
+            case TwoChanges():
+                is_added = self._each(fault.added, self._add_voter)
+                return self._each(fault.removed, self._remove_voter) or is_added
+            case NetworkPartition() | CutLink():
+                return self._cut_links(fault)
+            case PartitionThenPowerCut():
+                return self._partition_then_cut_power(fault)
             case HandOver():
-                leader = self._node(LEADER)
-                if hit := leader is not None and not leader.is_paused:
-                    self._note(f"hand-over node={leader.node_id}")
-                    leader.deliver(Resign())
+                return self._each(ACTIVE_CONTROLLER, self._hand_over)
             case _:
-                # Of another world: its own nemesis carries it out.
-                raise InvariantViolated(f"the quorum has no {fault}")
-        self.struck[kind_of(fault)] += hit
+                raise InvariantViolated(f"this world cannot do {fault_name(fault)}")
 
     def heal(self) -> None:
         """No more faults: links, disks and processes are well from now on."""
@@ -121,33 +130,62 @@ class Nemesis:
 
     # Targets.
 
-    def _node(self, node_id: int) -> SimNode | None:
-        """The node meant, None if there is none or it is down for good."""
-        nodes = self._world.nodes
-        if node_id == LEADER:
-            leaders = [node for node in nodes.values() if node.is_leader]
-            return max(leaders, key=lambda node: node.core.epoch, default=None)
-        node = nodes.get(node_id)
-        return None if node is None or node.is_removed else node
+    def _ids(self, target: Target) -> tuple[int, ...]:
+        """The ids of the nodes meant, each once; none if nobody is meant now."""
+        match target.kind:
+            case TargetKind.ACTIVE_CONTROLLER:
+                leaders = [node for node in self._world.nodes.values() if node.is_leader]
+                leader = max(leaders, key=lambda node: node.core.epoch, default=None)
+                return () if leader is None else (leader.node_id,)
+            case TargetKind.NODE:
+                ids = [node_id for name in target.nodes for node_id in self._ids_named(name)]
+                return tuple(dict.fromkeys(ids))
+            case TargetKind.BROKERS:
+                return self._world.broker_ids
+            case TargetKind.ALL:
+                return tuple(self._world.nodes)
+            case _:
+                raise InvariantViolated(f"the simulator knows no target {target.text()}")
+
+    def _ids_named(self, name: str) -> tuple[int, ...]:
+        """`node-3` is a node by its id; `broker-5` counts through the brokers, modulo their
+        number."""
+        kind, _, number = name.partition("-")
+        if kind == "node":
+            return (int(number),)
+        ids = self._world.broker_ids
+        return (ids[int(number) % len(ids)],) if ids else ()
+
+    def _each(self, target: Target, act: Callable[[SimNode], bool]) -> bool:
+        """Do it to every node meant that is not down for good; True if it hit any."""
+        nodes = [self._world.nodes.get(node_id) for node_id in self._ids(target)]
+        hits = [act(node) for node in nodes if node is not None and not node.is_removed]
+        return any(hits)
 
     def _note(self, text: str) -> None:
         self._world.timeline.note(f"fault: {text}")
 
     # Processes and disks.
 
-    def _harm_node(
-        self, fault: Crash | FlipBits | CutPowerAtDiskCall | FailDisk | FillDisk | WipeDisk
+    def _end_processes(self, fault: KillNode | CutPower) -> bool:
+        nodes = [self._world.nodes.get(node_id) for node_id in self._ids(fault.target)]
+        up = [node for node in nodes if node is not None and node.is_up]
+        self._note(f"{describe(fault)} at {[node.node_id for node in up]}")
+        is_power_cut = isinstance(fault, CutPower)
+        down_ms = lasts_ms(fault)
+        for node in up:
+            node.stop(is_power_cut=is_power_cut)
+            self._world.start_later(node, down_ms)
+            down_ms += fault.apart_ms if isinstance(fault, CutPower) else 0
+        return bool(up)
+
+    def _harm_disk(
+        self,
+        fault: FlipBits | CutPowerAtDiskCall | FailDisk | FillDisk | WipeDisk,
+        node: SimNode,
     ) -> bool:
-        node = self._node(fault.node_id)
-        if node is None:
-            return False
-        self._note(f"node={node.node_id} {fault}")
+        self._note(f"node={node.node_id} {describe(fault)}")
         match fault:
-            case Crash():
-                if not node.is_up:
-                    return False
-                node.stop(is_power_cut=fault.is_power_cut)
-                self._world.start_later(node, fault.down_ms)
             case FlipBits():
                 self._flip_bits(node, fault)
             case CutPowerAtDiskCall():
@@ -157,25 +195,17 @@ class Nemesis:
             case FillDisk():
                 disk = node.disk
                 disk.capacity_bytes = disk.used_bytes() + fault.room_bytes
-                self._world.timeline.after(fault.lasts_ms, partial(_empty, disk))
+                self._world.timeline.after(lasts_ms(fault), partial(_empty, disk))
             case WipeDisk():
                 if not self._world.can_spare(node):
                     return False
                 if node.is_up:
                     node.stop(is_power_cut=True)
                 node.lose_disk()
-                self._world.start_later(node, fault.down_ms)
+                self._world.start_later(node, lasts_ms(fault))
             case _:
                 assert_never(fault)
         return True
-
-    def _crash_all(self, fault: CrashAll) -> bool:
-        up = [node for node in self._world.nodes.values() if node.is_up]
-        self._note(f"power cut for {[node.node_id for node in up]}")
-        for node in up:
-            node.stop(is_power_cut=True)
-            self._world.start_later(node, fault.down_ms)
-        return bool(up)
 
     def _flip_bits(self, node: SimNode, fault: FlipBits) -> None:
         """Damage a stopped node's disk and see what recovery says.
@@ -215,44 +245,40 @@ class Nemesis:
                 self.struck["removed for good"] += 1
             else:
                 node.lose_disk()
-        self._world.start_later(node, fault.down_ms)
+        self._world.start_later(node, lasts_ms(fault))
 
     # Voters.
 
-    def _change_voters(self, fault: AddVoter | RemoveVoter | TwoChanges) -> bool:
-        added_id = removed_id = -1
-        match fault:
-            case AddVoter():
-                added_id = fault.node_id
-            case RemoveVoter():
-                removed_id = fault.node_id
-            case TwoChanges():
-                added_id, removed_id = fault.added_id, fault.removed_id
-            case _:
-                assert_never(fault)
-        hit = False
-        added, removed = self._node(added_id), self._node(removed_id)
-        if added is not None:
-            hit |= self._world.operator.add(added.node_id)
-        if removed is not None:
-            hit |= self._world.operator.remove(removed.node_id)
-        return hit
+    def _add_voter(self, node: SimNode) -> bool:
+        return self._world.operator.add(node.node_id)
+
+    def _remove_voter(self, node: SimNode) -> bool:
+        return self._world.operator.remove(node.node_id)
+
+    def _hand_over(self, leader: SimNode) -> bool:
+        if leader.is_paused:
+            return False
+        self._note(f"hand-over node={leader.node_id}")
+        leader.deliver(Resign())
+        return True
 
     # Time and links.
 
     def _disturb_node(
-        self, fault: Pause | ChangeClock | ResetConnections | TakeSnapshot | MoveListener
+        self,
+        fault: PauseNode | ChangeClock | ResetConnections | TakeSnapshot | MoveListener,
+        node: SimNode,
     ) -> bool:
-        node = self._node(fault.node_id)
-        if node is None or not node.is_up:
+        if not node.is_up:
             return False
-        self._note(f"node={node.node_id} {fault}")
+        self._note(f"node={node.node_id} {describe(fault)}")
         match fault:
-            case Pause():
+            case PauseNode():
                 if node.is_paused:
                     return False
                 node.pause()
-                self._world.timeline.after(fault.lasts_ms, partial(_resume, node, node.incarnation))
+                resume = partial(_resume, node, node.incarnation)
+                self._world.timeline.after(lasts_ms(fault), resume)
             case ChangeClock():
                 now_ms = self._world.timeline.now_ms
                 node.clock.change(now_ms, jump_ms=fault.jump_ms, rate=fault.rate)
@@ -271,19 +297,37 @@ class Nemesis:
                 assert_never(fault)
         return True
 
-    def _cut_links(self, fault: Partition | BlockOneWay) -> bool:
-        ids = list(self._world.nodes)
+    def _cut_links(self, fault: NetworkPartition | CutLink) -> bool:
         links: list[Link]
-        if isinstance(fault, Partition):
-            leader = self._node(LEADER)
-            side = {leader.node_id if leader and i == LEADER else i for i in fault.side}
-            links = [(a, b) for a in ids for b in ids if (a in side) != (b in side)]
+        if isinstance(fault, NetworkPartition):
+            side = self._ids(fault.target)
+            others = [i for i in self._ids(fault.away_from) if i not in side]
+            links = [link for i in side for j in others for link in ((i, j), (j, i))]
         else:
-            links = [(fault.sender_id, fault.receiver_id)]
-        self._note(str(fault))
+            sources, destinations = self._ids(fault.source), self._ids(fault.destination)
+            links = [(i, j) for i in sources for j in destinations]
+            if fault.both_ways:
+                links += [(j, i) for i, j in links]
+        self._note(describe(fault))
         self._world.network.block(links)
-        self._world.timeline.after(fault.lasts_ms, partial(self._world.network.unblock, links))
+        unblock = partial(self._world.network.unblock, links)
+        self._world.timeline.after(lasts_ms(fault), unblock)
         return bool(links)
+
+    def _partition_then_cut_power(self, fault: PartitionThenPowerCut) -> bool:
+        if not self._ids(ACTIVE_CONTROLLER):
+            return False
+        self._cut_links(
+            NetworkPartition(target=ACTIVE_CONTROLLER, away_from=ALL, duration_ms=fault.duration_ms)
+        )
+        end = CutPower(target=ALL, duration_ms=fault.down_ms)
+        self._world.timeline.after(fault.duration_ms, partial(self.strike, end, CRASH_ALL))
+        return True
+
+
+def lasts_ms(fault: Fault) -> int:
+    """Until a simulated fault ends, which it does by itself."""
+    return required(duration_of(fault), "a simulated fault has a duration")
 
 
 def _empty(disk: MemoryDisk) -> None:

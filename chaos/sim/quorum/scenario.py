@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kvorum.chaos.sim import fault_draws
-from kvorum.chaos.sim.fault_draws import KINDS, VOTER_KINDS, draw_schedule
-from kvorum.chaos.sim.faults import ScheduledFault
+from kvorum.chaos.sim import schedule as schedules
+from kvorum.chaos.sim.fault_draws import QUORUM_DRAWS, VOTER_DRAWS
+from kvorum.chaos.sim.schedule import ScheduledFault, draw_schedule
 from kvorum.runtime.errors import ConfigError
 
 DURATION_MS = 20_000
@@ -100,11 +100,11 @@ def scenario_of(seed: int) -> Scenario:
         piece_damage=rng.choice((0.0, 0.05, 0.25)),
         retention_bytes=rng.choice((0, 0, 2_000, 10_000)),
     )
-    kinds = [kind for kind in KINDS if rng.random() < 0.5]
+    kinds = [kind for kind in QUORUM_DRAWS if rng.random() < 0.5]
     if scenario.is_dynamic:
         scenario = dataclasses.replace(scenario, candidates=rng.choice((0, 1, 2)))
     else:
-        kinds = [kind for kind in kinds if kind not in VOTER_KINDS]
+        kinds = [kind for kind in kinds if kind not in VOTER_DRAWS]
     schedule = draw_schedule(
         rng,
         node_ids=scenario.node_ids,
@@ -124,7 +124,7 @@ def to_json(scenario: Scenario) -> str:
     }
     if scenario.WORLD != Scenario.WORLD:
         fields = {"world": scenario.WORLD, **fields}
-    schedule = [fault_draws.to_json(scheduled) for scheduled in scenario.faults]
+    schedule = [schedules.to_json(scheduled) for scheduled in scenario.faults]
     return json.dumps({**fields, "faults": schedule})
 
 
@@ -140,7 +140,7 @@ def from_json(text: str, kinds: Mapping[str, type[Scenario]] | None = None) -> S
         scenario_type = scenario_types.get(world)
         if scenario_type is None:
             raise ConfigError(f"not a scenario of the simulator: there is no world {world!r}")
-        schedule = tuple(fault_draws.from_json(item) for item in fields.pop("faults", ()))
+        schedule = tuple(schedules.from_json(item) for item in fields.pop("faults", ()))
         scenario = scenario_type(**fields, faults=schedule)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"not a scenario of the simulator: {error}") from error

@@ -65,7 +65,9 @@ class _Call:
 
 
 class Transport:
-    """nodes: by id; bootstrap_ids: which node a stand-in for a bootstrap server leads to.
+    """All requests of a run, and their answers.
+
+    nodes: by id; bootstrap_ids: the node that a stand-in for a bootstrap server leads to.
     on_reply: hears of every answer that leaves a node, with its request.
     """
 

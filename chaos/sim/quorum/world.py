@@ -119,6 +119,8 @@ class QuorumWorld:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
+        self.controller_ids = tuple(scenario.controller_ids)
+        self.broker_ids = tuple(i for i in scenario.node_ids if i not in self.controller_ids)
         self.timeline = Timeline()
         rng = self._generator("network")
         self.network = Network(rng, scenario)
@@ -159,10 +161,12 @@ class QuorumWorld:
         for node in self.nodes.values():
             node.start()
         for scheduled in self.scenario.faults:
-            timeline.after(scheduled.at_ms, partial(self.nemesis.strike, scheduled.fault))
+            strike = partial(self.nemesis.strike, scheduled.fault, scheduled.kind)
+            timeline.after(scheduled.at_ms, strike)
         timeline.after(self.scenario.propose_interval_ms, self.clients.ask)
         timeline.run_until(self.scenario.duration_ms)
         self.nemesis.heal()
+        self.on_healed()
         self.clients.interval_ms = max(self.clients.interval_ms, HEALED_INTERVAL_MS)
         self._converge()
         self.checks.converged()
@@ -193,6 +197,9 @@ class QuorumWorld:
     def load_state(self) -> LoadState:
         """The state that snapshots hold."""
         return load_state
+
+    def on_healed(self) -> None:
+        """Faults are over."""
 
     def _make_clients(self) -> Workload:
         return Clients(self, self._generator("clients"))

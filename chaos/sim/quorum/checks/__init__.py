@@ -1,1 +1,1 @@
-"""What must hold in the quorum, judged from facts about its nodes."""
+"""The checks of the quorum, which judge facts about its nodes."""

@@ -39,8 +39,8 @@ class Kind(enum.Enum):
 
 
 class Outcome(enum.Enum):
-    """What one who asked knows of the outcome, in every world. UNKNOWN: no answer, or an answer
-    that leaves it open; the operation may take effect later."""
+    """The asker's knowledge of the outcome, in every world. UNKNOWN: no answer, or an answer that
+    leaves it open; the operation may take effect later."""
 
     OK = "ok"
     FAILED = "failed"

@@ -1,8 +1,9 @@
 """Whom a fault strikes: targets as written in an experiment, and how they become node names.
 
 The words are Jepsen's (one, minority, majority, all) and Kafka's roles (active-controller,
-leader:topic/partition). A target is resolved at the moment of the fault against a `ClusterView`,
-with the run's own random source, so the same text works live and simulated.
+leader:topic/partition). A target is resolved at the moment of the fault: in a live run against a
+`ClusterView` (`resolve`), with the run's own random source; in the simulator against its world
+(`chaos.sim.quorum.nemesis`), which knows names, active-controller, brokers and all.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ class UnresolvableTarget(KvorumError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One parsed target. `scope` is for one, minority, majority; `topic` for leader, follower."""
+    """One parsed target. `nodes` are names; `scope` is for one, minority, majority; `topic` for
+    leader, follower."""
 
     kind: TargetKind
-    node: str = ""
+    nodes: tuple[str, ...] = ()
     scope: str = "all"
     topic: str = ""
     partition: int = -1
@@ -64,7 +66,7 @@ class Target:
     def text(self) -> str:
         """The target as an experiment writes it."""
         if self.kind is TargetKind.NODE:
-            return self.node
+            return ",".join(self.nodes)
         if self.kind in _SCOPED:
             return f"{self.kind.value}:{self.scope}"
         if self.kind in _PARTITIONED:
@@ -100,7 +102,7 @@ def parse_target(text: str) -> Target:
     """Read a target. Raises ValueError with the nearest known word when it is not one."""
     word, _, rest = text.partition(":")
     if _NODE_NAME.fullmatch(text):
-        return Target(kind=TargetKind.NODE, node=text)
+        return Target(kind=TargetKind.NODE, nodes=(text,))
     words = {kind.value: kind for kind in TargetKind if kind is not TargetKind.NODE}
     kind = words.get(word)
     if kind is None:
@@ -137,10 +139,11 @@ def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str,
 def _candidates(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
     match target.kind:
         case TargetKind.NODE:
-            if target.node not in view.nodes():
-                known = ", ".join(view.nodes())
-                raise UnresolvableTarget(f"no node is named {target.node!r} (nodes: {known})")
-            return (target.node,)
+            for name in target.nodes:
+                if name not in view.nodes():
+                    known = ", ".join(view.nodes())
+                    raise UnresolvableTarget(f"no node is named {name!r} (nodes: {known})")
+            return target.nodes
         case TargetKind.ACTIVE_CONTROLLER:
             return (view.active_controller,) if view.active_controller else ()
         case TargetKind.STANDBY_CONTROLLER:

@@ -1,0 +1,479 @@
+"""The faults of live experiments and of the simulator, in one vocabulary.
+
+A fault is plain data: what happens, to whom, for how long. It says nothing about how. Two back ends
+carry faults out: `chaos.live.injector` on processes behind toxiproxy, the nemeses of `chaos.sim` on
+worlds in virtual time. A back end that cannot do a fault refuses it by its name.
+
+With `duration_ms` set the back end undoes the fault by itself (a killed node is restarted, a paused
+one resumed, a cut healed); without it the fault lasts until restart, resume, heal, or the end of
+the method. Simulated faults always end by themselves, so that any of them can be dropped from a
+schedule and the rest still makes sense: that is how a failing seed is made small
+(`chaos.sim.shrink`). A one-way fault from A to B concerns bytes that travel from A to B, whoever
+opened the connection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kvorum.chaos.targets import Target, TargetKind
+
+_KILLED = Target(kind=TargetKind.KILLED)
+_PAUSED = Target(kind=TargetKind.PAUSED)
+
+# Processes.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillNode:
+    """SIGKILL: the process is gone at once, its disk stays as it was."""
+
+    target: Target
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartNode:
+    """Start killed nodes again on their old disks."""
+
+    target: Target = _KILLED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseNode:
+    """SIGSTOP: connections stay open, nothing answers."""
+
+    target: Target
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeNode:
+    """SIGCONT for paused nodes."""
+
+    target: Target = _PAUSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopNode:
+    """A broker's process is asked to stop: controlled shutdown, then a clean start."""
+
+    target: Target
+    duration_ms: int
+
+
+# Machines and their disks.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutPower:
+    """Power goes: unsynced bytes are lost and peers hear nothing. Several nodes lose it at once and
+    come back one after the other, apart_ms between their starts."""
+
+    target: Target
+    duration_ms: int
+    apart_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutPowerAtDiskCall:
+    """Power goes at the disk call after the next `calls` changing ones, in recovery too."""
+
+    target: Target
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailDisk:
+    """The next disk call of that kind fails where the path contains path_part.
+
+    operation: as in `runtime.memory_disk.MemoryDisk.fail`.
+    """
+
+    target: Target
+    path_part: str
+    operation: str = "sync"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FillDisk:
+    """Only room_bytes more fit on the disk."""
+
+    target: Target
+    room_bytes: int
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlipBits:
+    """Power goes, and a byte of a batch on the disk decays: the draw-th, modulo what there is.
+
+    is_for_good: the damaged node never comes back, if the quorum can do without it.
+    """
+
+    target: Target
+    draw: int
+    mask: int
+    duration_ms: int
+    is_for_good: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipeDisk:
+    """The node's disk is lost. It comes back under its id with an empty one, which has another
+    directory id, unless the quorum cannot do without the vote of the old one."""
+
+    target: Target
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeClock:
+    """The node's clock jumps forward by jump_ms and runs at `rate` from then on (1000: exact)."""
+
+    target: Target
+    jump_ms: int
+    rate: int
+
+
+# Links.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutLink:
+    """Bytes from source to destination vanish; connections stay open (a black hole)."""
+
+    source: Target
+    destination: Target
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPartition:
+    """Cut the target from every node of another set, both ways."""
+
+    target: Target
+    away_from: Target
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Delay bytes from source to destination by latency_ms, plus or minus jitter_ms."""
+
+    source: Target
+    destination: Target
+    latency_ms: int
+    jitter_ms: int = 0
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bandwidth:
+    """Limit bytes from source to destination to kilobytes_per_second, per connection."""
+
+    source: Target
+    destination: Target
+    kilobytes_per_second: int
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Cut the byte stream into pieces of about slice_bytes, delay_us apart."""
+
+    source: Target
+    destination: Target
+    slice_bytes: int
+    variation_bytes: int = 0
+    delay_us: int = 0
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitData:
+    """Close a connection after it has carried limit_bytes from source to destination."""
+
+    source: Target
+    destination: Target
+    limit_bytes: int
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPeer:
+    """Answer connections between the two with a TCP reset after delay_ms."""
+
+    source: Target
+    destination: Target
+    delay_ms: int = 0
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowClose:
+    """Hold back a connection's close by delay_ms."""
+
+    source: Target
+    destination: Target
+    delay_ms: int
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkDown:
+    """Close the connections that source opened to destination, and refuse new ones."""
+
+    source: Target
+    destination: Target
+    both_ways: bool = False
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealLinks:
+    """Undo every link fault. Killed and paused nodes stay as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetConnections:
+    """Every connection of the node breaks, and both ends hear of it."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlapLink:
+    """The link between each broker meant and the controllers comes and goes, every cut breaking its
+    connections. Times up and down are drawn from [min, max]."""
+
+    target: Target
+    duration_ms: int
+    up_ms: tuple[int, int] = (80, 300)
+    down_ms: tuple[int, int] = (50, 300)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionThenPowerCut:
+    """The active controller is parted from the others for duration_ms, then power goes for
+    everybody and comes back after down_ms: logs that parted meet in an election."""
+
+    duration_ms: int
+    down_ms: int
+
+
+# Operators at a bad moment.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """The quorum's leader is asked to step down, as a clean stop does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeSnapshot:
+    """The node snapshots its state now, if it has anything new."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddVoter:
+    """An operator asks for the node, with the disk it has, to become a voter."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveVoter:
+    """An operator asks for the node to be no voter any more."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoChanges:
+    """Two operators at once: the one adds, the other removes."""
+
+    added: Target
+    removed: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveListener:
+    """The node's process starts again and listens elsewhere."""
+
+    target: Target
+
+
+OPERATIONS = (
+    "register",
+    "unfence",
+    "shut-down",
+    "fence",
+    "alter-isr",
+    "producer-ids",
+    "create-topics",
+    "delete-topics",
+    "create-partitions",
+    "configs",
+    "quotas",
+    "reassign",
+    "elect",
+    "features",
+    "unregister",
+    "register-controller",
+)
+"""Every kind of operation of the controller that writes records."""
+
+MOMENTS = ("decided", "committed")
+"""Between decision and commit, or between commit and reply."""
+
+MEANS = ("kill", "power", "pause", "cut")
+"""The faults of the active controller: kill -9, a power cut, SIGSTOP, all its links cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrikeOperation:
+    """The active controller is hit in the middle of the next operation of that kind.
+
+    operation: one of OPERATIONS; moment: one of MOMENTS; means: one of MEANS.
+    """
+
+    operation: str
+    moment: str
+    means: str
+    duration_ms: int
+
+
+NodeFault = KillNode | RestartNode | PauseNode | ResumeNode
+ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
+LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown
+LiveFault = NodeFault | LinkFault | HealLinks
+"""Faults of processes that really run."""
+
+SimulatedFault = (
+    StopNode
+    | CutPower
+    | CutPowerAtDiskCall
+    | FailDisk
+    | FillDisk
+    | FlipBits
+    | WipeDisk
+    | ChangeClock
+    | ResetConnections
+    | FlapLink
+    | PartitionThenPowerCut
+    | HandOver
+    | TakeSnapshot
+    | AddVoter
+    | RemoveVoter
+    | TwoChanges
+    | MoveListener
+    | StrikeOperation
+)
+"""Faults that need a machine, a disk, a clock or a moment in the simulator's hands."""
+
+Fault = LiveFault | SimulatedFault
+
+#: Name in an experiment (`func`) -> class.
+LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
+    "kill": KillNode,
+    "restart": RestartNode,
+    "pause": PauseNode,
+    "resume": ResumeNode,
+    "cut": CutLink,
+    "isolate": NetworkPartition,
+    "latency": Latency,
+    "bandwidth": Bandwidth,
+    "slice": Slice,
+    "limit_data": LimitData,
+    "reset_peer": ResetPeer,
+    "slow_close": SlowClose,
+    "down": LinkDown,
+    "heal": HealLinks,
+}
+
+#: Name of a fault that only the simulator can do -> class.
+SIMULATED_FAULTS: Mapping[str, type[SimulatedFault]] = {
+    "stop": StopNode,
+    "cut_power": CutPower,
+    "cut_power_at_disk_call": CutPowerAtDiskCall,
+    "fail_disk": FailDisk,
+    "fill_disk": FillDisk,
+    "flip_bits": FlipBits,
+    "wipe_disk": WipeDisk,
+    "change_clock": ChangeClock,
+    "reset_connections": ResetConnections,
+    "flap": FlapLink,
+    "partition_then_power_cut": PartitionThenPowerCut,
+    "hand_over": HandOver,
+    "take_snapshot": TakeSnapshot,
+    "add_voter": AddVoter,
+    "remove_voter": RemoveVoter,
+    "two_changes": TwoChanges,
+    "move_listener": MoveListener,
+    "strike_operation": StrikeOperation,
+}
+
+FAULTS: Mapping[str, type[Fault]] = {**LIVE_FAULTS, **SIMULATED_FAULTS}
+_NAMES = {kind: name for name, kind in FAULTS.items()}
+
+
+def fault_name(fault: Fault) -> str:
+    """The name under which experiments, histories, schedules and reports know this fault."""
+    return _NAMES[type(fault)]
+
+
+def duration_of(fault: Fault) -> int | None:
+    """Milliseconds until the back end undoes the fault, None when it lasts until told."""
+    duration: int | None = getattr(fault, "duration_ms", None)
+    return duration
+
+
+def describe(fault: Fault) -> str:
+    """One line for progress, traces and reports: `cut active-controller -> one:brokers`."""
+    match fault:
+        case KillNode() | RestartNode() | PauseNode() | ResumeNode():
+            return f"{fault_name(fault)} {fault.target.text()}"
+        case NetworkPartition():
+            return f"isolate {fault.target.text()} from {fault.away_from.text()}"
+        case (
+            CutLink()
+            | Latency()
+            | Bandwidth()
+            | Slice()
+            | LimitData()
+            | ResetPeer()
+            | SlowClose()
+            | LinkDown()
+        ):
+            arrow = "<->" if fault.both_ways else "->"
+            ends = f"{fault.source.text()} {arrow} {fault.destination.text()}"
+            details = _details(fault, ("source", "destination", "both_ways", "duration_ms"))
+            return " ".join([fault_name(fault), ends, *details])
+        case _:
+            return " ".join([fault_name(fault), *_details(fault, ())])
+
+
+def _details(fault: Fault, left_out: tuple[str, ...]) -> list[str]:
+    """The fields of a fault that say something."""
+    values = {
+        field.name: getattr(fault, field.name)
+        for field in dataclasses.fields(fault)
+        if field.name not in left_out
+    }
+    return [
+        f"{name}={value.text() if isinstance(value, Target) else value}"
+        for name, value in values.items()
+        if value
+    ]
