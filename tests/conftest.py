@@ -1,5 +1,8 @@
 """Options of the whole test suite."""
 
+import os
+
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # No test objects to elapsed time: of a loaded machine it says nothing about the code.
@@ -16,6 +19,12 @@ def pytest_addoption(parser):
         action="store_true",
         help="write the outputs of the transcripts in tests/scripts anew instead of comparing",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """`-n auto`: three workers for two cores, for tests of brokers wait part of their time."""
+    return (os.cpu_count() or 1) * 3 // 2
 
 
 #: The modules of live tests that take longest, each from ten seconds to two minutes. The others

@@ -176,7 +176,9 @@ def two_copiers(bootstrap: str) -> Iterator[None]:
     try:
         yield
         eventually(
-            lambda: len(copied(bootstrap, "out")) == RECORDS, "all is copied", 2 * DEADLINE_S
+            lambda: len(copied(bootstrap, "out")) == RECORDS,
+            "all is copied",
+            deadline_s=2 * DEADLINE_S,
         )
     finally:
         stop.set()
@@ -188,7 +190,11 @@ def two_copiers(bootstrap: str) -> Iterator[None]:
 
 def wait_for_share(bootstrap: str, numerator: int, denominator: int) -> None:
     share = RECORDS * numerator // denominator
-    eventually(lambda: len(copied(bootstrap, "out")) >= share, "the copy goes on", 2 * DEADLINE_S)
+    eventually(
+        lambda: len(copied(bootstrap, "out")) >= share,
+        "the copy goes on",
+        deadline_s=2 * DEADLINE_S,
+    )
 
 
 def test_a_copy_under_kills_has_every_record_once(cluster: Cluster) -> None:
