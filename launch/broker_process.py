@@ -140,7 +140,7 @@ class BrokerProcess:
             raise ConfigError(
                 f"cannot listen on {address_text(host, port)}: {error.strerror}"
             ) from error
-        self._replicas.load(claims=own.claims)
+        self._replicas.load(found=own.found)
         self._refuse_loss()
         online = [d.id for d in self._replicas.directories.online if d.id is not None]
         self._lifecycle.note_directories(tuple(sorted(online)), own.epoch_before)
@@ -212,7 +212,7 @@ class BrokerProcess:
                 self._mark_clean(
                     item
                     for item in self._replicas.directories.online
-                    if own.claims[item.path].is_clean
+                    if own.found[item.path].is_clean
                 )
             raise
 
@@ -220,7 +220,7 @@ class BrokerProcess:
         """Durable on return; a directory whose marker stays goes offline. Raises ConfigError."""
         has_failed = False
         for item in self._replicas.directories.items:
-            if own.claims[item.path].failure is not None:
+            if own.found[item.path].failure is not None:
                 continue
             try:
                 remove_clean_shutdown(self._disk, item.path)

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from kvorum.broker.log_dirs.log_directories import Claim
+from kvorum.broker.log_dirs.log_directories import FoundDirectory
 from kvorum.launch.identity import DirectoryLock, check_owner, claim_directory
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import ConfigError, CorruptData
@@ -30,14 +30,14 @@ UNCLEAN = -1
 
 
 class OwnDirectories:
-    """What the start found. claims: by path, of the data directories only.
+    """What the start found. found: by path, of the data directories only.
 
     metadata_id: id of the directory with the metadata log. epoch_before: broker epoch at the last
     shutdown if that closed every log of every directory, else UNCLEAN.
     """
 
     def __init__(self) -> None:
-        self.claims: dict[str, Claim] = {}
+        self.found: dict[str, FoundDirectory] = {}
         self.metadata_id = b""
         self.epoch_before = UNCLEAN
         self._new: set[str] = set()
@@ -48,15 +48,15 @@ class OwnDirectories:
         """See what the clean-shutdown markers say. They stay: a start that is refused must leave
         them to the next one."""
         epochs: set[int] = set()
-        for path, claim in self.claims.items():
+        for path, claim in self.found.items():
             epoch = None
             if claim.failure is None:
                 try:
                     epoch = read_clean_shutdown(disk, path)
                 except OSError as failure:
-                    self.claims[path] = dataclasses.replace(claim, failure=failure)
+                    self.found[path] = dataclasses.replace(claim, failure=failure)
                 else:
-                    self.claims[path] = dataclasses.replace(claim, is_clean=epoch is not None)
+                    self.found[path] = dataclasses.replace(claim, is_clean=epoch is not None)
             # A directory that is used for the first time had no log to close.
             if epoch is not None or path not in self._new:
                 epochs.add(UNCLEAN if epoch is None else epoch)
@@ -68,14 +68,14 @@ class OwnDirectories:
         """Without a marker the next start would take them for directories that were not closed,
         should this one be refused."""
         for path in sorted(self._new):
-            claim = self.claims[path]
+            claim = self.found[path]
             if claim.failure is None and self.epoch_before != UNCLEAN:
                 try:
                     write_clean_shutdown(disk, path, broker_epoch=self.epoch_before)
                 except OSError as failure:
-                    self.claims[path] = dataclasses.replace(claim, failure=failure)
+                    self.found[path] = dataclasses.replace(claim, failure=failure)
                 else:
-                    self.claims[path] = dataclasses.replace(claim, is_clean=True)
+                    self.found[path] = dataclasses.replace(claim, is_clean=True)
 
     def note_first_start(self, disk: Disk, metadata_directory: str) -> None:
         """Look whether the node has run before; then its metadata directory says whose it is."""
@@ -89,14 +89,14 @@ class OwnDirectories:
         if self._is_first_start:
             return
         ids = {metadata_directory: self.metadata_id}
-        ids |= {path: claim.directory_id or b"" for path, claim in self.claims.items()}
+        ids |= {path: claim.directory_id or b"" for path, claim in self.found.items()}
         known = [
             f"{path} (id {uuid_text(directory_id) if directory_id else 'not readable'})"
             for path, directory_id in ids.items()
             if path not in self._new
         ]
         for path in sorted(self._new):
-            claim = self.claims[path]
+            claim = self.found[path]
             if claim.directory_id is None:
                 continue
             _log.warning(
@@ -115,10 +115,10 @@ class OwnDirectories:
 
         replicas: how many the cluster has; asked on a first start only.
         """
-        new = {path for path in self.claims if path in self._new or path == metadata_directory}
+        new = {path for path in self.found if path in self._new or path == metadata_directory}
         count = replicas() if self._is_first_start and new else 0
         for path in sorted(new) if count else ():
-            directory_id = self.claims[path].directory_id
+            directory_id = self.found[path].directory_id
             _log.warning(
                 "%s was empty and begins as a new data directory, id %s; the cluster has %d "
                 "replicas of this broker, so it has run before. If a disk should be mounted there, "
@@ -149,22 +149,22 @@ class OwnDirectories:
                 disk, path, node_id=node_id, cluster_id=cluster_id, rng=rng, has_log=False
             )
         except OSError as failure:
-            self.claims[path] = Claim(directory_id=None, failure=failure)
+            self.found[path] = FoundDirectory(directory_id=None, failure=failure)
             return
         except CorruptData as damage:
             unreadable = OSError(errno.EBADMSG, str(damage))
-            self.claims[path] = Claim(directory_id=None, failure=unreadable)
+            self.found[path] = FoundDirectory(directory_id=None, failure=unreadable)
             return
         except ConfigError as refused:
             if not isinstance(refused.__cause__, OSError):
                 raise
-            self.claims[path] = Claim(directory_id=None, failure=refused.__cause__)
+            self.found[path] = FoundDirectory(directory_id=None, failure=refused.__cause__)
             return
-        self.claims[path] = Claim(directory_id=directory_id)
+        self.found[path] = FoundDirectory(directory_id=directory_id)
         try:
             self.lock(path)
         except OSError as failure:
-            self.claims[path] = Claim(directory_id=directory_id, failure=failure)
+            self.found[path] = FoundDirectory(directory_id=directory_id, failure=failure)
 
 
 def take_directories(
@@ -190,7 +190,7 @@ def take_directories(
     own.lock(metadata_directory)
     for path in data_directories:
         if path == metadata_directory:
-            own.claims[path] = Claim(directory_id=own.metadata_id)
+            own.found[path] = FoundDirectory(directory_id=own.metadata_id)
         else:
             own.claim(disk, path, owner=(node_id, cluster_id), rng=rng)
     _check_copies(own, metadata_directory)
@@ -201,7 +201,7 @@ def take_directories(
 
 def _check_copies(own: OwnDirectories, metadata_directory: str) -> None:
     seen: dict[bytes, str] = {own.metadata_id: metadata_directory}
-    for path, claim in own.claims.items():
+    for path, claim in own.found.items():
         if claim.directory_id is None:
             continue
         other = seen.setdefault(claim.directory_id, path)

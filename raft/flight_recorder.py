@@ -249,7 +249,7 @@ class _Replay:
         difference = None
         for number, text in enumerate(lines, 1):
             try:
-                difference = self._take(number, text)
+                difference = self._replay_line(number, text)
             except _BadLine as error:
                 raise FlightRecordError(f"line {number}: {error}") from error
             except UndecodableValue as error:
@@ -269,7 +269,7 @@ class _Replay:
             is_whole=self._is_whole,
         )
 
-    def _take(self, number: int, text: str) -> ReplayDifference | None:
+    def _replay_line(self, number: int, text: str) -> ReplayDifference | None:
         try:
             line = json.loads(text)
         except ValueError as error:

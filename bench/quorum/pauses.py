@@ -17,7 +17,11 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from bench.processes import resident_mb
-from kvorum.metadata.controller.decide.departure import Departure, begin_departure, depart
+from kvorum.metadata.controller.decide.broker_fencing import (
+    BrokerFencing,
+    begin_fencing,
+    fence_next_chunk,
+)
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.record_codec import encode_records
@@ -112,10 +116,10 @@ async def _fence(image: ClusterImage) -> tuple[ClusterImage, ClusterImage]:
     the image ahead of the log, and then moves the committed one on. All but the write. Both images
     are returned, as a controller that goes on does not free them."""
     committed = image
-    departure: Departure | None = begin_departure(image, BROKERS[0])
-    while departure is not None:
-        decision = depart(image, departure)
-        departure = decision.reply
+    fencing: BrokerFencing | None = begin_fencing(image, BROKERS[0])
+    while fencing is not None:
+        decision = fence_next_chunk(image, fencing)
+        fencing = decision.reply
         image = _after(image, decision.records)
         build_batch([(None, value) for value in encode_records(decision.records)], timestamp_ms=0)
         await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC, TRANSACTIO
 from kvorum.broker.metrics.client_metrics_page import ClientFigures
 from kvorum.broker.metrics.client_telemetry import ClientTelemetry
 from kvorum.broker.network.connection import Slot
-from kvorum.broker.partition.recompression import PackThreads
+from kvorum.broker.partition.recompression import RecompressionThreads
 from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind
 from kvorum.broker.quotas.mutation_quota import MutationBuckets
 from kvorum.broker.transactions.driver import TransactionDriver
@@ -86,7 +86,7 @@ class Services:
         self.topic_metadata = TopicMetadata()
         self.caches: dict[str, Any] = {}
         """Caches that API files keep between requests, by API name."""
-        self.pack_threads = PackThreads()
+        self.recompression_threads = RecompressionThreads()
         self._background = TaskGroup(report_failure)
 
     def now_ms(self) -> int:
@@ -106,7 +106,7 @@ class Services:
         await self.transactions.stop()
         await self.transaction_driver.stop()
         await self._background.stop()
-        self.pack_threads.stop()
+        self.recompression_threads.stop()
 
     def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:
         """Where clients that came in on `listener` reach that broker."""

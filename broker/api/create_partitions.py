@@ -10,9 +10,9 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.mutation_charge import MutationCharge
 from kvorum.metadata.requests.controller_requests import (
+    CreatedPartitions,
     CreatePartitions,
-    GrownTopic,
-    MorePartitions,
+    NewPartitions,
 )
 from kvorum.metadata.rpc.calls import CREATE_PARTITIONS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -33,8 +33,8 @@ QUOTA_STRICT_VERSION = 3
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     charge = MutationCharge(context, QUOTA_STRICT_VERSION)
-    accepted: list[MorePartitions] = []
-    outcome: list[GrownTopic] = []
+    accepted: list[NewPartitions] = []
+    outcome: list[CreatedPartitions] = []
     for topic in (_more_partitions(topic) for topic in request.topics):
         count = 0 if request.validate_only else _growth(context, topic)
         refused = charge.take(topic.name, count)
@@ -55,8 +55,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 async def _create(
-    context: RequestContext, request: Any, topics: tuple[MorePartitions, ...]
-) -> tuple[GrownTopic, ...]:
+    context: RequestContext, request: Any, topics: tuple[NewPartitions, ...]
+) -> tuple[CreatedPartitions, ...]:
     reply = await context.services.controller.request(
         CREATE_PARTITIONS,
         CreatePartitions(topics=topics, validate_only=request.validate_only),
@@ -67,24 +67,24 @@ async def _create(
     return reply
 
 
-def _growth(context: RequestContext, topic: MorePartitions) -> int:
+def _growth(context: RequestContext, topic: NewPartitions) -> int:
     """How many partitions more that is, as far as this broker knows."""
     known = context.services.image().topic(topic.name)
     return 0 if known is None else max(topic.count - len(known.partitions), 0)
 
 
-def _refused(topic: MorePartitions, reason: Rejected) -> GrownTopic:
-    return GrownTopic(name=topic.name, error=reason.code, message=reason.message)
+def _refused(topic: NewPartitions, reason: Rejected) -> CreatedPartitions:
+    return CreatedPartitions(name=topic.name, error=reason.code, message=reason.message)
 
 
-def _more_partitions(topic: Any) -> MorePartitions:
+def _more_partitions(topic: Any) -> NewPartitions:
     assignments = None
     if topic.assignments is not None:
         assignments = tuple(tuple(item.broker_ids) for item in topic.assignments)
-    return MorePartitions(name=topic.name, count=topic.count, assignments=assignments)
+    return NewPartitions(name=topic.name, count=topic.count, assignments=assignments)
 
 
-def _answer(grown: GrownTopic) -> dict[str, Any]:
+def _answer(grown: CreatedPartitions) -> dict[str, Any]:
     return {
         "name": grown.name,
         "error_code": grown.error,

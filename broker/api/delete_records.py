@@ -48,7 +48,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         if error != ErrorCode.NONE:
             pending.results[number] = Deleted(UNKNOWN_LOW_WATERMARK, error)
             continue
-        moved.setdefault(replica.home, []).append(number)
+        moved.setdefault(replica.log_dir, []).append(number)
         pending.wait_for(number, replica, offset)
     now_ms = context.services.replicas.now_ms()
     deadline_ms = now_ms + max(milliseconds(request.timeout), 0)
@@ -57,14 +57,14 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if context.slot.connection.is_closed:
         pending.cancel()
     await pending.wait(deadline_ms)
-    for home, numbers in moved.items():
-        home.store.checkpoints.collect_log_offsets(
-            [r for r in replicas.with_files() if r.home is home]
+    for log_dir, numbers in moved.items():
+        log_dir.store.checkpoints.collect_log_offsets(
+            [r for r in replicas.with_files() if r.log_dir is log_dir]
         )
         try:
-            await in_thread(home.store.checkpoints.write_log_offsets)
+            await in_thread(log_dir.store.checkpoints.write_log_offsets)
         except OSError as failure:
-            replicas.on_directory_error(home, failure, "checkpoint")
+            replicas.on_directory_error(log_dir, failure, "checkpoint")
             failed = Deleted(UNKNOWN_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
             pending.results.update(dict.fromkeys(numbers, failed))
     return {"topics": _rows(request, pending.results)}

@@ -35,25 +35,25 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         wanted = {(topic.topic, p) for topic in request.topics for p in topic.partitions}
     manager = context.services.replicas
     by_home: dict[LogDirectory, dict[str, list[dict[str, Any]]]] = {
-        home: {} for home in manager.directories.items
+        log_dir: {} for log_dir in manager.directories.items
     }
     for replica in manager.all():
         core = replica.core
         if wanted is None or (core.topic, core.partition_id) in wanted:
-            by_home[replica.home].setdefault(core.topic, []).append(_partition(replica))
-    results = [_directory(home, topics) for home, topics in by_home.items()]
+            by_home[replica.log_dir].setdefault(core.topic, []).append(_partition(replica))
+    results = [_directory(log_dir, topics) for log_dir, topics in by_home.items()]
     if context.client_id == OWN_CLIENT_ID:
-        for home, result in zip(by_home, results, strict=True):
-            result[OWN_TAGS] = [*_own_tags(home), (OFFLINE_TAG, _offline_in(home, manager))]
+        for log_dir, result in zip(by_home, results, strict=True):
+            result[OWN_TAGS] = [*_own_tags(log_dir), (OFFLINE_TAG, _offline_in(log_dir, manager))]
     return {"error_code": ErrorCode.NONE, "results": results}
 
 
-def _directory(home: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    error = ErrorCode.KAFKA_STORAGE_ERROR if home.is_offline else ErrorCode.NONE
+def _directory(log_dir: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    error = ErrorCode.KAFKA_STORAGE_ERROR if log_dir.is_offline else ErrorCode.NONE
     total_bytes, usable_bytes = -1, -1
-    if not home.is_offline:
+    if not log_dir.is_offline:
         try:
-            usage = shutil.disk_usage(home.path)
+            usage = shutil.disk_usage(log_dir.path)
             total_bytes, usable_bytes = usage.total, usage.free
         except OSError:
             # Asking is no reason to take it offline: the next write finds out.
@@ -61,7 +61,7 @@ def _directory(home: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -> d
     shown = {} if error != ErrorCode.NONE else topics
     return {
         "error_code": error,
-        "log_dir": home.path,
+        "log_dir": log_dir.path,
         "topics": [{"name": name, "partitions": rows} for name, rows in sorted(shown.items())],
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
@@ -69,20 +69,20 @@ def _directory(home: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -> d
     }
 
 
-def _own_tags(home: LogDirectory) -> list[tuple[int, bytes]]:
-    tags = [(REASON_TAG, home.reason.encode())]
-    return tags if home.id is None else [(DIRECTORY_ID_TAG, home.id), *tags]
+def _own_tags(log_dir: LogDirectory) -> list[tuple[int, bytes]]:
+    tags = [(REASON_TAG, log_dir.reason.encode())]
+    return tags if log_dir.id is None else [(DIRECTORY_ID_TAG, log_dir.id), *tags]
 
 
-def _offline_in(home: LogDirectory, manager: ReplicaManager) -> bytes:
+def _offline_in(log_dir: LogDirectory, manager: ReplicaManager) -> bytes:
     """The replicas that cannot be used although their directory can."""
-    if home.is_offline:
+    if log_dir.is_offline:
         return pack_offline(())
-    names = [broken.name for broken in manager.broken if broken.home is home]
+    names = [broken.name for broken in manager.broken if broken.log_dir is log_dir]
     names += [
         f"{replica.core.topic}-{replica.core.partition_id}"
         for replica in manager.all()
-        if replica.is_offline and replica.home is home
+        if replica.is_offline and replica.log_dir is log_dir
     ]
     return pack_offline(sorted(names))
 

@@ -29,7 +29,7 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
 from kvorum.broker.network.purgatory import PendingAck, PendingProduce
 from kvorum.broker.partition.batch_validation import ProduceTerms
-from kvorum.broker.partition.recompression import Packer, Unpacked
+from kvorum.broker.partition.recompression import Recompressor, Unpacked
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.client_quotas import QuotaKind
 from kvorum.broker.transactions.produce_gate import ProduceGate
@@ -61,13 +61,13 @@ API = Api(
 
 
 class _Waiting(NamedTuple):
-    """to_pack: for this packer, first of all."""
+    """to_pack: for this recompressor, first of all."""
 
     replica: Replica
     required_offset: int
     topic_index: int
     partition_index: int
-    to_pack: tuple[Packer, bytearray] | None = None
+    to_pack: tuple[Recompressor, bytearray] | None = None
 
 
 class _Progress(NamedTuple):
@@ -147,9 +147,9 @@ def _append_topic(
             continue
         named.add(replica)
         batch = view[position : position + max(length, 0)]
-        packer = replica.packer
-        if packer is not None and packer.holds(batch):
-            to_pack = (packer, bytearray(batch))
+        recompressor = replica.recompressor
+        if recompressor is not None and recompressor.holds(batch):
+            to_pack = (recompressor, bytearray(batch))
             waiting.append(_Waiting(replica, 0, topic_index, len(partitions), to_pack))
             partitions.append(ProducedPartition(partition_id))
             continue
@@ -183,11 +183,11 @@ def _park(
         gate.start(pending)
     for wait in waiting:
         if wait.to_pack is not None:
-            packer, batch = wait.to_pack
+            recompressor, batch = wait.to_pack
             at = (wait.topic_index, wait.partition_index)
             own_gate = _own_gate(context, request, terms)
             item = Unpacked(batch, terms, own_gate, pending, *at, connection)
-            packer.add(item, context.services)
+            recompressor.add(item, context.services)
             continue
         wait.replica.wait_for_replication(
             PendingAck(wait.required_offset, pending, wait.topic_index, wait.partition_index)

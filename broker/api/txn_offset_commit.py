@@ -99,7 +99,7 @@ async def _commit(
         is_add=version >= FIRST_ADDING_VERSION,
     )
     if refused != ErrorCode.NONE:
-        return _told(refused, version)
+        return _error_for_version(refused, version)
     has_member = version >= FIRST_WITH_MEMBER
     body = CommitTransactionOffsets(
         group_id=request.group_id,
@@ -114,7 +114,7 @@ async def _commit(
     return await ask(context, request.group_id, body)
 
 
-def _told(refused: ErrorCode, version: int) -> ErrorCode:
+def _error_for_version(refused: ErrorCode, version: int) -> ErrorCode:
     told = as_told_to_producer(
         refused,
         knows_concurrent=version >= FIRST_ADDING_VERSION,

@@ -202,7 +202,7 @@ class BrokerLifecycleManager:
             if reply is grpc.aio.EOF:
                 raise grpc.aio.UsageError("the controller closed the stream")
             self._gone.clear()
-            if not await self._take(reply, target):
+            if not await self._handle_reply(reply, target):
                 return
             if reply.status.code == ErrorCode.NONE:
                 self.told_offline = frozenset(heartbeat.offline_log_dirs)
@@ -213,7 +213,7 @@ class BrokerLifecycleManager:
             finally:
                 interval_over.cancel()
 
-    async def _take(self, reply: pb.HeartbeatReply, target: int) -> bool:
+    async def _handle_reply(self, reply: pb.HeartbeatReply, target: int) -> bool:
         """Act on an answer; False when this stream is of no more use."""
         code = ErrorCode(reply.status.code)
         match code:

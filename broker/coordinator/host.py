@@ -1,7 +1,7 @@
 """All coordinators of one kind on this broker: a term for each partition that it leads.
 
 Walk: metadata publisher -> `ReplicaManager.publish` -> `on_replica` (a term begins or ends) ->
-`Term.load`; an API file -> `request` -> the term of the key's partition -> the shard.
+`ShardContext.load`; an API file -> `request` -> the term of the key's partition -> the shard.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kvorum.broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from kvorum.broker.coordinator.shard_context import Respond, State, Term
+from kvorum.broker.coordinator.shard_context import Respond, ShardContext, State
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.delta import Delta
@@ -38,7 +38,7 @@ class CoordinatorHost:
         topic: str,
         replicas: ReplicaManager,
         make_shard: MakeShard | None,
-        ask: Callable[[Term, Any], None] | None = None,
+        ask: Callable[[ShardContext, Any], None] | None = None,
     ) -> None:
         """make_shard: None if this cluster has no such coordinators: then `is_served` is False.
 
@@ -48,7 +48,7 @@ class CoordinatorHost:
         self._replicas = replicas
         self._make_shard = make_shard
         self._ask = ask or _refuse_to_ask
-        self._terms: dict[int, Term] = {}
+        self._terms: dict[int, ShardContext] = {}
         self._image = replicas.image
         self._tasks = TaskGroup(report_failure)
         replicas.observe(topic, self)
@@ -88,7 +88,7 @@ class CoordinatorHost:
         else:
             term.call(body, client_id, client_host, respond)
 
-    def _term_of(self, key: str) -> Term | None:
+    def _term_of(self, key: str) -> ShardContext | None:
         partition_id = self.partition_of(key)
         return None if partition_id is None else self._terms.get(partition_id)
 
@@ -167,7 +167,7 @@ class CoordinatorHost:
         await self._tasks.stop()
 
     def _begin(self, replica: Replica, shard: Shard) -> None:
-        term = self._terms[replica.core.partition_id] = Term(
+        term = self._terms[replica.core.partition_id] = ShardContext(
             replica=replica,
             shard=shard,
             first_image_end=self._replicas.image.end_offset,
@@ -179,18 +179,18 @@ class CoordinatorHost:
         replica.observer = self
         self._tasks.spawn(self._load(term), f"load {term.name}")
 
-    async def _load(self, term: Term) -> None:
+    async def _load(self, term: ShardContext) -> None:
         await term.load()
         # The image of the term's beginning; later changes are in the events behind it.
         term.give(TopicsChanged(image=self._image, changed=frozenset(), deleted=frozenset()))
 
-    def _on_broken(self, term: Term) -> None:
+    def _on_broken(self, term: ShardContext) -> None:
         """Load the shard again from the log, if this broker still leads and can write."""
         if self._terms.get(term.replica.core.partition_id) is term:
             self._drop(term.replica.core.partition_id, term)
             self.on_replica(term.replica)
 
-    def _drop(self, partition_id: int, term: Term) -> None:
+    def _drop(self, partition_id: int, term: ShardContext) -> None:
         del self._terms[partition_id]
         term.replica.observer = None
         term.end()
@@ -220,5 +220,5 @@ def _changed_topics(
     return frozenset(changed), deleted
 
 
-def _refuse_to_ask(term: Term, question: Any) -> None:
+def _refuse_to_ask(term: ShardContext, question: Any) -> None:
     raise InvariantViolated(f"{term.name} asks {question!r}, and nobody answers here")

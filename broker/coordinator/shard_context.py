@@ -101,7 +101,7 @@ class _Parked(NamedTuple):
     effect: Answer | Barrier
 
 
-class Term:
+class ShardContext:
     """See the top of the file. Made by the host, which calls `end` exactly once."""
 
     def __init__(
@@ -112,8 +112,8 @@ class Term:
         first_image_end: int,
         clock: Clock,
         deadlines: Deadlines,
-        ask: Callable[[Term, Any], None],
-        on_broken: Callable[[Term], None],
+        ask: Callable[[ShardContext, Any], None],
+        on_broken: Callable[[ShardContext], None],
     ) -> None:
         """first_image_end: end offset of the image that the term begins with. ask: carries out
         `Ask` and answers by `give(Told(...))`. on_broken: called when the term has ended by itself

@@ -120,7 +120,7 @@ def _diverging(
 def _is_current(core: Partition, state: FetchState) -> bool:
     """True if the follower is a replica of the partition, under the broker epoch of the
     metadata."""
-    return state.replica_id in core.remotes and core.facts.is_broker(
+    return state.replica_id in core.followers and core.peer_brokers.is_broker(
         state.replica_id, state.replica_epoch
     )
 

@@ -21,8 +21,8 @@ from contextlib import suppress
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
-from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
+from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.metadata_answers.suspects import Suspects
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.partition.replica import Replica
@@ -56,7 +56,7 @@ Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[socke
 """A socket that does not block, connected to an address. Raises OSError, TimeoutError."""
 
 
-class Fetchers:
+class ReplicaFetcherManager:
     """The fetchers by leader broker."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Fetchers:
         quota: ReplicationQuota,
         clock: Clock,
         connect: Connect,
-        starts: StartCheckpoints,
+        starts: LogStartAcks,
     ) -> None:
         """quota: of all throttled partitions that this broker follows."""
         self._broker_id = broker_id
@@ -80,7 +80,7 @@ class Fetchers:
         self._clock = clock
         self._connect = connect
         self._starts = starts
-        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._by_leader: dict[int, ReplicaFetcher] = {}
         self._leader_of: dict[Key, int] = {}
         self.suspects = Suspects(clock.monotonic_ms)
         self._is_started = False
@@ -106,7 +106,7 @@ class Fetchers:
         self._leader_of[key] = leader
         fetcher = self._by_leader.get(leader)
         if fetcher is None:
-            fetcher = self._by_leader[leader] = LeaderFetcher(
+            fetcher = self._by_leader[leader] = ReplicaFetcher(
                 leader=leader,
                 broker_id=self._broker_id,
                 config=self._config,
@@ -156,7 +156,7 @@ class Fetchers:
             fetcher.pause(is_paused)
 
 
-class LeaderFetcher:
+class ReplicaFetcher:
     """Fetches from one leader."""
 
     def __init__(
@@ -170,7 +170,7 @@ class LeaderFetcher:
         quota: ReplicationQuota,
         clock: Clock,
         connect: Connect,
-        starts: StartCheckpoints,
+        starts: LogStartAcks,
         suspects: Suspects,
     ) -> None:
         self._leader = leader
@@ -181,7 +181,7 @@ class LeaderFetcher:
         self._peer_address = peer_address
         self._clock = clock
         self._connect = connect
-        self.session = ReplicaSession(
+        self.session = FollowerFetchSession(
             config=config,
             leader_name=self._name,
             on_resume=self.on_partitions_changed,

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.runtime.clock import Clock
@@ -56,7 +56,7 @@ class Followed:
         self.resume: asyncio.TimerHandle | None = None
 
 
-class ReplicaSession:
+class FollowerFetchSession:
     """All partitions that follow one leader. is_opening: a request that opens one is out.
     leader_name: broker and address, for the log."""
 
@@ -68,7 +68,7 @@ class ReplicaSession:
         on_resume: Callable[[], None],
         quota: ReplicationQuota,
         clock: Clock,
-        starts: StartCheckpoints,
+        starts: LogStartAcks,
     ) -> None:
         self._config = config
         self._leader_name = leader_name

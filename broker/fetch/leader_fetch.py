@@ -100,7 +100,9 @@ def start_fetch(
     now_ms = manager.now_ms()
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     is_follower = request.replica_id >= 0
-    if is_follower and not manager.facts.is_broker(request.replica_id, request.replica_epoch):
+    if is_follower and not manager.peer_brokers.is_broker(
+        request.replica_id, request.replica_epoch
+    ):
         _refuse_follower(manager, request, is_by_id=is_by_id, respond=respond)
         return None
     if is_full:
@@ -117,7 +119,7 @@ def start_fetch(
             state.parked.cancel()  # the client gave up on it and came back
         state.forget(request)
     if state.is_replica:
-        manager.facts.last_fetch_ms[state.replica_id] = now_ms
+        manager.peer_brokers.last_fetch_ms[state.replica_id] = now_ms
     objections: Objections = {}
     for watched in state.update(request):
         _take_in(manager, watched, now_ms, objections)
@@ -267,9 +269,9 @@ def _take_in(
         return
     asked = watched.asked
     core = replica.core
-    remote = core.remotes.get(state.replica_id)
+    remote = core.followers.get(state.replica_id)
     if remote is not None and remote.sent_offset == asked.fetch_offset:
-        manager.served_checks.suspect(replica, remote, asked)
+        manager.reread_verification.suspect(replica, remote, asked)
     has_risen = core.on_follower_fetch(
         state.replica_id, asked.fetch_offset, asked.log_start_offset, state.replica_epoch, now_ms
     )
@@ -330,7 +332,7 @@ def _answer(
         if not records.length:
             records = None
     preferred = NO_REPLICA
-    if watched.state.rack_id and core.facts.has_rack_readers and core.is_leader:
+    if watched.state.rack_id and core.peer_brokers.has_rack_readers and core.is_leader:
         preferred = core.nearest_replica(watched.state.rack_id, asked.fetch_offset)
         if preferred != NO_REPLICA:
             records, aborted = None, None  # it shall ask there
@@ -372,7 +374,7 @@ def _is_news(watched: Watched, answer: FetchedPartition) -> bool:
     if answer.log_start_offset != watched.sent_log_start_offset:
         return True
     return (
-        watched.replica.core.facts.has_rack_readers
+        watched.replica.core.peer_brokers.has_rack_readers
         and answer.high_watermark != watched.sent_high_watermark
     )
 
@@ -395,7 +397,7 @@ def note_sent(manager: ReplicaManager, state: FetchState, answers: Answers) -> N
         state.dirty.pop(watched, None)
         if answer.records is not None and state.replica_id >= 0 and watched.replica is not None:
             manager.leader_throttle.record(watched.replica, state.replica_id, answer.records.length)
-            remote = watched.replica.core.remotes.get(state.replica_id)
+            remote = watched.replica.core.followers.get(state.replica_id)
             if remote is not None:
                 remote.sent_offset = watched.asked.fetch_offset
         if answer.error or answer.diverging is not None or _has_unread(watched):

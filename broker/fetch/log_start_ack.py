@@ -24,7 +24,7 @@ RETRY_MS = 1_000
 OnError = Callable[[LogDirectory, OSError, str], None]
 
 
-class StartCheckpoints:
+class LogStartAcks:
     """For all that a broker follows. on_error: a disk call failed in this directory."""
 
     def __init__(self, on_error: OnError) -> None:
@@ -47,7 +47,7 @@ class StartCheckpoints:
         if not start_offset:
             return 0
         core = replica.core
-        durable = replica.home.store.checkpoints.durable_start(core.topic, core.partition_id)
+        durable = replica.log_dir.store.checkpoints.durable_start(core.topic, core.partition_id)
         if durable >= start_offset:
             return start_offset
         first = log.segments.durable_first_offset
@@ -69,11 +69,11 @@ class StartCheckpoints:
                 listeners, self._listeners = self._listeners, {}
                 by_home: dict[LogDirectory, list[Replica]] = {}
                 for replica in waiting:
-                    if not replica.home.is_offline:
-                        by_home.setdefault(replica.home, []).append(replica)
+                    if not replica.log_dir.is_offline:
+                        by_home.setdefault(replica.log_dir, []).append(replica)
                 is_written = True
-                for home, replicas in by_home.items():
-                    is_written = await self._write(home, replicas) and is_written
+                for log_dir, replicas in by_home.items():
+                    is_written = await self._write(log_dir, replicas) and is_written
                 if not is_written:
                     await asyncio.sleep(RETRY_MS / 1000)
                 for on_saved in listeners:
@@ -81,13 +81,13 @@ class StartCheckpoints:
         finally:
             self._is_running = False
 
-    async def _write(self, home: LogDirectory, replicas: list[Replica]) -> bool:
+    async def _write(self, log_dir: LogDirectory, replicas: list[Replica]) -> bool:
         # While another directory was written a topic may have been deleted, and made again.
         there = [replica for replica in replicas if not (replica.is_offline or replica.is_closed)]
-        home.store.checkpoints.collect_log_starts(there)
+        log_dir.store.checkpoints.collect_log_starts(there)
         try:
-            await in_thread(home.store.checkpoints.write_log_starts)
+            await in_thread(log_dir.store.checkpoints.write_log_starts)
         except OSError as failure:
-            self._on_error(home, failure, "checkpoint")
+            self._on_error(log_dir, failure, "checkpoint")
             return False
         return True

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
-from kvorum.broker.partition.follower_state import RemoteReplica
+from kvorum.broker.partition.follower_state import FollowerState
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
@@ -44,7 +44,7 @@ class _Suspect(NamedTuple):
     bytes_max: int
 
 
-class ServedChecks:
+class RereadVerification:
     """One check at a time, for all that a manager leads."""
 
     def __init__(self, manager: FetchedReplicas) -> None:
@@ -57,7 +57,7 @@ class ServedChecks:
         self._waiting.clear()
         await self._tasks.stop()
 
-    def suspect(self, replica: Replica, remote: RemoteReplica, asked: FetchPartition) -> None:
+    def suspect(self, replica: Replica, remote: FollowerState, asked: FetchPartition) -> None:
         """A follower asks from an offset from which it was sent records."""
         now_ms = self._manager.now_ms()
         offset, at_ms = remote.checked

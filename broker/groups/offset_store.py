@@ -24,7 +24,7 @@ from kvorum.broker.groups.requests import (
     OffsetsFetched,
     TopicPartitions,
 )
-from kvorum.broker.groups.turn import Turn
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -77,11 +77,11 @@ class OffsetStore:
 
     # --- committing --------------------------------------------------------------------------
 
-    def commit(self, request: CommitOffsets, turn: Turn) -> OffsetsCommitted:
+    def commit(self, request: CommitOffsets, step: StepEffects) -> OffsetsCommitted:
         """Write the offsets that can be written. An offset with an error does not hold up the
         others."""
-        errors = offset_errors(request.offsets, turn.config)
-        group_id, wall_ms = request.group_id, turn.now.wall_ms
+        errors = offset_errors(request.offsets, step.config)
+        group_id, wall_ms = request.group_id, step.now.wall_ms
         records = []
         for row, error in zip(request.offsets, errors, strict=True):
             if error != ErrorCode.NONE:
@@ -94,7 +94,7 @@ class OffsetStore:
             book.put(row.topic, row.partition, value, self._order)
             key = offset_key(group_id, row.topic, row.partition)
             records.append(CoordinatorRecord(key, encode_offset(value)))
-        turn.append_all(records)
+        step.append_all(records)
         return OffsetsCommitted(errors)
 
     def is_fenced(self, request: CommitTransactionOffsets) -> bool:
@@ -103,16 +103,16 @@ class OffsetStore:
         return request.producer_epoch < self._epochs.get(request.producer_id, -1)
 
     def commit_in_transaction(
-        self, request: CommitTransactionOffsets, turn: Turn
+        self, request: CommitTransactionOffsets, step: StepEffects
     ) -> OffsetsCommitted:
         """As `commit`, for a transaction: the offsets count once the producer's marker comes."""
-        errors = offset_errors(request.offsets, turn.config)
+        errors = offset_errors(request.offsets, step.config)
         group_id, producer_id = request.group_id, request.producer_id
         records = []
         for row, error in zip(request.offsets, errors, strict=True):
             if error != ErrorCode.NONE:
                 continue
-            value = offset_value(row, turn.now.wall_ms, NO_RETENTION_TIME)
+            value = offset_value(row, step.now.wall_ms, NO_RETENTION_TIME)
             self._order += 1
             book = self.books.setdefault(group_id, OffsetBook())
             book.put_pending(producer_id, row.topic, row.partition, value, self._order)
@@ -121,7 +121,7 @@ class OffsetStore:
         if records:
             self._groups_of_producer.setdefault(producer_id, {})[group_id] = None
             self._note_epoch(producer_id, request.producer_epoch)
-        turn.append_all(records, producer=(producer_id, request.producer_epoch))
+        step.append_all(records, producer=(producer_id, request.producer_epoch))
         return OffsetsCommitted(errors)
 
     # --- reading -----------------------------------------------------------------------------
@@ -149,21 +149,21 @@ class OffsetStore:
 
     # --- removing ----------------------------------------------------------------------------
 
-    def delete(self, group_id: str, keys: Iterable[PartitionKey], turn: Turn) -> int:
+    def delete(self, group_id: str, keys: Iterable[PartitionKey], step: StepEffects) -> int:
         """Write tombstones for those of `keys` that have an offset; returns their number."""
         known = self.book(group_id).all_keys()
         there = [key for key in dict.fromkeys(keys) if key in known]
         self._remove(group_id, there)
         self._order += len(there)
-        turn.append_all(
+        step.append_all(
             CoordinatorRecord(offset_key(group_id, topic, partition), None)
             for topic, partition in there
         )
         return len(there)
 
-    def delete_all(self, group_id: str, turn: Turn) -> None:
+    def delete_all(self, group_id: str, step: StepEffects) -> None:
         """Write tombstones for all offsets of the group."""
-        self.delete(group_id, self.book(group_id).all_keys(), turn)
+        self.delete(group_id, self.book(group_id).all_keys(), step)
 
     def of_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, list[PartitionKey]]]:
         """Each group id that has offsets of these topics, with their keys."""

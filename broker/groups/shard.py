@@ -74,6 +74,7 @@ from kvorum.broker.groups.requests import (
     Synced,
     SyncGroup,
 )
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.broker.groups.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
@@ -85,7 +86,6 @@ from kvorum.broker.groups.timers import (
     SessionTimer,
     SyncTimer,
 )
-from kvorum.broker.groups.turn import Turn
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 
 
@@ -139,132 +139,132 @@ class GroupShard:
         self.offsets.end_transaction(end)
 
     def on_loaded(self, now: Instant) -> list[Effect]:
-        turn = Turn(self.config, self._rng, now, self.consumer.group_configs)
+        step = StepEffects(self.config, self._rng, now, self.consumer.group_configs)
         # A group that has offsets exists, also when its own record is gone or its offsets were
         # read first.
         for group_id in self.offsets.books:
             self.groups.setdefault(group_id, ClassicGroup(group_id))
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
-                membership.on_loaded(group, turn)
-        self.consumer.on_loaded(turn)
-        self._set_expiry_timer(turn)
-        return turn.effects
+                membership.on_loaded(group, step)
+        self.consumer.on_loaded(step)
+        self._set_expiry_timer(step)
+        return step.effects
 
     # --- events ------------------------------------------------------------------------------
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        turn = Turn(self.config, self._rng, now, self.consumer.group_configs)
+        step = StepEffects(self.config, self._rng, now, self.consumer.group_configs)
         match event:
             case Request():
-                self._on_request(event, turn)
+                self._on_request(event, step)
             case TimerFired():
-                self._on_timer(event, turn)
+                self._on_timer(event, step)
             case TransactionEnded():
                 self.offsets.end_transaction(event.end)
             case TopicsChanged():
                 self.consumer.on_topics(event)
                 for group_id, keys in list(self.offsets.of_topics(event.deleted)):
-                    self.offsets.delete(group_id, keys, turn)
+                    self.offsets.delete(group_id, keys, step)
             case Durable() | Told():
                 raise InvariantViolated(f"a group's shard asked for no {event!r}")
             case _:
                 assert_never(event)
-        return turn.effects
+        return step.effects
 
-    def _on_request(self, event: Request, turn: Turn) -> None:
+    def _on_request(self, event: Request, step: StepEffects) -> None:
         body = event.body
         match body:
             case CommitOffsets():
-                self._commit(event, body, turn)
+                self._commit(event, body, step)
             case Heartbeat():
-                self._heartbeat(event, body, turn)
+                self._heartbeat(event, body, step)
             case JoinGroup():
-                self._join(event, body, turn)
+                self._join(event, body, step)
             case SyncGroup():
-                self._sync(event, body, turn)
+                self._sync(event, body, step)
             case LeaveGroup():
-                self._leave(event, body, turn)
+                self._leave(event, body, step)
             case ConsumerHeartbeat():
-                self.consumer.heartbeat(event, turn)
+                self.consumer.heartbeat(event, step)
             case DescribeConsumerGroup():
-                turn.answer_durably(event.token, self.consumer.describe(body))
+                step.answer_durably(event.token, self.consumer.describe(body))
             case FetchOffsets():
-                self._fetch(event, body, turn)
+                self._fetch(event, body, step)
             case CommitTransactionOffsets():
-                self._commit_in_transaction(event, body, turn)
+                self._commit_in_transaction(event, body, step)
             case DeleteOffsets():
-                self._delete_offsets(event, body, turn)
+                self._delete_offsets(event, body, step)
             case DescribeGroup():
                 group = self._classic(body.group_id)
                 found = ErrorCode.GROUP_ID_NOT_FOUND if group is None else describe(group)
-                turn.answer_durably(event.token, found)
+                step.answer_durably(event.token, found)
             case ListGroups():
-                turn.answer_durably(event.token, listings(self.groups.values(), body))
+                step.answer_durably(event.token, listings(self.groups.values(), body))
             case DeleteGroup():
-                self._delete_group(event, body, turn)
+                self._delete_group(event, body, step)
             case _:
                 raise InvariantViolated(f"a group's shard was asked {body!r}")
 
     # --- membership --------------------------------------------------------------------------
 
-    def _join(self, event: Request, body: JoinGroup, turn: Turn) -> None:
-        error = joining.refusal_of(body, event.client_id, turn)
+    def _join(self, event: Request, body: JoinGroup, step: StepEffects) -> None:
+        error = joining.refusal_of(body, event.client_id, step)
         group = self.groups.get(body.group_id)
         emptied = None
         if isinstance(group, ConsumerGroup):
             if error == ErrorCode.NONE and not group.is_empty:
-                self.mixed.join(group, event, turn)
+                self.mixed.join(group, event, step)
                 return
             emptied, group = group, None
         if error == ErrorCode.NONE and group is None and body.member_id:
             # An unknown member id is one of a group that is gone.
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error != ErrorCode.NONE:
-            turn.answer(event.token, Joined(error=error, member_id=body.member_id))
+            step.answer(event.token, Joined(error=error, member_id=body.member_id))
             return
         if group is not None:
-            joining.join(group, event, turn)
+            joining.join(group, event, step)
             return
-        group = ClassicGroup(body.group_id, turn.now.wall_ms)
-        joining.join(group, event, turn)
+        group = ClassicGroup(body.group_id, step.now.wall_ms)
+        joining.join(group, event, step)
         if group.members or group.pending_members:
             if emptied is not None:
-                self.consumer.end(emptied, turn)
+                self.consumer.end(emptied, step)
             self.groups[body.group_id] = group
-            turn.append(self._empty_record(body.group_id, turn))
+            step.append(self._empty_record(body.group_id, step))
 
     @staticmethod
-    def _empty_record(group_id: str, turn: Turn) -> CoordinatorRecord:
+    def _empty_record(group_id: str, step: StepEffects) -> CoordinatorRecord:
         """The group record of a group before its first generation."""
-        return ClassicGroup(group_id, turn.now.wall_ms).record()
+        return ClassicGroup(group_id, step.now.wall_ms).record()
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _sync(self, event: Request, body: SyncGroup, turn: Turn) -> None:
+    def _sync(self, event: Request, body: SyncGroup, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
-            turn.answer(event.token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            step.answer(event.token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
         elif isinstance(group, ConsumerGroup):
-            self.mixed.sync(group, event, body, turn)
+            self.mixed.sync(group, event, body, step)
         else:
-            syncing.sync(group, event, turn)
+            syncing.sync(group, event, step)
 
-    def _heartbeat(self, event: Request, body: Heartbeat, turn: Turn) -> None:
+    def _heartbeat(self, event: Request, body: Heartbeat, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
-            error = self.mixed.heartbeat(group, body, turn)
+            error = self.mixed.heartbeat(group, body, step)
         elif group is not None:
-            error = membership.heartbeat(group, body, turn)
-        turn.answer(event.token, error)
+            error = membership.heartbeat(group, body, step)
+        step.answer(event.token, error)
 
-    def _leave(self, event: Request, body: LeaveGroup, turn: Turn) -> None:
+    def _leave(self, event: Request, body: LeaveGroup, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if isinstance(group, ConsumerGroup):
-            self.mixed.leave(group, event, body, turn)
+            self.mixed.leave(group, event, body, step)
             return
         if group is None:
             rows = tuple(
@@ -272,70 +272,70 @@ class GroupShard:
                 for m in body.members
             )
         else:
-            rows = membership.leave(group, body, turn)
-        turn.answer(event.token, Left(members=rows))
+            rows = membership.leave(group, body, step)
+        step.answer(event.token, Left(members=rows))
 
     # --- offsets -----------------------------------------------------------------------------
 
-    def _commit(self, event: Request, body: CommitOffsets, turn: Turn) -> None:
+    def _commit(self, event: Request, body: CommitOffsets, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
             if body.generation_id >= 0:
                 knows = body.knows_missing_group
                 error = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
-                turn.answer(event.token, error)
+                step.answer(event.token, error)
                 return
-            group = self._simple_group(body.group_id, turn)
+            group = self._simple_group(body.group_id, step)
         error = _commit_refusal(group, body)
         if error != ErrorCode.NONE:
-            turn.answer(event.token, error)
+            step.answer(event.token, error)
             return
         if isinstance(group, ClassicGroup):
             member = group.members.get(body.member_id)
             if member is not None:
-                rebalance.extend_session(group, member, turn)
-        turn.answer_durably(event.token, self.offsets.commit(body, turn))
+                rebalance.extend_session(group, member, step)
+        step.answer_durably(event.token, self.offsets.commit(body, step))
 
     def _commit_in_transaction(
-        self, event: Request, body: CommitTransactionOffsets, turn: Turn
+        self, event: Request, body: CommitTransactionOffsets, step: StepEffects
     ) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
             if body.generation_id >= 0:
-                turn.answer(event.token, ErrorCode.ILLEGAL_GENERATION)
+                step.answer(event.token, ErrorCode.ILLEGAL_GENERATION)
                 return
-            group = self._simple_group(body.group_id, turn)
+            group = self._simple_group(body.group_id, step)
         error = _commit_refusal(group, body)
         if error == ErrorCode.NONE and self.offsets.is_fenced(body):
             error = ErrorCode.INVALID_PRODUCER_EPOCH
         if error != ErrorCode.NONE:
-            turn.answer(event.token, error)
+            step.answer(event.token, error)
             return
-        turn.answer_durably(event.token, self.offsets.commit_in_transaction(body, turn))
+        step.answer_durably(event.token, self.offsets.commit_in_transaction(body, step))
 
-    def _fetch(self, event: Request, body: FetchOffsets, turn: Turn) -> None:
+    def _fetch(self, event: Request, body: FetchOffsets, step: StepEffects) -> None:
         group = self.consumer.find(body.group_id)
         error = ErrorCode.NONE
         if group is not None:
             error = consumer_committing.fetch_refusal(group, body)
         fetched = self.offsets.fetch(body) if error == ErrorCode.NONE else error
-        turn.answer_durably(event.token, fetched)
+        step.answer_durably(event.token, fetched)
 
-    def _simple_group(self, group_id: str, turn: Turn) -> ClassicGroup:
+    def _simple_group(self, group_id: str, step: StepEffects) -> ClassicGroup:
         """A group that only keeps offsets. It has no record of its own; its offsets show that it
         exists."""
-        group = self.groups[group_id] = ClassicGroup(group_id, turn.now.wall_ms)
+        group = self.groups[group_id] = ClassicGroup(group_id, step.now.wall_ms)
         return group
 
-    def _delete_offsets(self, event: Request, body: DeleteOffsets, turn: Turn) -> None:
+    def _delete_offsets(self, event: Request, body: DeleteOffsets, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
-            turn.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
+            step.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
             return
         is_known = isinstance(group, ConsumerGroup) or group.is_consumer_group
         if not group.is_empty and not is_known:
             # The coordinator cannot tell which topics such members use.
-            turn.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
+            step.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
             return
         rows = []
         for topic, partitions in body.topics:
@@ -343,76 +343,76 @@ class GroupShard:
                 error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 error = ErrorCode.NONE
-                self.offsets.delete(body.group_id, [(topic, p) for p in partitions], turn)
+                self.offsets.delete(body.group_id, [(topic, p) for p in partitions], step)
             rows.append(DeletedTopicOffsets(topic, partitions, error))
-        turn.answer_durably(event.token, OffsetsDeleted(tuple(rows)))
+        step.answer_durably(event.token, OffsetsDeleted(tuple(rows)))
 
     # --- the end of groups -------------------------------------------------------------------
 
-    def _delete_group(self, event: Request, body: DeleteGroup, turn: Turn) -> None:
+    def _delete_group(self, event: Request, body: DeleteGroup, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
-            turn.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
+            step.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
         elif not group.is_empty:
-            turn.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
+            step.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
         else:
-            self._end_group(group, turn)
-            turn.answer_durably(event.token, ErrorCode.NONE)
+            self._end_group(group, step)
+            step.answer_durably(event.token, ErrorCode.NONE)
 
-    def _end_group(self, group: ClassicGroup | ConsumerGroup, turn: Turn) -> None:
+    def _end_group(self, group: ClassicGroup | ConsumerGroup, step: StepEffects) -> None:
         if isinstance(group, ConsumerGroup):
-            self.offsets.delete_all(group.group_id, turn)
-            self.consumer.end(group, turn)
+            self.offsets.delete_all(group.group_id, step)
+            self.consumer.end(group, step)
             return
         for member_id in list(group.pending_members):
-            rebalance.forget_pending(group, member_id, turn)
-        group.transition_to(GroupState.DEAD, turn.now.wall_ms)
-        self.offsets.delete_all(group.group_id, turn)
-        turn.append(CoordinatorRecord(group_key(group.group_id), None))
+            rebalance.forget_pending(group, member_id, step)
+        group.transition_to(GroupState.DEAD, step.now.wall_ms)
+        self.offsets.delete_all(group.group_id, step)
+        step.append(CoordinatorRecord(group_key(group.group_id), None))
         del self.groups[group.group_id]
 
-    def _expire_offsets(self, turn: Turn) -> None:
+    def _expire_offsets(self, step: StepEffects) -> None:
         retention_ms = self.config.offsets_retention_ms
         for group in list(self.groups.values()):
             group_id = group.group_id
             book = self.offsets.book(group_id)
-            over = expired_offsets(group, book, turn.now.wall_ms, retention_ms)
-            self.offsets.delete(group_id, over, turn)
+            over = expired_offsets(group, book, step.now.wall_ms, retention_ms)
+            self.offsets.delete(group_id, over, step)
             is_over = group.is_empty
             if isinstance(group, ClassicGroup) and group.pending_members:
                 is_over = False
             if is_over and self.offsets.book(group_id).is_blank:
-                self._end_group(group, turn)
+                self._end_group(group, step)
 
-    def _set_expiry_timer(self, turn: Turn) -> None:
-        turn.set_timer(ExpiryTimer(), self.config.offsets_retention_check_interval_ms)
+    def _set_expiry_timer(self, step: StepEffects) -> None:
+        step.set_timer(ExpiryTimer(), self.config.offsets_retention_check_interval_ms)
 
     # --- timers ------------------------------------------------------------------------------
 
-    def _on_timer(self, event: TimerFired, turn: Turn) -> None:
+    def _on_timer(self, event: TimerFired, step: StepEffects) -> None:
         name = event.name
         if isinstance(name, ExpiryTimer):
-            self._expire_offsets(turn)
-            self._set_expiry_timer(turn)
+            self._expire_offsets(step)
+            self._set_expiry_timer(step)
             return
         if isinstance(
             name,
             (ConsumerSessionTimer, ConsumerRebalanceTimer, ClassicRejoinTimer, ClassicSyncTimer),
         ):
-            self.consumer.on_timer(name, turn)
+            self.consumer.on_timer(name, step)
             return
         group = self._classic(name.group_id)  # type: ignore[attr-defined]
         if group is None:
             return
         match name:
             case SessionTimer():
-                membership.on_session_timer(group, name.member_id, turn)
+                membership.on_session_timer(group, name.member_id, step)
             case PendingMemberTimer():
-                membership.on_pending_member_timer(group, name.member_id, turn)
+                membership.on_pending_member_timer(group, name.member_id, step)
             case JoinTimer():
-                rebalance.on_join_timer(group, turn)
+                rebalance.on_join_timer(group, step)
             case SyncTimer():
-                rebalance.on_sync_timer(group, turn)
+                rebalance.on_sync_timer(group, step)
             case _:
                 raise InvariantViolated(f"a group's shard set no timer {name!r}")
 

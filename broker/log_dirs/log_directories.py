@@ -39,7 +39,7 @@ class DirectoriesLost(KvorumError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class FoundDirectory:
     """The result of the start at the path of one directory.
 
     directory_id: None if it could not be read; failure gives the reason then. is_clean: the last
@@ -52,7 +52,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PlacementRequest:
     """A replica that needs a place.
 
     name: of its folder. told: the directory that the metadata has for it. is_new: the broker had
@@ -68,11 +68,13 @@ class Wanted:
 
 
 class Unplaced(NamedTuple):
-    """Why a replica stays offline until the metadata says otherwise. home: where its folder should
-    be, if that can be read."""
+    """Why a replica stays offline until the metadata says otherwise.
+
+    log_dir: the directory where its folder should be, None if that cannot be read.
+    """
 
     reason: str
-    home: LogDirectory | None = None
+    log_dir: LogDirectory | None = None
 
 
 class LogDirectory:
@@ -113,13 +115,13 @@ class LogDirectories:
         self._missing: set[bytes] = set()
         """Ids that the metadata has for replicas here, said once each."""
 
-    def load(self, claims: Mapping[str, Claim]) -> None:
+    def load(self, found: Mapping[str, FoundDirectory]) -> None:
         """Find what lies in each (blocking); one that cannot be read is offline from the start.
 
         Raises CorruptData for a checkpoint that is damaged in the only directory.
         """
         for item in self.items:
-            claim = claims[item.path]
+            claim = found[item.path]
             item.id = claim.directory_id
             if claim.failure is not None:
                 self.fail(item, claim.failure, "start")
@@ -180,7 +182,7 @@ class LogDirectories:
         return Unplaced(f"a copy of it lies in {paths}; move all but one of them away", found[0])
 
     def _unless_older(
-        self, found: LogDirectory, own: LogDirectory | None, wanted: Wanted
+        self, found: LogDirectory, own: LogDirectory | None, wanted: PlacementRequest
     ) -> LogDirectory | Unplaced:
         """`found`, unless the metadata names a directory that cannot be read: what that one holds
         may be more, and a copy that came back from a repair would lead without it."""
@@ -194,7 +196,7 @@ class LogDirectories:
             "older"
         )
 
-    def place(self, wanted: Wanted) -> LogDirectory | Unplaced:
+    def place(self, wanted: PlacementRequest) -> LogDirectory | Unplaced:
         """The directory of a replica that is to be opened.
 
         Unplaced: it stays offline. An empty log would pass for the one that cannot be read, or

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
-from kvorum.broker.fetch.follower_fetch import Fetchers
+from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
@@ -44,7 +44,7 @@ class TimedReplicas(Protocol):
     def directories(self) -> LogDirectories: ...
 
     @property
-    def fetchers(self) -> Fetchers: ...
+    def fetchers(self) -> ReplicaFetcherManager: ...
 
     @property
     def isr(self) -> AlterPartitionManager: ...
@@ -55,10 +55,12 @@ class TimedReplicas(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None: ...
+    def on_directory_error(
+        self, log_dir: LogDirectory, failure: OSError, operation: str
+    ) -> None: ...
 
 
-class Maintenance:
+class BackgroundJobs:
     """Timers over all replicas of a manager."""
 
     def __init__(self, manager: TimedReplicas) -> None:
@@ -103,14 +105,14 @@ class Maintenance:
                 replica.on_high_watermark()
 
     async def _checkpoint_high_watermarks(self) -> None:
-        for home, replicas in self._by_home():
-            home.store.checkpoints.collect_high_watermarks(replicas)
+        for log_dir, replicas in self._by_home():
+            log_dir.store.checkpoints.collect_high_watermarks(replicas)
             for replica in replicas:
                 producers = replica.log.producers
                 if producers.unreplicated:
                     # For a follower, which no reader makes do so: else it gathers them for ever.
                     producers.forget_replicated(replica.core.high_watermark)
-            await self._write(home, home.store.checkpoints.write_high_watermarks)
+            await self._write(log_dir, log_dir.store.checkpoints.write_high_watermarks)
 
     async def _flush_sealed(self) -> None:
         now_ms = self._manager.clock.wall_ms()
@@ -132,9 +134,9 @@ class Maintenance:
         await self._checkpoint_log_offsets()
 
     async def _checkpoint_log_offsets(self) -> None:
-        for home, replicas in self._by_home():
-            home.store.checkpoints.collect_log_offsets(replicas)
-            await self._write(home, home.store.checkpoints.write_log_offsets)
+        for log_dir, replicas in self._by_home():
+            log_dir.store.checkpoints.collect_log_offsets(replicas)
+            await self._write(log_dir, log_dir.store.checkpoints.write_log_offsets)
 
     def _by_home(self) -> Iterator[tuple[LogDirectory, list[Replica]]]:
         """The directories that are online, each with what has a log in it when its turn comes.
@@ -142,16 +144,16 @@ class Maintenance:
         Seed 110027: listed before the wait for another directory, a topic that was deleted and made
         again meanwhile got the old one's watermark, recovery point and log start for its own.
         """
-        for home in self._manager.directories.online:
-            if not home.is_offline:
-                yield home, [r for r in self._manager.with_files() if r.home is home]
+        for log_dir in self._manager.directories.online:
+            if not log_dir.is_offline:
+                yield log_dir, [r for r in self._manager.with_files() if r.log_dir is log_dir]
 
-    async def _write(self, home: LogDirectory, work: Callable[[], None]) -> None:
+    async def _write(self, log_dir: LogDirectory, work: Callable[[], None]) -> None:
         """Write the files of one directory; its failure does not concern the others."""
         try:
             await in_thread(work)
         except OSError as failure:
-            self._manager.on_directory_error(home, failure, "checkpoint")
+            self._manager.on_directory_error(log_dir, failure, "checkpoint")
 
     async def _flush(self, replica: Replica) -> None:
         async with self._flushing:
@@ -204,11 +206,11 @@ class Maintenance:
 
     async def _remove_deleted(self) -> None:
         now_ms = self._manager.clock.wall_ms()
-        for home, replicas in self._by_home():
-            directories = home.store.take_removals()
+        for log_dir, replicas in self._by_home():
+            directories = log_dir.store.take_removals()
             files = [path for replica in replicas for path in take_deleted(replica.log, now_ms)]
             if directories or files:
-                await self._write(home, partial(home.store.remove, directories, files))
+                await self._write(log_dir, partial(log_dir.store.remove, directories, files))
 
     async def _expire_producers(self) -> None:
         for replica in self._manager.with_files():

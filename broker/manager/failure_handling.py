@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
-from kvorum.broker.fetch.follower_fetch import Fetchers
+from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory, is_disk_fault
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.image import ClusterImage, PartitionImage
@@ -46,19 +46,19 @@ class FailingReplicas(Protocol):
     def assignments(self) -> AssignmentsManager: ...
 
     @property
-    def fetchers(self) -> Fetchers: ...
+    def fetchers(self) -> ReplicaFetcherManager: ...
 
     def all(self) -> list[Replica]: ...
 
     def find_by_name(self, topic: str, partition_id: int) -> Replica | None: ...
 
 
-class Broken(NamedTuple):
-    """A replica without a log. name: its folder's; home: where that lies, None if nobody knows.
+class ReplicaWithoutLog(NamedTuple):
+    """A replica without a log. name: its folder's; log_dir: where that lies, None if nobody knows.
     is_unplaced: the next image of the partition may give it a place (`LogDirectories.place`)."""
 
     name: str
-    home: LogDirectory | None
+    log_dir: LogDirectory | None
     is_unplaced: bool = False
 
 
@@ -78,7 +78,7 @@ class ReplicaFailures:
         if isinstance(failure, OSError) and is_disk_fault(failure):
             if failure.filename is None:
                 failure.filename = replica.log.directory
-            self._fail(replica.home, failure, operation)
+            self._fail(replica.log_dir, failure, operation)
             return
         _log.error(
             "%s-%d is offline: %s: %s; see `kvorum partitions restore`",
@@ -90,16 +90,16 @@ class ReplicaFailures:
         if isinstance(failure, CorruptData) and failure.path.endswith(LOG_SUFFIX):
             # Of other files the next start makes new ones, from the batches.
             self._mark(replica, failure)
-        self._tell((core.topic_id, core.partition_id), LOST_DIRECTORY)
+        self._report_directory((core.topic_id, core.partition_id), LOST_DIRECTORY)
 
     def _mark(self, replica: Replica, damage: CorruptData) -> None:
         try:
-            replica.home.store.mark_damaged(replica.log, damage)
+            replica.log_dir.store.mark_damaged(replica.log, damage)
         except OSError as failure:
-            self.on_directory_error(replica.home, failure, "mark of damage")
+            self.on_directory_error(replica.log_dir, failure, "mark of damage")
 
     def on_open_failed(
-        self, key: Key, name: str, home: LogDirectory, failure: OSError | CorruptData
+        self, key: Key, name: str, log_dir: LogDirectory, failure: OSError | CorruptData
     ) -> None:
         """A log could not be opened. name: of its folder."""
         # A folder that is another topic's, or does not say whose it is, is named with its way out.
@@ -109,10 +109,10 @@ class ReplicaFailures:
         way_out = "; see `kvorum partitions restore`" if is_restored else ""
         _log.error("cannot open %s: %s%s", name, failure, way_out)
         if isinstance(failure, OSError) and is_disk_fault(failure):
-            self._fail(home, failure, "open")
-            self._tell(key, self._place_of(home))
+            self._fail(log_dir, failure, "open")
+            self._report_directory(key, self._placement_of(log_dir))
         else:
-            self._tell(key, LOST_DIRECTORY)
+            self._report_directory(key, LOST_DIRECTORY)
 
     def stay_offline(self, name: str, reason: str) -> None:
         """A replica has no place; `say_offline` says so."""
@@ -135,19 +135,19 @@ class ReplicaFailures:
         replica = None if key is None else self._manager.find_by_name(*key)
         return None if replica is None else replica.log.directory
 
-    def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+    def on_directory_error(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
         """A disk call failed that was no single replica's."""
         if is_disk_fault(failure):
-            self._fail(home, failure, operation)
+            self._fail(log_dir, failure, operation)
         else:
-            _log.error("%s in %s failed: %s", operation, home.path, failure)
+            _log.error("%s in %s failed: %s", operation, log_dir.path, failure)
 
     # --- what the controller is told ---------------------------------------------------------
 
     def settle(self, key: Key, replica: Replica, image: PartitionImage) -> None:
         """The metadata says where the replica lies; tell if that is not so."""
-        want = self._place_of(replica.home)
-        if replica.is_offline and not replica.home.is_offline:
+        want = self._placement_of(replica.log_dir)
+        if replica.is_offline and not replica.log_dir.is_offline:
             want = LOST_DIRECTORY
         self._tell_if_new(key, want, image)
 
@@ -157,7 +157,7 @@ class ReplicaFailures:
         own = self._manager.directories.by_id(told)
         if told == UNASSIGNED_DIRECTORY or (own is not None and not own.is_offline):
             # Taken for online: nobody says where it is, or its folder there is gone.
-            self._tell(key, LOST_DIRECTORY)
+            self._report_directory(key, LOST_DIRECTORY)
 
     def _tell_if_new(self, key: Key, want: bytes, image: PartitionImage) -> None:
         told = image.directory_of(self._manager.broker_id)
@@ -165,25 +165,25 @@ class ReplicaFailures:
             return
         is_understood = told == UNASSIGNED_DIRECTORY and want != LOST_DIRECTORY
         if not (is_understood and self._manager.directories.is_single):
-            self._tell(key, want)
+            self._report_directory(key, want)
 
-    def _tell(self, key: Key, directory_id: bytes) -> None:
+    def _report_directory(self, key: Key, directory_id: bytes) -> None:
         if directory_id != UNASSIGNED_DIRECTORY:
             self._manager.assignments.assign(key, directory_id)
 
     @staticmethod
-    def _place_of(home: LogDirectory) -> bytes:
+    def _placement_of(log_dir: LogDirectory) -> bytes:
         """The id of a directory; of one that could never be read there is none."""
-        return LOST_DIRECTORY if home.id is None else home.id
+        return LOST_DIRECTORY if log_dir.id is None else log_dir.id
 
     # --- a directory goes down ---------------------------------------------------------------
 
-    def _fail(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+    def _fail(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
         manager = self._manager
-        if not manager.directories.fail(home, failure, operation):
+        if not manager.directories.fail(log_dir, failure, operation):
             return
         for replica in manager.all():
-            if replica.home is not home:
+            if replica.log_dir is not log_dir:
                 continue
             core = replica.core
             key = (core.topic_id, core.partition_id)
@@ -200,45 +200,45 @@ class ReplicaFailures:
 
     def delete(self, replica: Replica) -> None:
         """Remove a replica from its disk; from one that is offline the next start removes it."""
-        home = replica.home
-        home.replicas -= 1
-        if home.is_offline:
+        log_dir = replica.log_dir
+        log_dir.replicas -= 1
+        if log_dir.is_offline:
             replica.log.abandon()
             return
         try:
-            home.store.delete(replica)
+            log_dir.store.delete(replica)
         except OSError as failure:
             replica.log.abandon()
-            self.on_directory_error(home, failure, "removal")
+            self.on_directory_error(log_dir, failure, "removal")
 
-    def delete_broken(self, key: Key, broken: Broken | None) -> None:
+    def delete_broken(self, key: Key, broken: ReplicaWithoutLog | None) -> None:
         """As `delete`, of a replica without a log."""
-        if broken is None or broken.home is None or broken.home.is_offline:
+        if broken is None or broken.log_dir is None or broken.log_dir.is_offline:
             return
         try:
-            broken.home.store.delete_refused(broken.name, key[0])
+            broken.log_dir.store.delete_refused(broken.name, key[0])
         except OSError as failure:
-            self.on_directory_error(broken.home, failure, "removal")
+            self.on_directory_error(broken.log_dir, failure, "removal")
 
-    async def close_all(self, replicas: list[Replica], broken: Iterable[Broken]) -> None:
+    async def close_all(self, replicas: list[Replica], broken: Iterable[ReplicaWithoutLog]) -> None:
         """Close every log and write the checkpoints; directories that manage say `is_closed`.
 
         Raises the first OSError, after all have had their turn.
         """
         first: OSError | None = None
-        for home in self._manager.directories.items:
-            own = [replica for replica in replicas if replica.home is home]
-            if home.is_offline:
+        for log_dir in self._manager.directories.items:
+            own = [replica for replica in replicas if replica.log_dir is log_dir]
+            if log_dir.is_offline:
                 for replica in own:
                     replica.log.abandon()
                 continue
-            names = [entry.name for entry in broken if entry.home is home]
+            names = [entry.name for entry in broken if entry.log_dir is log_dir]
             try:
-                await asyncio.to_thread(home.store.close_all, own, names)
+                await asyncio.to_thread(log_dir.store.close_all, own, names)
             except OSError as failure:
-                self._manager.directories.fail(home, failure, "shutdown")
+                self._manager.directories.fail(log_dir, failure, "shutdown")
                 first = first or failure
             else:
-                home.is_closed = True
+                log_dir.is_closed = True
         if first is not None:
             raise first

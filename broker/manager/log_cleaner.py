@@ -140,7 +140,7 @@ class LogCleaner:
         try:
             return log_cleaning.plan(
                 replica.log,
-                checkpoint=replica.home.store.checkpoints.cleaner_offset(
+                checkpoint=replica.log_dir.store.checkpoints.cleaner_offset(
                     core.topic, core.partition_id
                 ),
                 high_watermark=core.high_watermark,
@@ -185,7 +185,7 @@ class LogCleaner:
             stats.segments_before,
             stats.segments_after,
         )
-        core, store = replica.core, replica.home.store
+        core, store = replica.core, replica.log_dir.store
         store.checkpoints.set_cleaner_offset(core.topic, core.partition_id, job.end_offset)
         await in_thread(store.checkpoints.write_cleaner_offsets)
 

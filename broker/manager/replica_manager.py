@@ -16,26 +16,32 @@ from kvorum.broker.controller.alter_partition_manager import AlterPartitionManag
 from kvorum.broker.controller.assignments_manager import AssignmentsManager
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.fetch.fetch_sessions import SessionCache, Watched
-from kvorum.broker.fetch.follower_fetch import Connect, Fetchers, Key, PeerAddress, connect_tcp
-from kvorum.broker.fetch.log_start_ack import StartCheckpoints
-from kvorum.broker.fetch.reread_verification import ServedChecks
+from kvorum.broker.fetch.follower_fetch import (
+    Connect,
+    Key,
+    PeerAddress,
+    ReplicaFetcherManager,
+    connect_tcp,
+)
+from kvorum.broker.fetch.log_start_ack import LogStartAcks
+from kvorum.broker.fetch.reread_verification import RereadVerification
 from kvorum.broker.log_dirs.log_directories import (
-    Claim,
+    FoundDirectory,
     LogDirectories,
     LogDirectory,
+    PlacementRequest,
     Unplaced,
-    Wanted,
     is_disk_fault,
 )
-from kvorum.broker.manager.background_jobs import Maintenance
-from kvorum.broker.manager.failure_handling import Broken, ReplicaFailures
+from kvorum.broker.manager.background_jobs import BackgroundJobs
+from kvorum.broker.manager.failure_handling import ReplicaFailures, ReplicaWithoutLog
 from kvorum.broker.manager.isolation import Isolation
 from kvorum.broker.manager.log_cleaner import LogCleaner
 from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
-from kvorum.broker.metadata_answers.fenced_broker_visibility import BrokerListing
-from kvorum.broker.network.purgatory import Deadlines, TurnEnd
+from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
+from kvorum.broker.network.purgatory import Deadlines, LoopTurn
 from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica, ReplicaObserver
 from kvorum.broker.partition.topic_config import TopicConfig, TopicConfigs
 from kvorum.broker.quotas.leader_throttle import LeaderThrottle
@@ -84,24 +90,24 @@ class ReplicaManager:
         self._static_config = config
         self.controller = controller
         self.image: ClusterImage = EMPTY_IMAGE
-        self.facts = BrokerFacts()
-        self.facts.has_rack_readers = bool(config.replica_selector_class)
-        self.listing = BrokerListing()
+        self.peer_brokers = PeerBrokers()
+        self.peer_brokers.has_rack_readers = bool(config.replica_selector_class)
+        self.listing = FencedBrokerVisibility()
         self.deadlines = Deadlines(clock.monotonic_ms)
-        self.turn = TurnEnd()
+        self.loop_turn = LoopTurn()
         self.peer_address = peer_address
         self.connect = connect
         self.sessions = SessionCache(config.max_incremental_fetch_session_cache_slots, rng)
         self.isr = AlterPartitionManager(
             broker_id=broker_id, controller=controller, now_ms=clock.monotonic_ms
         )
-        self.leader_throttle = LeaderThrottle(self.turn, clock.monotonic_ms)
+        self.leader_throttle = LeaderThrottle(self.loop_turn, clock.monotonic_ms)
         self.follower_quota = ReplicationQuota(clock.monotonic_ms())
         self._set_rates()
         self.directories = LogDirectories(disk, data_directories, rng, lambda: self.image.topics)
         self.assignments = AssignmentsManager(broker_id=broker_id, controller=controller)
-        self._starts = StartCheckpoints(self.on_directory_error)
-        self.fetchers = Fetchers(
+        self._starts = LogStartAcks(self.on_directory_error)
+        self.fetchers = ReplicaFetcherManager(
             broker_id=broker_id,
             config=config,
             controller=controller,
@@ -114,7 +120,7 @@ class ReplicaManager:
         self._disk = disk
         self._replicas: dict[Key, Replica] = {}
         self._with_files: dict[Key, Replica] = {}
-        self._broken: dict[Key, Broken] = {}
+        self._broken: dict[Key, ReplicaWithoutLog] = {}
         """Replicas whose logs could not be opened."""
         self._known_before: ClusterImage = EMPTY_IMAGE
         self.failures = ReplicaFailures(self, on_directory_failed)
@@ -124,45 +130,47 @@ class ReplicaManager:
             self.fetchers.suspects.on_image,
         ]
         """Called once the replicas have taken an image over, with what led to it from the last."""
-        self._maintenance = Maintenance(self)
+        self._background_jobs = BackgroundJobs(self)
         self.cleaner = LogCleaner(self)
-        self.served_checks = ServedChecks(self)
-        self.isolation = Isolation(self.all, clock.monotonic_ms, config, self._tell)
+        self.reread_verification = RereadVerification(self)
+        self.isolation = Isolation(self.all, clock.monotonic_ms, config, self._notify_observer)
 
     # --- life --------------------------------------------------------------------------------
 
-    def load(self, is_clean: bool = False, claims: Mapping[str, Claim] | None = None) -> None:
+    def load(
+        self, is_clean: bool = False, found: Mapping[str, FoundDirectory] | None = None
+    ) -> None:
         """Read checkpoints and find the replicas on disk (blocking). Logs open at `publish`.
 
-        is_clean: the last process ended by `stop`; otherwise logs are checked when opened. claims:
+        is_clean: the last process ended by `stop`; otherwise logs are checked when opened. found:
         the same of each directory, with its id; needed where there are several.
         """
-        if claims is None:
-            claims = {
-                item.path: Claim(directory_id=UUID_ZERO, is_clean=is_clean)
+        if found is None:
+            found = {
+                item.path: FoundDirectory(directory_id=UUID_ZERO, is_clean=is_clean)
                 for item in self.directories.items
             }
-        self.directories.load(claims)
+        self.directories.load(found)
 
     def start(self) -> None:
-        """Begin fetching and maintenance; needs a running loop."""
+        """Begin fetching and the background jobs; needs a running loop."""
         self.fetchers.start()
-        self._maintenance.start()
+        self._background_jobs.start()
         self.cleaner.start()
 
     async def stop(self) -> None:
-        """Fetchers down, waiting requests answered, logs closed cleanly, checkpoints written."""
+        """Stop fetching, answer waiting requests, write checkpoints and close all logs cleanly."""
         await self.fetchers.stop()
         await self.isr.stop()
         await self.assignments.stop()
         self.isolation.stop()
         await self.cleaner.stop()
-        await self.served_checks.stop()
+        await self.reread_verification.stop()
         await self._starts.stop()
-        await self._maintenance.stop()
+        await self._background_jobs.stop()
         for replica in self._replicas.values():
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.turn.run()
+        self.loop_turn.run()
         self.deadlines.close()
         self.leader_throttle.close()
         replicas = list(self._replicas.values())
@@ -178,7 +186,7 @@ class ReplicaManager:
         return list(self._replicas.values())
 
     @property
-    def broken(self) -> list[Broken]:
+    def broken(self) -> list[ReplicaWithoutLog]:
         """Replicas whose logs could not be opened."""
         return list(self._broken.values())
 
@@ -241,7 +249,7 @@ class ReplicaManager:
         self._known_before = before
         if delta is not None and delta.base is not before:
             delta = None
-        self.facts.brokers = image.brokers
+        self.peer_brokers.brokers = image.brokers
         if delta is None or delta.changed_brokers:
             self.listing.observe(before, image, self.now_ms())
         is_reconfigured = self._take_over_config(delta)  # before any log opens
@@ -286,9 +294,9 @@ class ReplicaManager:
         # the proposal was in flight is in no incremental fetch any more: without this, only the
         # periodic check would propose it.
         self.isr.reconsider(replica)
-        self._tell(replica)
+        self._notify_observer(replica)
 
-    def _tell(self, replica: Replica) -> None:
+    def _notify_observer(self, replica: Replica) -> None:
         observer = self._observers.get(replica.core.topic)
         if observer is not None:
             observer.on_replica(replica)
@@ -304,7 +312,7 @@ class ReplicaManager:
         elif is_new_epoch or not self.fetchers.is_following(key, image.leader):
             # Not when only the ISR moved: that would fetch again what is already on its way.
             self.fetchers.follow(key, replica, image.leader)
-        self._tell(replica)
+        self._notify_observer(replica)
 
     def _delete(self, key: Key) -> None:
         self.fetchers.unfollow(key)
@@ -315,7 +323,7 @@ class ReplicaManager:
         if replica is not None:
             moved, gone = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             replica.close(gone if self.image.partition(*key) is None else moved)
-            self._tell(replica)
+            self._notify_observer(replica)
             self.failures.delete(replica)
 
     def _ensure(self, key: Key, topic: str, image: PartitionImage) -> Replica | None:
@@ -325,31 +333,33 @@ class ReplicaManager:
         if replica is not None or (broken is not None and not broken.is_unplaced):
             return replica
         topic_id, partition_id = key
-        home = self._place(key, topic, image)
-        if isinstance(home, Unplaced):
+        log_dir = self._place(key, topic, image)
+        if isinstance(log_dir, Unplaced):
             if broken is None:
-                self.failures.stay_offline(f"{topic}-{partition_id}", home.reason)
-                self._broken[key] = Broken(f"{topic}-{partition_id}", home.home, is_unplaced=True)
+                self.failures.stay_offline(f"{topic}-{partition_id}", log_dir.reason)
+                self._broken[key] = ReplicaWithoutLog(
+                    f"{topic}-{partition_id}", log_dir.log_dir, is_unplaced=True
+                )
             self.failures.settle_broken(key, image)
             return None
         self._broken.pop(key, None)
         config = self._config_of(topic)
         now_ms = self.clock.wall_ms()
         try:
-            opened = home.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
+            opened = log_dir.store.open(topic, topic_id, partition_id, config.log, now_ms=now_ms)
         except (CorruptData, OSError) as failure:
             # Damage is never repaired by guessing; the partition stays down here, loudly, and
             # its other replicas serve.
             name = f"{topic}-{partition_id}"
-            self._broken[key] = Broken(name, home)
-            self.failures.on_open_failed(key, name, home, failure)
+            self._broken[key] = ReplicaWithoutLog(name, log_dir)
+            self.failures.on_open_failed(key, name, log_dir, failure)
             return None
         core = Partition(
             broker_id=self.broker_id,
             topic=topic,
             topic_id=topic_id,
             partition_id=partition_id,
-            facts=self.facts,
+            facts=self.peer_brokers,
             lag_time_max_ms=self.config.replica_lag_time_max_ms,
             min_insync_replicas=config.min_insync_replicas,
             end_offset=opened.log.end_offset,
@@ -360,14 +370,14 @@ class ReplicaManager:
             log=opened.log,
             config=config,
             disk=self._disk,
-            turn=self.turn,
+            loop_turn=self.loop_turn,
             has_identity=opened.has_identity,
-            lower_checkpoints=home.store.checkpoints.lower,
+            lower_checkpoints=log_dir.store.checkpoints.lower,
             on_first_file=self._note_files,
-            home=home,
+            log_dir=log_dir,
             on_failed=self.failures.on_failed,
         )
-        home.replicas += 1
+        log_dir.replicas += 1
         self._replicas[key] = replica
         if opened.has_identity:
             self._note_files(replica)
@@ -378,7 +388,7 @@ class ReplicaManager:
         before = self._known_before.partition(*key)
         was_ours = before is not None and self.broker_id in before.replicas
         return self.directories.place(
-            Wanted(
+            PlacementRequest(
                 name=f"{topic}-{key[1]}",
                 topic_id=key[0],
                 told=image.directory_of(self.broker_id),
@@ -389,13 +399,13 @@ class ReplicaManager:
 
     def on_file_failed(self, path: str, failure: OSError) -> None:
         """A file of some log could not be read while it was sent."""
-        home = self.directories.of_path(path)
-        if home is not None and is_disk_fault(failure):  # and not a log that was cut or closed
-            self.on_directory_error(home, failure, "read")
+        log_dir = self.directories.of_path(path)
+        if log_dir is not None and is_disk_fault(failure):  # and not a log that was cut or closed
+            self.on_directory_error(log_dir, failure, "read")
 
-    def on_directory_error(self, home: LogDirectory, failure: OSError, operation: str) -> None:
+    def on_directory_error(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
         """A disk call failed that was no single replica's: a checkpoint, a removal."""
-        self.failures.on_directory_error(home, failure, operation)
+        self.failures.on_directory_error(log_dir, failure, operation)
 
     def _note_files(self, replica: Replica) -> None:
         self._with_files[replica.core.topic_id, replica.core.partition_id] = replica

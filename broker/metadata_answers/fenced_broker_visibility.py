@@ -15,7 +15,7 @@ FENCED_LISTING_MS = 10_000
 """Longer than any client takes to move its partitions, shorter than anybody would miss."""
 
 
-class BrokerListing:
+class FencedBrokerVisibility:
     """Remembers when this node saw each broker go from unfenced to fenced."""
 
     def __init__(self) -> None:

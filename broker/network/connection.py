@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.network.frame_buffer import FrameBuffer
-from kvorum.broker.network.purgatory import TurnEnd
+from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
 from kvorum.wire.fetch_codec import FileSlice
@@ -54,7 +54,7 @@ class Server(Protocol):
     def config(self) -> BrokerConfig: ...
 
     @property
-    def turn(self) -> TurnEnd: ...
+    def loop_turn(self) -> LoopTurn: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -88,11 +88,11 @@ class Slot:
         connection = self.connection
         connection.count_output(parts)
         if not connection.is_closed and connection.slots[0] is self:
-            connection.server.turn.flush(connection)
+            connection.server.loop_turn.flush(connection)
 
 
 class Connection:
-    """is_flush_due: see waiters.TurnEnd. cold_requests: that tasks are at work on. software: name
+    """is_flush_due: see waiters.LoopTurn. cold_requests: that tasks are at work on. software: name
     and version as the client told them (KIP-511)."""
 
     __slots__ = (
@@ -222,7 +222,7 @@ class Connection:
     # --- in ----------------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
-        turn = self.server.turn
+        turn = self.server.loop_turn
         if turn.is_spent:
             return  # the loop will say again that there is something to read
         turn.begin()
@@ -270,7 +270,7 @@ class Connection:
             now_s = self._loop.time()
             if now_s > until_s:
                 if now_s > until_s + LONG_TURN_S:
-                    server.turn.spend()
+                    server.loop_turn.spend()
                 if not self.is_closed:
                     self._is_yielding = True
                     self._pause_reading()
@@ -278,7 +278,7 @@ class Connection:
                 return
 
     def _go_on_after_others(self) -> None:
-        if self.server.turn.is_spent:
+        if self.server.loop_turn.is_spent:
             # A timer that is due comes behind the sockets, what is to be called soon before them:
             # it would spend the next turn as well, and nobody else were ever read.
             self._loop.call_later(0, self._go_on)
@@ -287,7 +287,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """The other connections have had their turn."""
-        turn = self.server.turn
+        turn = self.server.loop_turn
         if turn.is_spent:
             self._is_yielding = True  # a pause may have just ended: see `has_hung_up`
             self._go_on_after_others()
@@ -373,7 +373,7 @@ class Connection:
             self._loop.call_soon(self._go_on)
 
     def _on_writable(self) -> None:
-        turn = self.server.turn
+        turn = self.server.loop_turn
         turn.begin()
         try:
             self._send()

@@ -11,7 +11,7 @@ REASON_CHARACTERS_MAX = 300
 _SECOND_MS = 1_000
 
 
-class ClosingLines:
+class ProtocolErrorLog:
     """`closed` for each connection; while `has_more`, `more` once `more_due_ms` is reached."""
 
     __slots__ = ("_began_ms", "_held_back", "_written")

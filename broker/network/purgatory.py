@@ -32,7 +32,7 @@ class Expirable(Protocol):
 
 
 class Wakeable(Protocol):
-    """A parked request that should look again. `is_awake` belongs to TurnEnd."""
+    """A parked request that should look again. `is_awake` belongs to LoopTurn."""
 
     is_awake: bool
 
@@ -40,7 +40,7 @@ class Wakeable(Protocol):
 
 
 class Flushable(Protocol):
-    """A connection with answers to send. `is_flush_due` belongs to TurnEnd."""
+    """A connection with answers to send. `is_flush_due` belongs to LoopTurn."""
 
     is_flush_due: bool
 
@@ -113,7 +113,7 @@ class Deadlines:
             self._arm(self._order[0])
 
 
-class TurnEnd:
+class LoopTurn:
     """The work for the end of the loop's turn: first wake parked requests, then send."""
 
     def __init__(self) -> None:

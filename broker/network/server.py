@@ -23,7 +23,7 @@ from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.connection import Connection, Slot
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
-from kvorum.broker.network.protocol_error_log import ClosingLines
+from kvorum.broker.network.protocol_error_log import ProtocolErrorLog
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED, FeatureRange
@@ -66,7 +66,7 @@ class KafkaServer:
     ) -> None:
         """properties: all that the broker's start has read, to be described; None: `config`."""
         self.config = config
-        self.turn = replicas.turn
+        self.loop_turn = replicas.loop_turn
         self.clock = replicas.clock
         self.services = Services(
             config=config,
@@ -88,7 +88,7 @@ class KafkaServer:
         self._connections: dict[Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._idle_task: asyncio.Task[None] | None = None
-        self._closing_lines = ClosingLines()
+        self._closing_lines = ProtocolErrorLog()
         self._more_timer: asyncio.TimerHandle | None = None
 
     @property

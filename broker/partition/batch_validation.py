@@ -90,10 +90,10 @@ def packed(
     header = checked_header(
         batch, config, name=name, version=version, wall_ms=wall_ms, unpacking=unpacking
     )
-    if config.packing is None or config.packing.fits(batch):
+    if config.target_compression is None or config.target_compression.fits(batch):
         return batch, header
     try:
-        anew = packed_anew(batch, header, config.packing)
+        anew = packed_anew(batch, header, config.target_compression)
     except Exception as error:
         # A bug of ours, or of a codec: as above.
         _log.exception("%s: a batch of %d bytes could not be packed anew", name, len(batch))

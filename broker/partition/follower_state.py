@@ -9,7 +9,7 @@ UNKNOWN_EPOCH = -1
 LONG_AGO_MS = -(1 << 62)
 
 
-class RemoteReplica:
+class FollowerState:
     """The state of one follower as its leader sees it; all unknown at the start of a leader epoch.
 
     sent_offset: the offset of its last fetch that was answered with records. checked: the offset

@@ -20,9 +20,9 @@ from kvorum.broker.partition.follower_state import (
     LONG_AGO_MS,
     UNKNOWN_EPOCH,
     UNKNOWN_OFFSET,
-    RemoteReplica,
+    FollowerState,
 )
-from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import NO_LEADER, RECOVERING
 from kvorum.metadata.requests.controller_requests import AlteredPartition, IsrProposal
@@ -46,7 +46,7 @@ class Partition:
         topic: str,
         topic_id: bytes,
         partition_id: int,
-        facts: BrokerFacts,
+        facts: PeerBrokers,
         lag_time_max_ms: int,
         min_insync_replicas: int,
         end_offset: int = 0,
@@ -56,7 +56,7 @@ class Partition:
         self.topic = topic
         self.topic_id = topic_id
         self.partition_id = partition_id
-        self.facts = facts
+        self.peer_brokers = facts
         self.lag_time_max_ms = lag_time_max_ms
         self.min_insync_replicas = min_insync_replicas
         self.end_offset = end_offset
@@ -68,7 +68,7 @@ class Partition:
         self.epoch_start_offset = UNKNOWN_OFFSET
         self.replicas: tuple[int, ...] = ()
         self.directories: tuple[bytes, ...] = ()
-        self.remotes: dict[int, RemoteReplica] = {}
+        self.followers: dict[int, FollowerState] = {}
         self.deleted_to = 0
         """Below it DeleteRecords has been answered, as far as this leader knows."""
         self.isr_state: isr.IsrState = isr.Committed(frozenset())
@@ -95,21 +95,25 @@ class Partition:
             return False
         is_new_epoch = image.leader_epoch > self.leader_epoch or self.role is not Role.LEADER
         dropped = self.isr_state.isr.difference(image.isr)
-        self._take(image)
+        self._adopt_image(image)
         self.role = Role.LEADER
         self.isr_state = isr.Committed(frozenset(image.isr))
         followers = [r for r in image.replicas if r != self.broker_id]
         if is_new_epoch:
             self.epoch_start_offset = self.end_offset
-            self.remotes = {
-                r: RemoteReplica(now_ms if r in image.isr else LONG_AGO_MS) for r in followers
+            self.followers = {
+                r: FollowerState(now_ms if r in image.isr else LONG_AGO_MS) for r in followers
             }
         else:
-            self.remotes = {r: self.remotes.get(r) or RemoteReplica(LONG_AGO_MS) for r in followers}
+            self.followers = {
+                r: self.followers.get(r) or FollowerState(LONG_AGO_MS) for r in followers
+            }
             for replica_id in dropped:
-                if replica_id in self.remotes:
-                    self.remotes[replica_id].dropped_ms = now_ms
-                    self.remotes[replica_id].dropped_as = self.facts.brokers.get(replica_id)
+                if replica_id in self.followers:
+                    self.followers[replica_id].dropped_ms = now_ms
+                    self.followers[replica_id].dropped_as = self.peer_brokers.brokers.get(
+                        replica_id
+                    )
         return is_new_epoch
 
     def become_follower(self, image: PartitionImage) -> bool:
@@ -117,10 +121,10 @@ class Partition:
         if self._is_stale(image):
             return False
         is_new_epoch = image.leader_epoch > self.leader_epoch or self.role is Role.LEADER
-        self._take(image)
+        self._adopt_image(image)
         self.role = Role.FOLLOWER
         self.isr_state = isr.Committed(frozenset(image.isr))
-        self.remotes = {}
+        self.followers = {}
         return is_new_epoch
 
     def _is_stale(self, image: PartitionImage) -> bool:
@@ -128,7 +132,7 @@ class Partition:
             image.leader_epoch < self.leader_epoch or image.partition_epoch <= self.partition_epoch
         )
 
-    def _take(self, image: PartitionImage) -> None:
+    def _adopt_image(self, image: PartitionImage) -> None:
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
@@ -200,8 +204,8 @@ class Partition:
         leader takes the partition off its session. since_ms: a follower whose last fetch, of any
         partition, is older has stopped. A leader that is alone in its ISR has no successor.
         """
-        in_sync = [r for r in self.remotes if r in self.isr_state.maximal]
-        last_fetch_ms = self.facts.last_fetch_ms
+        in_sync = [r for r in self.followers if r in self.isr_state.maximal]
+        last_fetch_ms = self.peer_brokers.last_fetch_ms
         return not in_sync or any(
             r in listed_by and last_fetch_ms.get(r, LONG_AGO_MS) >= since_ms for r in in_sync
         )
@@ -230,8 +234,8 @@ class Partition:
         before = self.end_offset
         invariant(end_offset >= before, f"append moved {self.summary()} back to {end_offset}")
         self.end_offset = end_offset
-        last_fetch_ms = self.facts.last_fetch_ms
-        for replica_id, remote in self.remotes.items():
+        last_fetch_ms = self.peer_brokers.last_fetch_ms
+        for replica_id, remote in self.followers.items():
             if remote.end_offset == before:
                 # It had everything until now, and an idle partition is not named in its fetches:
                 # without this an append after an idle hour would look like an hour of lag.
@@ -247,8 +251,8 @@ class Partition:
         The caller has checked leadership and epochs. A fetch from another process than the one
         that the metadata names changes nothing (KIP-903).
         """
-        remote = self.remotes.get(replica_id)
-        if remote is None or not self.facts.is_broker(replica_id, broker_epoch):
+        remote = self.followers.get(replica_id)
+        if remote is None or not self.peer_brokers.is_broker(replica_id, broker_epoch):
             return False
         if fetch_offset >= self.end_offset:
             remote.last_caught_up_ms = max(remote.last_caught_up_ms, now_ms)
@@ -271,7 +275,7 @@ class Partition:
         if least <= self.high_watermark:
             return False
         maximal = self.isr_state.maximal
-        for replica_id, remote in self.remotes.items():
+        for replica_id, remote in self.followers.items():
             if remote.end_offset < least and (
                 replica_id in maximal or self._is_joining_soon(replica_id, remote, now_ms)
             ):
@@ -310,7 +314,7 @@ class Partition:
         """
         starts = [
             remote.start_offset
-            for replica_id, remote in self.remotes.items()
+            for replica_id, remote in self.followers.items()
             if self._is_live(replica_id) or replica_id in self.isr_state.maximal
         ]
         return min(start_offset, *starts) if starts else start_offset
@@ -321,14 +325,14 @@ class Partition:
         -1 if it is this leader, or none. Of several the one that holds most, of these the one with
         the least id (KIP-392, RackAwareReplicaSelector).
         """
-        if self.facts.rack_of(self.broker_id) == rack_id:
+        if self.peer_brokers.rack_of(self.broker_id) == rack_id:
             return NO_REPLICA
         near = [
             (-remote.end_offset, replica_id)
-            for replica_id, remote in self.remotes.items()
+            for replica_id, remote in self.followers.items()
             if replica_id in self.isr_state.isr
             and self._is_live(replica_id)
-            and self.facts.rack_of(replica_id) == rack_id
+            and self.peer_brokers.rack_of(replica_id) == rack_id
             and remote.start_offset <= fetch_offset <= remote.end_offset
         ]
         return min(near)[1] if near else NO_REPLICA
@@ -341,7 +345,7 @@ class Partition:
             return None
         lagging = [
             replica_id
-            for replica_id, remote in self.remotes.items()
+            for replica_id, remote in self.followers.items()
             if replica_id in self.isr_state.isr and not self._is_in_sync(remote, now_ms)
         ]
         return self._propose(isr.shrink(self.isr_state, lagging))
@@ -357,7 +361,7 @@ class Partition:
             return None
         ready = [
             replica_id
-            for replica_id, remote in self.remotes.items()
+            for replica_id, remote in self.followers.items()
             if replica_id not in self.isr_state.isr
             and self._may_join(replica_id, remote)
             and (now_ms is None or self._is_in_sync(remote, now_ms))
@@ -409,8 +413,10 @@ class Partition:
         self.isr_state = state
         epochs = []
         for replica_id in sorted(state.proposed):
-            remote = self.remotes.get(replica_id)
-            epoch = self.facts.epoch_of(replica_id) if remote is None else remote.broker_epoch
+            remote = self.followers.get(replica_id)
+            epoch = (
+                self.peer_brokers.epoch_of(replica_id) if remote is None else remote.broker_epoch
+            )
             epochs.append((replica_id, epoch))
         self._proposal = IsrProposal(
             topic_id=self.topic_id,
@@ -421,7 +427,7 @@ class Partition:
         )
         return self._proposal
 
-    def _is_in_sync(self, remote: RemoteReplica, now_ms: int) -> bool:
+    def _is_in_sync(self, remote: FollowerState, now_ms: int) -> bool:
         return (
             remote.end_offset == self.end_offset
             or now_ms - remote.last_caught_up_ms <= self.lag_time_max_ms
@@ -430,21 +436,21 @@ class Partition:
     def _is_live(self, replica_id: int) -> bool:
         """True if the replica's broker is active and its directory there is online. A replica whose
         disk has failed fetches no more: waiting for it would hold back the watermark."""
-        if not self.facts.is_active(replica_id):
+        if not self.peer_brokers.is_active(replica_id):
             return False
         if not self.directories or replica_id not in self.replicas:
             return True
         directory = self.directories[self.replicas.index(replica_id)]
-        return self.facts.brokers[replica_id].has_online(directory)
+        return self.peer_brokers.brokers[replica_id].has_online(directory)
 
-    def _is_eligible(self, replica_id: int, remote: RemoteReplica) -> bool:
+    def _is_eligible(self, replica_id: int, remote: FollowerState) -> bool:
         return (
             self._is_live(replica_id)
-            and remote.broker_epoch in (UNKNOWN_EPOCH, self.facts.epoch_of(replica_id))
+            and remote.broker_epoch in (UNKNOWN_EPOCH, self.peer_brokers.epoch_of(replica_id))
             and not self._is_leaving(replica_id, remote)
         )
 
-    def _is_leaving(self, replica_id: int, remote: RemoteReplica) -> bool:
+    def _is_leaving(self, replica_id: int, remote: FollowerState) -> bool:
         """The metadata has taken it out of the ISR, and nothing has been heard of it since.
 
         The controller knows sooner than we do that a broker is gone, and of thousands of partitions
@@ -453,11 +459,11 @@ class Partition:
         """
         return (
             remote.dropped_as is not None
-            and remote.dropped_as is self.facts.brokers.get(replica_id)
-            and self.facts.last_fetch_ms.get(replica_id, LONG_AGO_MS) < remote.dropped_ms
+            and remote.dropped_as is self.peer_brokers.brokers.get(replica_id)
+            and self.peer_brokers.last_fetch_ms.get(replica_id, LONG_AGO_MS) < remote.dropped_ms
         )
 
-    def _may_join(self, replica_id: int, remote: RemoteReplica) -> bool:
+    def _may_join(self, replica_id: int, remote: FollowerState) -> bool:
         # It has told, from its disk, that what is deleted is. Else: 1. records are deleted while it
         # is away, 2. it is back, and in the ISR, 3. the power fails, 4. it leads with them.
         return (
@@ -468,7 +474,7 @@ class Partition:
             and self._is_eligible(replica_id, remote)
         )
 
-    def _is_joining_soon(self, replica_id: int, remote: RemoteReplica, now_ms: int) -> bool:
+    def _is_joining_soon(self, replica_id: int, remote: FollowerState, now_ms: int) -> bool:
         return self._is_eligible(replica_id, remote) and self._is_in_sync(remote, now_ms)
 
     # --- inspection --------------------------------------------------------------------------

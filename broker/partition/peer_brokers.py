@@ -8,7 +8,7 @@ from kvorum.broker.partition.follower_state import UNKNOWN_EPOCH
 from kvorum.metadata.image.image import BrokerImage
 
 
-class BrokerFacts:
+class PeerBrokers:
     """What all partitions of this broker share, kept current by the driver.
 
     brokers: registrations by id. last_fetch_ms: when each follower's latest fetch arrived; an

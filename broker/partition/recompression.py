@@ -34,7 +34,7 @@ THREADS = 2
 """Of a broker: one long batch leaves a thread to the other partitions."""
 
 
-class PackThreads:
+class RecompressionThreads:
     """The threads of a broker that pack; the first batch to pack makes them."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class PackThreads:
         from concurrent.futures import ThreadPoolExecutor
 
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="packing")
+            self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="target_compression")
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def stop(self) -> None:
@@ -93,11 +93,11 @@ class Clocked(Protocol):
     def clock(self) -> Clock: ...
 
 
-class PackingServices(Protocol):
+class RecompressionServices(Protocol):
     """The part of a broker that recompression runs on."""
 
     @property
-    def pack_threads(self) -> PackThreads: ...
+    def recompression_threads(self) -> RecompressionThreads: ...
 
     @property
     def replicas(self) -> Clocked: ...
@@ -122,7 +122,7 @@ class Unpacked(NamedTuple):
     connection: Sender
 
 
-class Packer:
+class Recompressor:
     """Of one partition whose topic has asked for a codec since it was opened."""
 
     __slots__ = ("_is_running", "_line", "_replica")
@@ -136,19 +136,23 @@ class Packer:
         """True for a batch that has to go through the line: to be packed anew, or behind others."""
         if self._line:
             return True
-        packing = self._replica.config.packing
+        target_compression = self._replica.config.target_compression
         # A follower refuses the batch anyway.
-        return packing is not None and self._replica.core.is_leader and not packing.fits(batch)
+        return (
+            target_compression is not None
+            and self._replica.core.is_leader
+            and not target_compression.fits(batch)
+        )
 
-    def add(self, item: Unpacked, services: PackingServices) -> None:
+    def add(self, item: Unpacked, services: RecompressionServices) -> None:
         """Put the batch in line; `item.pending` waits for it already."""
         self._line.append(item)
         item.connection.count_held(len(item.batch))
         if not self._is_running:
             self._is_running = True
-            services.in_background(self._run(services), "packing")
+            services.in_background(self._run(services), "target_compression")
 
-    async def _run(self, services: PackingServices) -> None:
+    async def _run(self, services: RecompressionServices) -> None:
         try:
             while self._line:
                 item = self._line[0]
@@ -156,7 +160,7 @@ class Packer:
                 try:
                     outcome: (
                         tuple[memoryview, BatchHeader] | BatchError
-                    ) = await services.pack_threads.run(work)
+                    ) = await services.recompression_threads.run(work)
                 except BatchError as refused:
                     outcome = refused
                 self._line.popleft()
@@ -180,7 +184,7 @@ class Packer:
     def _hand_on(
         self, item: Unpacked, outcome: tuple[memoryview, BatchHeader] | BatchError, clock: Clock
     ) -> None:
-        """As `broker/api/produce` does with a batch that needs no packing."""
+        """As `broker/api/produce` does with a batch that needs no target_compression."""
         replica, pending = self._replica, item.pending
         at = (item.topic_index, item.partition_index)
         if isinstance(outcome, BatchError):

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from kvorum.broker.log_dirs.log_directories import LogDirectory
-from kvorum.broker.network.purgatory import PendingAck, TurnEnd
+from kvorum.broker.network.purgatory import LoopTurn, PendingAck
 from kvorum.broker.partition.batch_validation import ProduceTerms, checked_header, refusal
 from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.recompression import Packer
+from kvorum.broker.partition.recompression import Recompressor
 from kvorum.broker.partition.refused_sequences import RefusedSequences, check_sequence
 from kvorum.broker.partition.topic_config import TopicConfig
 from kvorum.broker.transactions.verification import Verifications, admit
@@ -84,7 +84,7 @@ class Deletion(Protocol):
 class Replica:
     """See the top of the file. `is_offline` after a disk error: answers 56 until reopened.
 
-    home: the directory that it lies in. on_failed: hears once of a disk call that failed, or of
+    log_dir: the directory that it lies in. on_failed: hears once of a disk call that failed, or of
     damage, and what was being done.
     """
 
@@ -93,40 +93,40 @@ class Replica:
         "core",
         "disk",
         "has_identity",
-        "home",
         "identity_unsynced",
         "is_closed",
         "is_offline",
         "log",
+        "log_dir",
+        "loop_turn",
         "lower_checkpoints",
         "observer",
         "on_failed",
         "on_first_file",
-        "packer",
         "pending_acks",
         "pending_deletions",
+        "recompressor",
         "refused",
-        "turn",
         "uncleanable",
         "verifications",
         "watchers",
     )
 
     def __init__(
-        self, *, core: Partition, log: Log, config: TopicConfig, disk: Disk, turn: TurnEnd,
+        self, *, core: Partition, log: Log, config: TopicConfig, disk: Disk, loop_turn: LoopTurn,
         has_identity: bool,
         lower_checkpoints: Callable[[str, int, int, int], None],
         on_first_file: Callable[[Replica], None],
-        home: LogDirectory,
+        log_dir: LogDirectory,
         on_failed: Callable[[Replica, OSError | CorruptData, str], None],
     ) -> None:  # fmt: skip
         self.core = core
-        self.home = home
+        self.log_dir = log_dir
         self.on_failed = on_failed
         self.log = log
         self.config = config
         self.disk = disk
-        self.turn = turn
+        self.loop_turn = loop_turn
         self.lower_checkpoints = lower_checkpoints
         self.on_first_file = on_first_file
         self.has_identity = has_identity
@@ -143,16 +143,16 @@ class Replica:
         self.pending_deletions: list[Deletion] = []
         self.refused = RefusedSequences()
         #: Of a topic that has asked for a codec since this replica was made.
-        self.packer = None if config.packing is None else Packer(self)
+        self.recompressor = None if config.target_compression is None else Recompressor(self)
 
     # --- roles -------------------------------------------------------------------------------
 
     def reconfigure(self, config: TopicConfig, now_ms: int) -> None:
         """The topic's configs are these from now on."""
         self.config = config
-        if config.packing is not None and self.packer is None:
+        if config.target_compression is not None and self.recompressor is None:
             # It stays when the topic asks for no codec any more: batches may be in its line.
-            self.packer = Packer(self)
+            self.recompressor = Recompressor(self)
         self.log.reconfigure(config.log)
         self.core.min_insync_replicas = config.min_insync_replicas
         if self.core.raise_high_watermark(now_ms):
@@ -314,7 +314,7 @@ class Replica:
 
     def _on_appended(self, end_offset: int, now_ms: int) -> None:
         has_risen = self.core.on_append(end_offset, now_ms)
-        turn = self.turn
+        turn = self.loop_turn
         for watched in self.watchers:
             state = watched.state
             if state.replica_id >= 0:
@@ -352,13 +352,13 @@ class Replica:
             while acks and (acks[0].required_offset <= high_watermark or acks[0].pending.is_done):
                 ack = acks.popleft()
                 ack.pending.complete(ack.topic_index, ack.partition_index, error)
-        turn = self.turn
+        turn = self.loop_turn
         for watched in self.watchers:
             state = watched.state
             state.dirty[watched] = None
             # A follower hears of it with the next data or at its wait's end; answering each
             # rise by itself would double the replication traffic. Unless consumers read there.
-            is_due = state.replica_id < 0 or self.core.facts.has_rack_readers
+            is_due = state.replica_id < 0 or self.core.peer_brokers.has_rack_readers
             if is_due and state.parked is not None:
                 turn.wake(state.parked)
 
@@ -410,7 +410,7 @@ class Replica:
         for watched in self.watchers:
             watched.state.dirty[watched] = None
             if watched.state.parked is not None:
-                self.turn.wake(watched.state.parked)
+                self.loop_turn.wake(watched.state.parked)
 
     # --- follower ----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from kvorum.broker.quotas.replication_quota import NOBODY, ThrottledReplicas, pa
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
 from kvorum.metadata.configs.model import list_items, parse
 from kvorum.storage.format.compression import Codec
-from kvorum.storage.format.recompression import Packing
+from kvorum.storage.format.recompression import TargetCompression
 from kvorum.storage.log.log import LogConfig
 from kvorum.storage.log.model import INDEX_BYTES_MIN, CompactionConfig
 
@@ -44,7 +44,8 @@ DELETE = "delete"
 class TopicConfig:
     """What the configs of one topic come to. compaction: holds if `log` has it.
 
-    timestamp_before_max_ms: None for any. packing: None to keep batches as producers packed them.
+    timestamp_before_max_ms: None for any. target_compression: None to keep each batch in the codec
+    of its producer.
     """
 
     cleanup_policies: tuple[str, ...]
@@ -56,7 +57,7 @@ class TopicConfig:
     timestamp_after_max_ms: int
     leader_throttled: ThrottledReplicas = NOBODY
     follower_throttled: ThrottledReplicas = NOBODY
-    packing: Packing | None = None
+    target_compression: TargetCompression | None = None
 
 
 def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -111,11 +112,11 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         leader_throttled=parse_throttled(overrides.get(LEADER_THROTTLED, "")),
         follower_throttled=parse_throttled(overrides.get(FOLLOWER_THROTTLED, "")),
-        packing=_packing(config, overrides),
+        target_compression=_packing(config, overrides),
     )
 
 
-def _packing(config: BrokerConfig, overrides: Mapping[str, str]) -> Packing | None:
+def _packing(config: BrokerConfig, overrides: Mapping[str, str]) -> TargetCompression | None:
     name = str(_value(config, overrides, "compression.type"))
     codec = CODECS.get(name)
     if codec is None:
@@ -124,7 +125,7 @@ def _packing(config: BrokerConfig, overrides: Mapping[str, str]) -> Packing | No
     if codec in _WITH_LEVEL:
         level = int(_value(config, overrides, f"compression.{name}.level"))
     is_default = codec is Codec.GZIP and level == GZIP_DEFAULT_LEVEL
-    return Packing(codec, None if is_default else level)
+    return TargetCompression(codec, None if is_default else level)
 
 
 def _unless_forever(number: int) -> int | None:

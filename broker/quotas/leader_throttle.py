@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kvorum.broker.network.purgatory import TurnEnd, Wakeable
+from kvorum.broker.network.purgatory import LoopTurn, Wakeable
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import UNLIMITED, ReplicationQuota
 
@@ -19,9 +19,9 @@ WAIT_MAX_MS = 1_000
 class LeaderThrottle:
     """Of one broker, for all partitions that it leads."""
 
-    def __init__(self, turn: TurnEnd, now_ms: Callable[[], int]) -> None:
+    def __init__(self, loop_turn: LoopTurn, now_ms: Callable[[], int]) -> None:
         self.quota = ReplicationQuota(now_ms())
-        self._turn = turn
+        self._loop_turn = loop_turn
         self._now_ms = now_ms
         self._held: dict[Wakeable, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -69,4 +69,4 @@ class LeaderThrottle:
         self._timer = None
         held, self._held = self._held, {}
         for fetch in held:
-            self._turn.wake(fetch)
+            self._loop_turn.wake(fetch)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvorum.broker.config.broker_config import part_of
 from kvorum.broker.coordinator.model import Told
-from kvorum.broker.coordinator.shard_context import Term
+from kvorum.broker.coordinator.shard_context import ShardContext
 from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.config import TransactionConfig
 from kvorum.broker.transactions.coordinators import Coordinators
@@ -42,7 +42,7 @@ class TransactionDriver:
             transaction_version=self._level,
         )
 
-    def ask(self, term: Term, question: Any) -> None:
+    def ask(self, term: ShardContext, question: Any) -> None:
         """Carry out a shard's question; the answer comes as `Told`."""
         match question:
             case SendMarkers():
@@ -60,7 +60,7 @@ class TransactionDriver:
     def _level(self) -> int:
         return level_of(self._services.image().features, TRANSACTION_VERSION)
 
-    async def _take_producer_id(self, term: Term, question: TakeProducerId) -> None:
+    async def _take_producer_id(self, term: ShardContext, question: TakeProducerId) -> None:
         taken = await self._services.producer_ids.take()
         producer_id = None if isinstance(taken, Rejected) else taken
         term.give(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kvorum.broker.coordinator.model import Told
-from kvorum.broker.coordinator.shard_context import State, Term
+from kvorum.broker.coordinator.shard_context import ShardContext, State
 from kvorum.broker.transactions.broker_services import BrokerServices
 from kvorum.broker.transactions.marker_book import Batch, MarkerBook
 from kvorum.broker.transactions.marking import Marker, write_markers
@@ -44,7 +44,7 @@ Verdicts = list[dict[TopicPartition, ErrorCode]]
 class _Key(NamedTuple):
     """Of one question of one shard. A term is itself and no other."""
 
-    term: Term
+    term: ShardContext
     ask_id: int
 
 
@@ -61,7 +61,7 @@ class MarkerSender:
         self._task: asyncio.Task[None] | None = None
         self._tasks = TaskGroup(report_failure)
 
-    def send(self, term: Term, question: SendMarkers) -> None:
+    def send(self, term: ShardContext, question: SendMarkers) -> None:
         """Tell the term MarkersWritten once every partition has the marker."""
         key = _Key(term, question.ask_id)
         self._questions[key] = question
@@ -141,12 +141,12 @@ class MarkerSender:
             for partition in partitions:
                 error = verdict.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
                 has_failed |= error != ErrorCode.NONE
-                self._take(key, question, partition, error)
+                self._handle_verdict(key, question, partition, error)
         if not has_failed:
             # Else the pause of `_run` is what is due.
             self._wake.set()
 
-    def _take(
+    def _handle_verdict(
         self, key: Hashable, question: SendMarkers, partition: TopicPartition, error: ErrorCode
     ) -> None:
         if error == ErrorCode.TRANSACTION_COORDINATOR_FENCED:

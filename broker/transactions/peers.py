@@ -172,13 +172,13 @@ class _Connection:
                 self.close("closed by the peer")
                 return
             while not self.is_closed and (frame := self._buffer.next_frame()) is not None:
-                self._take(*frame)
+                self._handle_answer(*frame)
         except BlockingIOError:
             return
         except (OSError, WireError) as failure:
             self.close(repr(failure))
 
-    def _take(self, position: int, end: int) -> None:
+    def _handle_answer(self, position: int, end: int) -> None:
         view = self._buffer.view
         (correlation_id,) = _CORRELATION_ID.unpack_from(view, position)
         if not self._in_flight or self._in_flight[0][0] != correlation_id:

@@ -53,7 +53,7 @@ class AddPartitions:
 
     @property
     def needs_replicas(self) -> bool:
-        """A verification writes nothing (see `Term.request`)."""
+        """A verification writes nothing (see `ShardContext.request`)."""
         return not self.is_verify_only
 
 

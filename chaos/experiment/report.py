@@ -219,7 +219,7 @@ def _is_read(record: dict[str, Any], broken: dict[str, int]) -> bool:
     return bool(record["is_final_read_complete"]) and not broken.get("unread", 0)
 
 
-def _told(name: str, count: int | None, *, is_read: bool) -> str:
+def _count_text(name: str, count: int | None, *, is_read: bool) -> str:
     """count: None if nothing was found, and not everything was read."""
     if count is None:
         return f"{name} not known"
@@ -227,7 +227,7 @@ def _told(name: str, count: int | None, *, is_read: bool) -> str:
 
 
 def _summary(timeline: Timeline, harm: dict[str, int | None], *, is_read: bool) -> str:
-    told = ", ".join(_told(name, count, is_read=is_read) for name, count in harm.items())
+    told = ", ".join(_count_text(name, count, is_read=is_read) for name, count in harm.items())
     doubt = "" if is_read else " (the final read is incomplete)"
     return (
         f"{len(timeline.faults)} faults: {timeline.acknowledged:,} records acknowledged, "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvorum.cli.common import CommandFailed, Row, check, refusal
-from kvorum.cli.controller_client import ControllerClient
+from kvorum.cli.controller_client import BlockingControllerClient
 from kvorum.metadata.image.features import UNSAID, level_of
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.inspect.history import image_of
@@ -38,7 +38,7 @@ class ControllerBackend:
     """Through any controller: requests to the leader, reads from whoever answers."""
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
-        self.client = ControllerClient(addresses, timeout_s)
+        self.client = BlockingControllerClient(addresses, timeout_s)
 
     def request(
         self, call: ControllerCall[Request, Reply], request: Request, subject: str

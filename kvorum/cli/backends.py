@@ -14,7 +14,7 @@ from kvorum.cli.backend_broker import BrokerBackend
 from kvorum.cli.common import Row, bootstrap_of
 
 if TYPE_CHECKING:
-    from kvorum.cli.controller_client import ControllerClient
+    from kvorum.cli.controller_client import BlockingControllerClient
 
 
 class Backend(Protocol):
@@ -73,9 +73,9 @@ def open_backend(
 
 def open_controllers(
     bootstrap_server: str | None, bootstrap_controller: str | None, timeout_s: float
-) -> ControllerClient:
+) -> BlockingControllerClient:
     """A client of the controllers themselves; a broker, if that is given, names them."""
-    from kvorum.cli.controller_client import ControllerClient
+    from kvorum.cli.controller_client import BlockingControllerClient
 
     kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)
     no_quorum = None
@@ -85,4 +85,4 @@ def open_controllers(
             addresses, no_quorum = backend.controllers()
         finally:
             backend.close()
-    return ControllerClient(addresses, timeout_s, no_quorum=no_quorum)
+    return BlockingControllerClient(addresses, timeout_s, no_quorum=no_quorum)

@@ -36,7 +36,7 @@ _CHANNEL_OPTIONS = [
 Replies = dict[int, pb.DescribeQuorumReply]
 
 
-class ControllerClient:
+class BlockingControllerClient:
     """Finds the leader from any controller; says what is missing if there is none.
 
     no_quorum: what a broker that named these controllers said of their quorum; the answer if

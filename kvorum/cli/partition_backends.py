@@ -19,7 +19,7 @@ from kvorum.metadata.requests.controller_requests import (
     ElectionType,
     ElectLeaders,
     ListReassignments,
-    MorePartitions,
+    NewPartitions,
     Reassignment,
 )
 from kvorum.metadata.rpc.calls import (
@@ -155,7 +155,7 @@ class _ThroughController:
     def add(
         self, topic: str, count: int, assignments: Assignments | None, *, validate_only: bool
     ) -> None:
-        wanted = MorePartitions(name=topic, count=count, assignments=assignments)
+        wanted = NewPartitions(name=topic, count=count, assignments=assignments)
         request = CreatePartitions(topics=(wanted,), validate_only=validate_only)
         (grown,) = self._request(CREATE_PARTITIONS, request, f"topic {topic}")
         check(grown.error, grown.message, f"topic {topic}")

@@ -115,7 +115,7 @@ class Assignments(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[BrokerIds]
     def __init__(self, partitions: _Optional[_Iterable[_Union[BrokerIds, _Mapping]]] = ...) -> None: ...
 
-class MorePartitions(_message.Message):
+class NewPartitions(_message.Message):
     __slots__ = ("name", "count", "assignments")
     NAME_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -129,11 +129,11 @@ class CreatePartitionsRequest(_message.Message):
     __slots__ = ("topics", "validate_only")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedCompositeFieldContainer[MorePartitions]
+    topics: _containers.RepeatedCompositeFieldContainer[NewPartitions]
     validate_only: bool
-    def __init__(self, topics: _Optional[_Iterable[_Union[MorePartitions, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+    def __init__(self, topics: _Optional[_Iterable[_Union[NewPartitions, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
 
-class GrownTopic(_message.Message):
+class CreatedPartitions(_message.Message):
     __slots__ = ("name", "error", "message")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -151,9 +151,9 @@ class CreatePartitionsReply(_message.Message):
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     leader_id: int
-    topics: _containers.RepeatedCompositeFieldContainer[GrownTopic]
+    topics: _containers.RepeatedCompositeFieldContainer[CreatedPartitions]
     end_offset: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[GrownTopic, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreatedPartitions, _Mapping]]] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class Reassignment(_message.Message):
     __slots__ = ("topic", "partition_id", "replicas")

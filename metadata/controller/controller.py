@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 from kvorum.metadata.controller.broker_sessions import BrokerSessions
 from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide.broker_fencing import (
+    CHUNK_PARTITIONS,
+    BrokerFencing,
+    begin_fencing,
+    fence_next_chunk,
+)
 from kvorum.metadata.controller.decide.brokers import heartbeat, register
 from kvorum.metadata.controller.decide.configs import alter_configs
-from kvorum.metadata.controller.decide.departure import (
-    CHUNK_PARTITIONS,
-    Departure,
-    begin_departure,
-    depart,
-)
 from kvorum.metadata.controller.decide.directories import assign_replicas
 from kvorum.metadata.controller.decide.elections import Sweep, begin_sweep, elect_leaders, sweep
-from kvorum.metadata.controller.decide.electorate import Electorate, electorate
 from kvorum.metadata.controller.decide.eligible import with_elr_cleared
+from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers, eligible_brokers
 from kvorum.metadata.controller.decide.features import (
     bootstrap,
     register_controller,
@@ -54,6 +54,7 @@ from kvorum.metadata.requests.controller_requests import (
     AlteredPartition,
     AlterPartition,
     AlterReassignments,
+    CreatedPartitions,
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
@@ -61,7 +62,6 @@ from kvorum.metadata.requests.controller_requests import (
     DeleteTopics,
     ElectedLeader,
     ElectLeaders,
-    GrownTopic,
     Heartbeat,
     HeartbeatReply,
     ListReassignments,
@@ -111,7 +111,7 @@ Reply = (
     | tuple[AlteredConfigs, ...]
     | tuple[AlteredQuota, ...]
     | tuple[AlteredScramUser, ...]
-    | tuple[GrownTopic, ...]
+    | tuple[CreatedPartitions, ...]
     | tuple[ReassignedPartition, ...]
     | tuple[OngoingReassignment, ...]
     | tuple[RefusedReplica, ...]
@@ -168,9 +168,9 @@ class Controller:
         cluster_id: str,
         rng: random.Random,
         supported_features: tuple[FeatureRange, ...] = SUPPORTED,
-        departure_chunk: int = CHUNK_PARTITIONS,
+        fencing_chunk: int = CHUNK_PARTITIONS,
     ) -> None:
-        """departure_chunk: partitions that a broker whose session ended leaves in one go."""
+        """fencing_chunk: partitions that a broker whose session ended leaves in one go."""
         self._config = config
         self._cluster_id = cluster_id
         self._rng = rng
@@ -180,9 +180,9 @@ class Controller:
         self._supported_features = supported_features
         #: The voters of the quorum; the driver keeps them current.
         self.voter_ids: tuple[int, ...] = ()
-        self._departure_chunk = departure_chunk
-        self._departure: Departure | None = None
-        self._departure_cause = ""
+        self._fencing_chunk = fencing_chunk
+        self._fencing: BrokerFencing | None = None
+        self._fencing_cause = ""
         self.sessions = BrokerSessions(
             session_timeout_ms=config.broker_session_timeout_ms,
             stream_grace_ms=config.broker_stream_grace_ms,
@@ -200,7 +200,7 @@ class Controller:
         )
         self.epoch = epoch
         self.speculative = self.committed
-        self._departure = None
+        self._fencing = None
         self.sessions.reset(
             {
                 broker.broker_id: broker.broker_epoch
@@ -233,7 +233,7 @@ class Controller:
 
     def renounce(self) -> None:
         """Be a standby again: what was decided and is not committed never happened here."""
-        self._departure = None
+        self._fencing = None
         self.speculative = None
 
     def note_committed(self, image: ClusterImage) -> None:
@@ -259,7 +259,7 @@ class Controller:
         except Exception as bug:
             raise Undecided(f"no decision about {type(request).__name__}: {bug!r}") from bug
         self._note_session(request, decided.reply, now_ms)
-        self._take(records)
+        self._apply_records(records)
         return Decision(records, decided.reply)
 
     def sweep_leaders(
@@ -274,10 +274,10 @@ class Controller:
         decision = sweep(
             image,
             begin_sweep(image) if at is None else at,
-            self._electorate(image),
+            self._eligible_brokers(image),
             with_preferred=self._config.auto_leader_rebalance_enable and not only_missing,
         )
-        self._take(decision.records)
+        self._apply_records(decision.records)
         return decision
 
     @property
@@ -291,7 +291,7 @@ class Controller:
     @property
     def is_fencing(self) -> bool:
         """A broker whose session is over has left some of its partitions, and not yet all."""
-        return self._departure is not None
+        return self._fencing is not None
 
     def expire_session(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
         """Fence one broker whose session is over, or go on with it: (broker id, cause, records of
@@ -301,28 +301,28 @@ class Controller:
         log before the next broker is judged.
         """
         while True:
-            if self._departure is None:
-                self._departure = self._next_departure(now_ms)
-            departure = self._departure
-            if departure is None:
+            if self._fencing is None:
+                self._fencing = self._next_fencing(now_ms)
+            fencing = self._fencing
+            if fencing is None:
                 return None
             image = self._active_image()
-            decision = depart(image, departure, is_unclean_default=self._is_unclean_default)
-            self._departure = decision.reply
+            decision = fence_next_chunk(image, fencing, is_unclean_default=self._is_unclean_default)
+            self._fencing = decision.reply
             if decision.records or decision.reply is not None:
                 self._advance(decision.records)
-                return departure.broker_id, self._departure_cause, decision.records
+                return fencing.broker_id, self._fencing_cause, decision.records
             # Meanwhile it was fenced otherwise, was forgotten, or is another process.
 
-    def _next_departure(self, now_ms: int) -> Departure | None:
+    def _next_fencing(self, now_ms: int) -> BrokerFencing | None:
         image = self._active_image()
         for broker_id, cause in self.sessions.expired(now_ms):
             self.sessions.drop(broker_id)
-            departure = begin_departure(image, broker_id, chunk=self._departure_chunk)
-            if departure is not None:
+            fencing = begin_fencing(image, broker_id, chunk=self._fencing_chunk)
+            if fencing is not None:
                 is_over = image.brokers[broker_id].in_controlled_shutdown
-                self._departure_cause = SHUT_DOWN if is_over else cause
-                return departure
+                self._fencing_cause = SHUT_DOWN if is_over else cause
+                return fencing
         return None
 
     def _note_session(self, request: Request, reply: Reply, now_ms: int) -> None:
@@ -350,20 +350,22 @@ class Controller:
             case DeleteTopics():
                 return delete_topics(image, request, is_enabled=self._config.delete_topic_enable)
             case AlterPartition():
-                leaving = None if self._departure is None else self._departure.broker_id
-                return alter_partition(image, request, self._electorate(image), leaving=leaving)
+                leaving = None if self._fencing is None else self._fencing.broker_id
+                return alter_partition(
+                    image, request, self._eligible_brokers(image), leaving=leaving
+                )
             case AllocateProducerIds():
                 return allocate_producer_ids(image, request)
             case ElectLeaders():
-                return elect_leaders(image, request, self._electorate(image))
+                return elect_leaders(image, request, self._eligible_brokers(image))
             case CreatePartitions():
                 return create_partitions(image, request, self._context())
             case AlterReassignments():
-                return alter_reassignments(image, request, self._electorate(image))
+                return alter_reassignments(image, request, self._eligible_brokers(image))
             case ListReassignments():
                 return list_reassignments(image, request)
             case AssignReplicas():
-                return assign_replicas(image, request, self._electorate(image))
+                return assign_replicas(image, request, self._eligible_brokers(image))
             case AlterConfigs():
                 return alter_configs(image, request)
             case AlterClientQuotas():
@@ -383,8 +385,8 @@ class Controller:
             case RegisterControllerRequest():
                 return register_controller(image, request, self._context())
 
-    def _electorate(self, image: ClusterImage) -> Electorate:
-        return electorate(image, is_unclean_default=self._is_unclean_default)
+    def _eligible_brokers(self, image: ClusterImage) -> EligibleBrokers:
+        return eligible_brokers(image, is_unclean_default=self._is_unclean_default)
 
     def _advance(self, records: Sequence[Record]) -> None:
         if not records:
@@ -394,11 +396,11 @@ class Controller:
         delta.replay_all(records)
         self.speculative = delta.apply(end_offset=image.end_offset + len(records), epoch=self.epoch)
 
-    def _take(self, records: Sequence[Record]) -> None:
-        """Records that are not of a broker's departure, of which one under way must know."""
+    def _apply_records(self, records: Sequence[Record]) -> None:
+        """Apply records of other decisions; a fencing under way must know of them."""
         self._advance(records)
-        if self._departure is not None:
-            self._departure = self._departure.note(records)
+        if self._fencing is not None:
+            self._fencing = self._fencing.note(records)
 
     def _active_image(self) -> ClusterImage:
         return required(self.speculative, "a standby controller decides nothing")

@@ -246,7 +246,7 @@ class UnregisteredBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MorePartitions:
+class NewPartitions:
     """A topic and the number of partitions that it shall have in all.
 
     assignments: replicas of each new partition in turn; None lets the controller place them.
@@ -259,12 +259,12 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions:
-    topics: tuple[MorePartitions, ...]
+    topics: tuple[NewPartitions, ...]
     validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrownTopic:
+class CreatedPartitions:
     name: str
     error: ErrorCode = ErrorCode.NONE
     message: str = ""

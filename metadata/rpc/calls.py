@@ -162,7 +162,7 @@ def _of_directories(messages: Iterable[Any]) -> tuple[directory.ReplicaDirectory
 CREATE_TOPICS = ControllerCall(_ADMIN, "CreateTopics", r.CreateTopics, tuple[r.CreatedTopic, ...])
 DELETE_TOPICS = ControllerCall(_ADMIN, "DeleteTopics", r.DeleteTopics, tuple[r.DeletedTopic, ...])
 CREATE_PARTITIONS = ControllerCall(
-    _ADMIN, "CreatePartitions", r.CreatePartitions, tuple[r.GrownTopic, ...]
+    _ADMIN, "CreatePartitions", r.CreatePartitions, tuple[r.CreatedPartitions, ...]
 )
 ALTER_REASSIGNMENTS = ControllerCall(
     _ADMIN, "AlterReassignments", r.AlterReassignments, tuple[r.ReassignedPartition, ...]

@@ -115,13 +115,13 @@ class Connection(asyncio.Protocol):
         buffer = self._buffer
         try:
             if not buffer:
-                used = self._take(data)
+                used = self._handle_frames(data)
                 if used < len(data):
                     buffer += data[used:]
             else:
                 buffer += data
                 if len(buffer) >= self._needed:
-                    used = self._take(bytes(buffer))
+                    used = self._handle_frames(bytes(buffer))
                     del buffer[:used]
         except ProtocolError as error:
             buffer.clear()
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         if self.streams.pop(stream.id, None) is not None:
             self.streams[stream.id] = stream
 
-    def _take(self, data: bytes) -> int:
+    def _handle_frames(self, data: bytes) -> int:
         """Take in all whole frames; how many bytes those were."""
         at, end = 0, len(data)
         if not self._has_settings and end >= frames.HEAD_BYTES:

@@ -18,7 +18,7 @@ from kvorum.storage.format.compression import Codec, compress, decompress
 _ATTRIBUTES_END = CRC_START + 2
 
 
-class Packing(NamedTuple):
+class TargetCompression(NamedTuple):
     """The codec that a topic's compression.type names. level: None for the codec's own."""
 
     codec: Codec
@@ -31,7 +31,9 @@ class Packing(NamedTuple):
         return batch[_ATTRIBUTES_END - 1] & CODEC_MASK == self.codec
 
 
-def packed_anew(batch: Buffer, header: BatchHeader, packing: Packing) -> bytearray:
+def packed_anew(
+    batch: Buffer, header: BatchHeader, target_compression: TargetCompression
+) -> bytearray:
     """The batch with the same records in another codec: of the header, only codec, length and CRC
     change.
 
@@ -42,6 +44,6 @@ def packed_anew(batch: Buffer, header: BatchHeader, packing: Packing) -> bytearr
         memoryview(batch)[HEADER_BYTES:],
         bytes_max=UNPACKED_BYTES_MAX,
     )
-    attributes = header.attributes & ~CODEC_MASK | packing.codec
-    body = compress(packing.codec, records, packing.level)
+    attributes = header.attributes & ~CODEC_MASK | target_compression.codec
+    body = compress(target_compression.codec, records, target_compression.level)
     return seal_batch(header._replace(attributes=attributes), [bytes(HEADER_BYTES), body])

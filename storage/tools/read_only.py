@@ -116,7 +116,7 @@ class _Walk:
             header, reason = check_batch(data, position, base_offset, self.end_offset)
             if header is None:
                 break
-            self._take(path, position, header)
+            self._append_batch(path, position, header)
             position += header.size_bytes
         if position < len(data):
             self._refuse_unless_torn(path, base_offset, data, position, reason, is_sealed)
@@ -132,7 +132,7 @@ class _Walk:
                 segments_behind=len(behind),
             )
 
-    def _take(self, path: str, position: int, header: BatchHeader) -> None:
+    def _append_batch(self, path: str, position: int, header: BatchHeader) -> None:
         if header.leader_epoch < self._epoch:
             reason = f"batch of epoch {header.leader_epoch} after epoch {self._epoch}"
             raise CorruptData(path, position, reason)

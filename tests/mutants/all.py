@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants import (
     absurd_requests,
+    broker_fencing,
     compaction,
     consumer_groups,
     decisions,
-    departures,
     following,
     groups,
     log_engine,
@@ -27,7 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *absurd_requests.MUTANTS,
     *quorum.MUTANTS,
     *decisions.MUTANTS,
-    *departures.MUTANTS,
+    *broker_fencing.MUTANTS,
     *transport.MUTANTS,
     *log_engine.MUTANTS,
     *log_limits.MUTANTS,

@@ -13,7 +13,7 @@ CONTROLLER = "metadata/controller/controller.py"
 CORE = "metadata/controller/controller_core.py"
 DELTA = "metadata/image/delta.py"
 ELECTIONS = "metadata/controller/decide/elections.py"
-ELECTORATE = "metadata/controller/decide/electorate.py"
+ELECTORATE = "metadata/controller/decide/eligible_brokers.py"
 FEATURES = "metadata/controller/decide/features.py"
 GROWTH = "metadata/controller/decide/partitions.py"
 ISR = "metadata/controller/decide/isr.py"
@@ -79,7 +79,7 @@ MUTANTS = (
         "a broker that leaves in good order gives its leaderships away first",
         BROKERS,
         "            broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True\n        ),\n"
-        "        *changes_without_broker(image, broker.broker_id, voters),\n",
+        "        *changes_without_broker(image, broker.broker_id, eligible),\n",
         "            broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True\n        ),\n",
     ),
     of_decisions(
@@ -158,7 +158,7 @@ MUTANTS = (
         "unclean-without-leave",
         "unclean elections only where they are allowed or ordered",
         CHANGE,
-        "    if terms.is_unclean_allowed or wish.election is Election.UNCLEAN:\n",
+        "    if rules.is_unclean_allowed or partition_target.election is Election.UNCLEAN:\n",
         "    if True:\n",
     ),
     of_decisions(
@@ -172,15 +172,15 @@ MUTANTS = (
         "lost-replica-stays-eligible",
         "who may have lost its log leaves the ELR",
         CHANGE,
-        "    holders = (set(partition.isr) | set(partition.elr)) - wish.lost\n",
+        "    holders = (set(partition.isr) | set(partition.elr)) - partition_target.lost\n",
         "    holders = set(partition.isr) | set(partition.elr)\n",
     ),
     of_decisions(
         "elr-above-the-minimum",
         "an ISR of the minimum needs no eligible replicas, and ends them",
         CHANGE,
-        "    if not terms.has_elr or len(isr) >= min(terms.min_isr, len(shape.replicas)):\n",
-        "    if not terms.has_elr:\n",
+        "    if not rules.has_elr or len(isr) >= min(rules.min_isr, len(shape.replicas)):\n",
+        "    if not rules.has_elr:\n",
     ),
     of_decisions(
         "new-minimum-keeps-the-elr",
@@ -272,8 +272,8 @@ MUTANTS = (
         "move-completes-too-early",
         "a move is complete when all targets are in sync",
         CHANGE,
-        "    if not set(target) <= set(isr) or not any(r in terms.active for r in isr):\n",
-        "    if not any(r in terms.active for r in isr):\n",
+        "    if not set(target) <= set(isr) or not any(r in rules.active for r in isr):\n",
+        "    if not any(r in rules.active for r in isr):\n",
     ),
     of_decisions(
         "cancel-keeps-the-targets",
@@ -468,14 +468,14 @@ MUTANTS = (
         "returning-replica-waits",
         "a broker that returns leads what nobody else can",
         BROKERS,
-        "        *changes_with_broker(image, broker.broker_id, voters),\n",
+        "        *changes_with_broker(image, broker.broker_id, eligible),\n",
         "",
     ),
     of_controller_runs(
         "unregistered-and-still-leads",
         "who is unregistered leads nothing",
         UNREGISTER,
-        "            *changes_without_broker(image, request.broker_id, voters, is_lost=True),\n",
+        "            *changes_without_broker(image, request.broker_id, eligible, is_lost=True),\n",
         "",
     ),
     of_controller_runs(

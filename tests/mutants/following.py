@@ -31,7 +31,7 @@ OF_DIRECTORIES = ("tests/test_broker/test_log_directories.py",)
 OF_LAUNCH = ("tests/test_launch/test_log_directories.py",)
 OF_TABLE = ("tests/test_metadata/test_config_table.py", "tests/test_metadata/test_configs.py")
 OF_ISOLATION = ("tests/test_broker/test_isolation.py",)
-OF_CLAIMS = ("tests/test_broker/test_claims.py",)
+OF_CLAIMS = ("tests/test_broker/test_found_directories.py",)
 OF_DUMP = ("tests/test_storage/test_small_files.py",)
 
 _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
@@ -65,7 +65,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("cut-before-the-names", "what lies behind a cut is gone before the cut is durable", LOG,
      "        segments.sync_directories()\n        active.cut(offset)\n",
      "        active.cut(offset)\n", OF_START),
-    ("claims-a-part-of-a-batch", "a flush claims no part of a batch that was cut", LOG,
+    ("found-a-part-of-a-batch", "a flush found no part of a batch that was cut", LOG,
      "        segments.stop_derived_files(self._end_offset)\n        if self._end_offset <",
      "        if self._end_offset <", OF_START),
     ("epoch-below-another-start", "the epoch below is that of this start", LOG,
@@ -184,7 +184,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            self._loop.call_later(0, self._go_on)\n",
      "            self._loop.call_soon(self._go_on)\n", OF_CONNECTIONS),
     ("long-requests-in-a-row", "after a long request the loop goes round", CONNECTION,
-     "                    server.turn.spend()\n", "                    pass\n", OF_CONNECTIONS),
+     "                    server.loop_turn.spend()\n", "                    pass\n", OF_CONNECTIONS),
     ("unread-thrown-away", "what came before the end is read after a pause", CONNECTION,
      "        return not (is_paused and (self._buffer.has_more or _unread_bytes(self._fd)))\n",
      "        return True\n", OF_CONNECTIONS),
@@ -247,7 +247,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("abandoned-without-followers", "a leader alone in its ISR goes on", "broker/partition/partition.py",
      "        return not in_sync or any(", "        return any(", OF_ISOLATION),
     ("followed-out-of-sync", "only followers in sync count", "broker/partition/partition.py",
-     "[r for r in self.remotes if r in self.isr_state.maximal]", "list(self.remotes)",
+     "[r for r in self.followers if r in self.isr_state.maximal]", "list(self.followers)",
      OF_ISOLATION),
     ("followed-elsewhere", "a follower of another leader does not count", "broker/partition/partition.py",
      "            r in listed_by and last", "            last", OF_ISOLATION),
@@ -282,8 +282,8 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "broker/transactions/marking.py", "            if marker.coordinator_epoch > newest_epoch:\n",
      "            if False:\n", OF_CLAIMS),
     ("sent-out-of-the-isr", "consumers read from replicas in sync", "broker/partition/partition.py",
-     "            if replica_id in self.isr_state.isr\n            and self._is_live(replica_id)\n            and self.facts.rack",
-     "            if self._is_live(replica_id)\n            and self.facts.rack", OF_PARTITION),
+     "            if replica_id in self.isr_state.isr\n            and self._is_live(replica_id)\n            and self.peer_brokers.rack",
+     "            if self._is_live(replica_id)\n            and self.peer_brokers.rack", OF_PARTITION),
     ("begins-above-the-leader", "an empty log that begins above the leader's is let in by nobody",
      OBJECTIONS, "        return out_of_range(replica, watched)\n    if last_epoch == log",
      "        return None\n    if last_epoch == log", OF_STORIES),

@@ -14,7 +14,7 @@ STORE = "broker/groups/offset_store.py"
 BOOK = "broker/groups/offsets.py"
 COMMITTING = "broker/groups/committing.py"
 EXPIRY = "broker/groups/expiry.py"
-TURN = "broker/groups/turn.py"
+TURN = "broker/groups/step_effects.py"
 RECORDS = "broker/groups/records.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
@@ -28,16 +28,16 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("group-initial-delay-for-ever", "the initial delay ends at the rebalance time-out", REBALANCE,
      "max(group.initial_remaining_ms - next_ms, 0)", "group.initial_remaining_ms"),
     ("group-keeps-the-absent", "who does not join again is out", REBALANCE,
-     "    for member in absent:\n        drop(group, member, turn)\n", ""),
+     "    for member in absent:\n        drop(group, member, step)\n", ""),
     ("group-drops-absent-statics", "a static member may be away for its session", REBALANCE,
      "if not m.is_awaiting_join and not m.is_static]", "if not m.is_awaiting_join]"),
     ("group-sync-timer-outlives", "the time to sync ends with its generation", REBALANCE,
-     "        turn.cancel_timer(SyncTimer(group.group_id))\n        group.pending_sync.clear()\n",
+     "        step.cancel_timer(SyncTimer(group.group_id))\n        group.pending_sync.clear()\n",
      "        group.pending_sync.clear()\n"),
     ("group-never-syncs", "who never syncs is out (KIP-800)", REBALANCE,
-     "    turn.set_timer(SyncTimer(group.group_id), group.rebalance_timeout_ms)\n", ""),
+     "    step.set_timer(SyncTimer(group.group_id), group.rebalance_timeout_ms)\n", ""),
     ("group-empties-in-memory-only", "that a group is empty is in the log", REBALANCE,
-     "        group.leader_id = None\n        turn.append(group.record())\n",
+     "        group.leader_id = None\n        step.append(group.record())\n",
      "        group.leader_id = None\n"),
     ("group-late-timer-kept", "a shorter session sets its timer earlier", REBALANCE,
      "if member.session_timer_ms is None or deadline_ms < member.session_timer_ms:",
@@ -60,41 +60,41 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "return ErrorCode.NONE if holder == member_id else ErrorCode.FENCED_INSTANCE_ID",
      "return ErrorCode.NONE"),
     ("group-static-in-memory-only", "a static member's new id is in the log", JOINING,
-     "    turn.append(record)\n", ""),
+     "    step.append(record)\n", ""),
     ("group-static-other-topics", "other topics start a rebalance", JOINING,
      "        or _topics_of(group, member) != topics_before\n", ""),
     ("group-leader-told-to-lead", "an old client that leads again does not hear so", JOINING,
      "            leader=old_leader or NO_MEMBER,\n", "            leader=group.leader_id or '',\n"),
     ("group-first-request-left-parked", "a request that is given up is answered", JOINING,
-     "    end_requests(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)\n    member.update",
+     "    end_requests(member, step, ErrorCode.REBALANCE_IN_PROGRESS)\n    member.update",
      "    member.update"),
     # Assignments.
     ("group-assignment-before-the-log", "an assignment is told once it is replicated", TURN,
      "response=response, is_durable=self._has_appended", "response=response, is_durable=False"),
     ("group-assignment-again-at-once", "also to who asks again", SYNCING,
-     "        turn.answer_durably(event.token, _synced(group, member))\n",
-     "        turn.answer(event.token, _synced(group, member))\n"),
+     "        step.answer_durably(event.token, _synced(group, member))\n",
+     "        step.answer(event.token, _synced(group, member))\n"),
     ("group-any-generation-syncs", "only members of this generation are told", SYNCING,
      "    if request.generation_id != group.generation_id:\n"
      "        return ErrorCode.ILLEGAL_GENERATION\n", ""),
     ("group-too-large-a-record", "a record that the log cannot hold is not written", SYNCING,
-     "    if not turn.fits(record):\n", "    if False:\n"),
+     "    if not step.fits(record):\n", "    if False:\n"),
     # Sessions.
     ("group-silent-members-stay", "a silent member is out", MEMBERSHIP,
-     "    drop(group, member, turn)\n    rebalance(group, turn)\n", "    return\n"),
+     "    drop(group, member, step)\n    rebalance(group, step)\n", "    return\n"),
     ("group-parked-members-lost", "a member that waits is alive", MEMBERSHIP,
      "    if member.is_waiting and not member.is_new:\n", "    if False:\n"),
     ("group-new-members-never-lost", "a new member that waits too long is out", MEMBERSHIP,
      "    if member.is_waiting and not member.is_new:\n", "    if member.is_waiting:\n"),
     ("group-heartbeat-too-late-in-life", "a heartbeat in a rebalance counts", MEMBERSHIP,
-     "    extend_session(group, group.members[request.member_id], turn)\n"
+     "    extend_session(group, group.members[request.member_id], step)\n"
      "    if group.state == GroupState.PREPARING_REBALANCE:\n"
      "        return ErrorCode.REBALANCE_IN_PROGRESS\n",
      "    if group.state == GroupState.PREPARING_REBALANCE:\n"
      "        return ErrorCode.REBALANCE_IN_PROGRESS\n"
-     "    extend_session(group, group.members[request.member_id], turn)\n"),
+     "    extend_session(group, group.members[request.member_id], step)\n"),
     ("group-no-sessions-after-load", "sessions run again after a fail-over", MEMBERSHIP,
-     "    for member in group.members.values():\n        extend_session(group, member, turn)\n"
+     "    for member in group.members.values():\n        extend_session(group, member, step)\n"
      "    if len", "    if len"),
     # Offsets.
     ("offsets-of-an-old-generation", "a member of an old generation cannot commit", COMMITTING,
@@ -106,9 +106,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("offsets-before-the-assignment", "nobody commits before it has its assignment", COMMITTING,
      "        return ErrorCode.REBALANCE_IN_PROGRESS\n", "        return ErrorCode.NONE\n"),
     ("offsets-told-at-once", "a reader is told what is replicated", SHARD,
-     "turn.answer_durably(event.token, fetched)", "turn.answer(event.token, fetched)"),
+     "step.answer_durably(event.token, fetched)", "step.answer(event.token, fetched)"),
     ("offsets-no-sign-of-life", "a commit counts as a heartbeat", SHARD,
-     "            rebalance.extend_session(group, member, turn)\n", "            pass\n"),
+     "            rebalance.extend_session(group, member, step)\n", "            pass\n"),
     ("offsets-marker-order", "the offset written later counts", BOOK,
      "if present is None or present.order < stored.order:", "if True:"),
     ("offsets-aborted-count", "offsets of an aborted transaction are nothing", BOOK,
@@ -121,12 +121,12 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("offsets-zombie-producer", "an older epoch of a producer is fenced", STORE,
      "return request.producer_epoch < self._epochs.get(request.producer_id, -1)", "return False"),
     ("offsets-deleted-in-memory-only", "a deleted offset has a tombstone", STORE,
-     "        turn.append_all(\n            CoordinatorRecord(offset_key(group_id, topic, partition),"
+     "        step.append_all(\n            CoordinatorRecord(offset_key(group_id, topic, partition),"
      " None)\n            for topic, partition in there\n        )\n", ""),
     ("offsets-subscribed-deleted", "offsets in use are not deleted", SHARD,
      "if not group.is_empty and group.is_subscribed_to(topic):", "if False:"),
     ("offsets-group-with-members-deleted", "a group with members is not deleted", SHARD,
-     "        elif not group.is_empty:\n            turn.answer(event.token, "
+     "        elif not group.is_empty:\n            step.answer(event.token, "
      "ErrorCode.NON_EMPTY_GROUP)\n", ""),
     ("offsets-expire-in-use", "offsets of topics in use do not expire", EXPIRY,
      "        if not (has_members and group.is_subscribed_to(topic))\n", ""),

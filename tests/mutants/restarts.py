@@ -8,8 +8,8 @@ BROKER_PROCESS = "launch/broker_process.py"
 
 _STARTS: tuple[Rule, ...] = (
     ("markers-taken-at-once", "a start that is refused leaves the markers", BROKER_PROCESS,
-     "        self._replicas.load(claims=own.claims)\n",
-     "        self._remove_markers(own)\n        self._replicas.load(claims=own.claims)\n"),
+     "        self._replicas.load(found=own.found)\n",
+     "        self._remove_markers(own)\n        self._replicas.load(found=own.found)\n"),
     ("marker-beside-open-logs", "no marker is there while logs are open", BROKER_PROCESS,
      "                remove_clean_shutdown(self._disk, item.path)\n",
      "                remove_clean_shutdown\n"),

@@ -28,11 +28,11 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     # On a timer.
     ("collected-before-the-wait", "what lies in a directory is listed when its turn comes",
      MAINTENANCE,
-     "        for home in self._manager.directories.online:\n            if not home.is_offline:\n"
-     "                yield home, [r for r in self._manager.with_files() if r.home is home]\n",
+     "        for log_dir in self._manager.directories.online:\n            if not log_dir.is_offline:\n"
+     "                yield log_dir, [r for r in self._manager.with_files() if r.log_dir is log_dir]\n",
      "        listed = list(self._manager.with_files())\n"
      "        for home in self._manager.directories.online:\n"
-     "            yield home, [r for r in listed if r.home is home]\n", OF_MAINTENANCE),
+     "            yield log_dir, [r for r in listed if r.log_dir is log_dir]\n", OF_MAINTENANCE),
     ("damage-ends-the-broker", "a flush that cannot begin costs its replica", MAINTENANCE,
      "        except (OSError, CorruptData) as failure:\n            # It reads",
      "        except ZeroDivisionError as failure:\n            # It reads", OF_MAINTENANCE),

@@ -7,9 +7,9 @@ import errno
 from pathlib import Path
 from typing import Any
 
-from kvorum.broker.log_dirs.log_directories import Claim
+from kvorum.broker.log_dirs.log_directories import FoundDirectory
 from kvorum.metadata.controller.decide.directories import after_failure, assign_replicas
-from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
 from kvorum.metadata.requests.directory_requests import AssignReplicas, RefusedReplica
 from kvorum.runtime.disk import Disk, OsDisk
 from kvorum.runtime.errors import Rejected
@@ -26,7 +26,7 @@ class DirectoriesSide:
     def assign_replicas(self, request: AssignReplicas) -> tuple[RefusedReplica, ...] | Rejected:
         controller = self._controller
         controller.assignments.append(request)
-        decision = assign_replicas(controller.image, request, electorate(controller.image))
+        decision = assign_replicas(controller.image, request, eligible_brokers(controller.image))
         if decision.records:
             controller.commit(*decision.records)
         return decision.reply
@@ -56,13 +56,15 @@ class DirectoryHost:
             f"{path}-{n}": bytes([broker_id, n]) * 8 for n in range(1, self.directory_count + 1)
         }
 
-    def claims_of(self, broker_id: int, is_clean: bool) -> dict[str, Claim]:
+    def found_directories_of(self, broker_id: int, is_clean: bool) -> dict[str, FoundDirectory]:
         """The claim of a start on each directory; a path in `unreadable` fails."""
         return {
             path: (
-                Claim(directory_id=None, failure=OSError(errno.EIO, "input/output error", path))
+                FoundDirectory(
+                    directory_id=None, failure=OSError(errno.EIO, "input/output error", path)
+                )
                 if path in self.unreadable
-                else Claim(directory_id=directory_id, is_clean=is_clean)
+                else FoundDirectory(directory_id=directory_id, is_clean=is_clean)
             )
             for path, directory_id in self.paths_of(broker_id).items()
         }

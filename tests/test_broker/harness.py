@@ -23,7 +23,7 @@ from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.controller.decide import Context
 from kvorum.metadata.controller.decide.configs import alter_configs
-from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
 from kvorum.metadata.controller.decide.partitions import create_partitions
 from kvorum.metadata.controller.decide.quotas import alter_client_quotas
 from kvorum.metadata.controller.decide.reassignment import alter_reassignments, list_reassignments
@@ -257,7 +257,7 @@ class BrokerSide(DirectoriesSide):
 
     def alter_reassignments(self, request: AlterReassignments) -> Any:
         image = self._controller.image
-        return self._committed(alter_reassignments(image, request, electorate(image)))
+        return self._committed(alter_reassignments(image, request, eligible_brokers(image)))
 
     def _decided(self, decide: Callable[..., Any], request: Any) -> Any:
         return self._committed(decide(self._controller.image, request))
@@ -349,7 +349,7 @@ class Cluster(DirectoryHost):
             rng=random.Random(broker_id),
             on_directory_failed=lambda: self._on_directory_failed(broker_id),
         )
-        manager.load(is_clean, self.claims_of(broker_id, is_clean))
+        manager.load(is_clean, self.found_directories_of(broker_id, is_clean))
         server = KafkaServer(
             config=self.config,
             replicas=manager,
@@ -403,7 +403,7 @@ class Cluster(DirectoryHost):
         await broker.manager.assignments.stop()
         broker.manager.isolation.stop()
         await broker.manager.cleaner.stop()
-        await broker.manager._maintenance.stop()
+        await broker.manager._background_jobs.stop()
 
     def fence(self, broker_id: int) -> None:
         """Fence a broker as a controller does: out of every ISR, its partitions led by others."""

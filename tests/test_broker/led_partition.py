@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.metadata.image.image import BrokerImage, PartitionImage
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import AlteredPartition
@@ -29,7 +29,7 @@ def make(
     *, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, end_offset: int = 0, now_ms: int = 0
 ) -> Partition:
     """Broker 1 leading a partition on 1, 2 and 3."""
-    facts = BrokerFacts()
+    facts = PeerBrokers()
     facts.brokers = {b: broker_image(b) for b in (1, 2, 3)}
     partition = Partition(
         broker_id=1,
@@ -48,7 +48,7 @@ def make(
 def fetch(
     partition: Partition, replica: int, offset: int, now_ms: int = 0, epoch: int = 10
 ) -> bool:
-    partition.facts.last_fetch_ms[replica] = now_ms
+    partition.peer_brokers.last_fetch_ms[replica] = now_ms
     return partition.on_follower_fetch(replica, offset, 0, epoch, now_ms)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
-from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
+from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.log_dirs.replica_store import ReplicaStore
-from kvorum.broker.network.purgatory import TurnEnd
+from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import resolve
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
@@ -29,25 +29,25 @@ def replica_of(partition_id=0):
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("data")
     core = Partition(
-        broker_id=1, topic="t", topic_id=TOPIC_ID, partition_id=partition_id, facts=BrokerFacts(),
+        broker_id=1, topic="t", topic_id=TOPIC_ID, partition_id=partition_id, facts=PeerBrokers(),
         lag_time_max_ms=1_000, min_insync_replicas=1,
     )  # fmt: skip
     return Replica(
         core=core, log=Log.new(disk, f"data/t-{partition_id}", LogConfig()),
-        config=resolve(CONFIG, {}), disk=disk, turn=TurnEnd(), has_identity=True,
-        lower_checkpoints=lambda *_: None, on_first_file=lambda _: None, home=None,
+        config=resolve(CONFIG, {}), disk=disk, loop_turn=LoopTurn(), has_identity=True,
+        lower_checkpoints=lambda *_: None, on_first_file=lambda _: None, log_dir=None,
         on_failed=lambda *_: None,
     )  # fmt: skip
 
 
-def fail(home, failure, operation):
+def fail(log_dir, failure, operation):
     raise failure
 
 
 def session_of():
-    return ReplicaSession(
+    return FollowerFetchSession(
         config=CONFIG, leader_name=lambda: "broker 2 at host:9092", on_resume=lambda: None,
-        quota=ReplicationQuota(0), clock=SYSTEM_CLOCK, starts=StartCheckpoints(fail),
+        quota=ReplicationQuota(0), clock=SYSTEM_CLOCK, starts=LogStartAcks(fail),
     )  # fmt: skip
 
 

@@ -163,7 +163,7 @@ def test_who_was_away_joins_once_it_has_told_of_what_was_deleted(
     assert first.core.deleted_to == 4
     harness.run(harness.cluster.start_broker(2, is_clean=True))
     wait_in_sync(harness, topic_id)
-    assert first.core.remotes[2].start_offset >= 4
+    assert first.core.followers[2].start_offset >= 4
     # And whom another leads may not let in who has not, either.
     second = lead(harness, topic_id, 2, (1, 2))
     assert second.core.deleted_to == 4

@@ -80,7 +80,7 @@ def read_all(
 
 
 def is_cleaned(harness: Harness, broker_id: int, topic: str, offset: int) -> bool:
-    store = harness.cluster.replica(broker_id, topic).home.store
+    store = harness.cluster.replica(broker_id, topic).log_dir.store
     return (store.checkpoints.cleaner_offset(topic, 0) or 0) >= offset
 
 
@@ -126,7 +126,7 @@ def test_the_cleaners_checkpoint_outlives_a_restart(harness: Harness, topic: str
         lambda: harness.call(lambda: is_cleaned(harness, 3, topic, active_base(harness, 3, topic))),
         "broker 3 compacts",
     )
-    store = harness.cluster.replica(3, topic).home.store
+    store = harness.cluster.replica(3, topic).log_dir.store
     before = harness.call(lambda: store.checkpoints.cleaner_offset(topic, 0))
     path = Path(harness.cluster.directory) / "broker-3" / CLEANER_OFFSET
     eventually(lambda: f"{topic} 0 {before}\n" in path.read_text(), "it is checkpointed")

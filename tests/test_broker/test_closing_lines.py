@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kvorum.broker.network.protocol_error_log import (
     LINES_PER_SECOND_MAX,
     REASON_CHARACTERS_MAX,
-    ClosingLines,
+    ProtocolErrorLog,
 )
 from tests.polling import eventually
 from tests.test_broker.harness import Harness
@@ -23,18 +23,18 @@ PEER = "('127.0.0.1', 5)"
 
 
 def test_a_line_names_peer_and_reason() -> None:
-    assert ClosingLines().closed(PEER, "a frame of -5 bytes", 7) == [
+    assert ProtocolErrorLog().closed(PEER, "a frame of -5 bytes", 7) == [
         f"connection closed: peer={PEER} reason=a frame of -5 bytes"
     ]
 
 
 def test_a_long_reason_is_cut() -> None:
-    (line,) = ClosingLines().closed(PEER, "x" * 100_000, 7)
+    (line,) = ProtocolErrorLog().closed(PEER, "x" * 100_000, 7)
     assert len(line) < REASON_CHARACTERS_MAX + 100
 
 
 def test_what_is_above_the_limit_is_told_as_a_number_when_the_second_is_over() -> None:
-    lines = ClosingLines()
+    lines = ProtocolErrorLog()
     said = [lines.closed(PEER, "garbage", 100) for _ in range(LINES_PER_SECOND_MAX + 7)]
     assert [len(s) for s in said] == [1] * LINES_PER_SECOND_MAX + [0] * 7
     assert lines.has_more
@@ -46,7 +46,7 @@ def test_what_is_above_the_limit_is_told_as_a_number_when_the_second_is_over() -
 
 
 def test_the_next_second_begins_with_what_was_held_back_in_the_last() -> None:
-    lines = ClosingLines()
+    lines = ProtocolErrorLog()
     for _ in range(LINES_PER_SECOND_MAX + 1):
         lines.closed(PEER, "garbage", 0)
     number, line = lines.closed(PEER, "garbage", 1000)
@@ -58,7 +58,7 @@ def test_the_next_second_begins_with_what_was_held_back_in_the_last() -> None:
 def test_every_connection_is_told_of_once_and_never_more_than_ten_lines_begin_in_a_second(
     steps_ms: list[int],
 ) -> None:
-    lines, now_ms, told, written = ClosingLines(), 0, 0, []
+    lines, now_ms, told, written = ProtocolErrorLog(), 0, 0, []
 
     def read(said: list[str]) -> None:
         nonlocal told

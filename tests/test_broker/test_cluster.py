@@ -183,7 +183,7 @@ def test_an_isr_that_shrinks_after_the_append_is_told(harness: Harness) -> None:
 
     def shrink_and_relax() -> None:
         leader = replica(harness, 1)
-        for follower in leader.core.remotes.values():
+        for follower in leader.core.followers.values():
             follower.last_caught_up_ms = LONG_AGO_MS
         harness.cluster.controller.commit(PartitionChange(topic_id, 0, isr=(1,)))
         # A watermark that had already passed when the shrink arrived:

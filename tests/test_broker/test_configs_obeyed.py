@@ -16,7 +16,7 @@ from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.records import Config
 from kvorum.runtime.clock import wall_ms
 from kvorum.storage.format.compression import Codec
-from kvorum.storage.format.recompression import Packing
+from kvorum.storage.format.recompression import TargetCompression
 from kvorum.storage.log.model import INDEX_BYTES_MIN, CompactionConfig
 from kvorum.storage.log.retention import apply_retention
 from tests.test_broker.config_calls import (
@@ -65,7 +65,7 @@ def topic(harness: Harness) -> str:
 #: Key, value, and where an open replica must show it.
 _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
     ("cleanup.policy", "compact", "log.config.compaction", CompactionConfig()),
-    ("compression.type", "zstd", "config.packing", Packing(Codec.ZSTD, 3)),
+    ("compression.type", "zstd", "config.target_compression", TargetCompression(Codec.ZSTD, 3)),
     ("delete.retention.ms", "5", "config.compaction.delete_retention_ms", 5),
     ("file.delete.delay.ms", "5", "log.config.file_delete_delay_ms", 5),
     ("flush.messages", "5", "log.config.flush_messages", 5),

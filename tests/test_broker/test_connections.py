@@ -219,7 +219,7 @@ def test_a_pause_that_ends_in_a_spent_turn_goes_on_until_the_next(harness: Harne
     found: list[bool] = []
 
     def end_pause() -> None:
-        server.turn.spend()
+        server.loop_turn.spend()
         paused._unmute_timer.cancel()
         paused._unmute()
         found.append(paused.has_hung_up)

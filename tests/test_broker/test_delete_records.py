@@ -218,10 +218,10 @@ def test_the_leader_hears_of_a_follower_s_start_once_that_is_on_its_disk(
         client.send("delete_records", 2, asked)
         assert gated.is_asked.wait(DEADLINE_S)
         leader = harness.cluster.replica(1, topic)
-        eventually(lambda: leader.core.remotes[2].start_offset == 8, "broker 2 has told it")
+        eventually(lambda: leader.core.followers[2].start_offset == 8, "broker 2 has told it")
         produced(harness, topic, 1)
-        eventually(lambda: leader.core.remotes[3].end_offset == RECORDS + 1, "3 fetches on")
-        assert leader.core.remotes[3].start_offset == 0
+        eventually(lambda: leader.core.followers[3].end_offset == RECORDS + 1, "3 fetches on")
+        assert leader.core.followers[3].start_offset == 0
         assert leader.pending_deletions
     finally:
         gated.may_write.set()

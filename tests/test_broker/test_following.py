@@ -168,7 +168,7 @@ def test_a_minimum_counts_before_the_isr_that_comes_with_it(
     configs = {"min.insync.replicas": "1"}
     topic_id = harness.call(lambda: controller.create("t", [(1, 2)], configs))
     leader = harness.cluster.replica(1, "t")
-    eventually(lambda: leader.core.remotes[2].end_offset == 0, "it is followed")
+    eventually(lambda: leader.core.followers[2].end_offset == 0, "it is followed")
     harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
     client.send("produce", 9, produce_values("t", batch(), timeout_ms=500))
     eventually(lambda: leader.pending_acks, "it waits")

@@ -28,7 +28,7 @@ CONFIG = BrokerConfig(
 
 
 def fetched(partition: Partition, **last_fetch_ms: int) -> Partition:
-    partition.facts.last_fetch_ms = {int(k[1:]): v for k, v in last_fetch_ms.items()}
+    partition.peer_brokers.last_fetch_ms = {int(k[1:]): v for k, v in last_fetch_ms.items()}
     return partition
 
 

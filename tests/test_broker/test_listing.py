@@ -2,7 +2,10 @@
 
 from immutables import Map
 
-from kvorum.broker.metadata_answers.fenced_broker_visibility import FENCED_LISTING_MS, BrokerListing
+from kvorum.broker.metadata_answers.fenced_broker_visibility import (
+    FENCED_LISTING_MS,
+    FencedBrokerVisibility,
+)
 from kvorum.metadata.image.image import ClusterImage
 from tests.test_broker.led_partition import broker_image
 
@@ -14,13 +17,13 @@ def image(**fenced: bool) -> ClusterImage:
 
 
 def test_a_broker_that_was_never_unfenced_is_not_listed() -> None:
-    listing = BrokerListing()
+    listing = FencedBrokerVisibility()
     listing.observe(ClusterImage(), image(b1=False, b2=True), 0)
     assert listing.listed(image(b1=False, b2=True), 0) == (1,)
 
 
 def test_a_broker_just_fenced_stays_listed_for_a_while() -> None:
-    listing = BrokerListing()
+    listing = FencedBrokerVisibility()
     before, after = image(b1=False, b2=False), image(b1=False, b2=True)
     listing.observe(before, after, 100)
     assert listing.listed(after, 100 + FENCED_LISTING_MS - 1) == (1, 2)
@@ -28,6 +31,6 @@ def test_a_broker_just_fenced_stays_listed_for_a_while() -> None:
 
 
 def test_an_unregistered_broker_is_gone_at_once() -> None:
-    listing = BrokerListing()
+    listing = FencedBrokerVisibility()
     listing.observe(image(b1=False, b2=False), image(b1=False, b2=True), 0)
     assert listing.listed(image(b1=False), 1) == (1,)

@@ -53,7 +53,7 @@ def test_a_broker_tells_where_its_replicas_lie_in_one_message(harness: Harness) 
     assert [told(harness, "t", p) for p in range(40)] == own * 20
     sent = [r for r in harness.cluster.controller.assignments if r.broker_id == 1]
     assert len(sent) <= 2
-    assert harness.cluster.replica(1, "t", 1).home.path.endswith("broker-1-2")
+    assert harness.cluster.replica(1, "t", 1).log_dir.path.endswith("broker-1-2")
 
 
 def test_a_broker_with_one_directory_tells_nothing(tmp_path: Path) -> None:
@@ -93,11 +93,11 @@ def wait_committed(harness: Harness) -> None:
 
 
 def flush(harness: Harness) -> None:
-    harness.run(harness.cluster.brokers[1].manager._maintenance._flush_all())
+    harness.run(harness.cluster.brokers[1].manager._background_jobs._flush_all())
 
 
 def checkpoint(harness: Harness) -> None:
-    maintenance = harness.cluster.brokers[1].manager._maintenance
+    maintenance = harness.cluster.brokers[1].manager._background_jobs
     harness.run(maintenance._checkpoint_high_watermarks())
 
 
@@ -228,7 +228,7 @@ def test_a_directory_that_is_offline_at_the_start_keeps_its_replicas_offline(
     assert produce(harness, 0) is KioError.kafka_storage_error
     # New replicas go into the directory that is left.
     harness.call(lambda: harness.cluster.controller.create("later", [(1,), (1,)]))
-    assert [harness.cluster.replica(1, "later", p).home.path for p in (0, 1)] == [kept, kept]
+    assert [harness.cluster.replica(1, "later", p).log_dir.path for p in (0, 1)] == [kept, kept]
     # The disk is back.
     harness.run(harness.cluster.stop_broker(1))
     harness.cluster.unreadable = set()
@@ -250,12 +250,12 @@ def test_a_checkpoint_that_is_damaged_costs_its_directory_and_no_other(harness: 
 
 def test_a_choice_outlives_a_restart_although_there_is_no_file(harness: Harness) -> None:
     create(harness)
-    places = [harness.cluster.replica(1, "t", p).home.path for p in (0, 1)]
+    places = [harness.cluster.replica(1, "t", p).log_dir.path for p in (0, 1)]
     assert len(set(places)) == 2
     harness.run(harness.cluster.stop_broker(1))
     harness.call(lambda: harness.cluster.controller.create("aaa", [(2, 1)]))
     harness.run(harness.cluster.start_broker(1))
-    assert [harness.cluster.replica(1, "t", p).home.path for p in (0, 1)] == places
+    assert [harness.cluster.replica(1, "t", p).log_dir.path for p in (0, 1)] == places
 
 
 @pytest.mark.parametrize("directory_count", [1, 2])

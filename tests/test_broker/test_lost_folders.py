@@ -76,7 +76,7 @@ def test_the_only_one_in_sync_stays_offline_until_its_folder_is_back(
         assert produce(harness) is KioError.kafka_storage_error
         eventually(lambda: told(harness, "t", 0) == LOST_DIRECTORY, "the controller knows")
         (broken,) = harness.cluster.brokers[1].manager.broken
-        assert broken.name == "t-0" and str(folder.parent) == broken.home.path
+        assert broken.name == "t-0" and str(folder.parent) == broken.log_dir.path
         stop(harness, fence=False)
     aside.rename(folder)
     start(harness)
@@ -149,9 +149,9 @@ def test_a_later_topic_is_not_the_one_whose_folder_was_taken(
 
 
 def test_a_topic_deleted_before_a_crash_is_not_missed(harness: Harness) -> None:
-    harness.run(harness.cluster.brokers[1].manager._maintenance._flush_all())
+    harness.run(harness.cluster.brokers[1].manager._background_jobs._flush_all())
     delete(harness)
-    harness.run(harness.cluster.brokers[1].manager._maintenance._remove_deleted())
+    harness.run(harness.cluster.brokers[1].manager._background_jobs._remove_deleted())
     harness.run(harness.cluster.crash_broker(1))
     create_plain(harness)
     start(harness, is_clean=False)

@@ -127,7 +127,7 @@ def test_a_topic_made_anew_while_another_directory_is_written_has_none_of_the_ol
     for topic, count in (("a", 1), ("t", 5)):
         for _ in range(count):
             produce(harness, topic=topic)
-    maintenance = cluster.brokers[1].manager._maintenance
+    maintenance = cluster.brokers[1].manager._background_jobs
     harness.run(maintenance._flush_all())
     harness.call(lambda: cluster.replica(1, "t").move_start(5))
 
@@ -142,7 +142,7 @@ def test_a_topic_made_anew_while_another_directory_is_written_has_none_of_the_ol
     gate.let_go_after(harness, jobs[checkpoint](), make_anew)
     for _ in range(2):
         produce(harness, topic="t")
-    assert cluster.replica(1, "t").home.path.endswith("broker-1-2")
+    assert cluster.replica(1, "t").log_dir.path.endswith("broker-1-2")
     harness.run(cluster.crash_broker(1))
     harness.run(cluster.start_broker(1))
     replica = cluster.replica(1, "t")
@@ -157,7 +157,7 @@ def test_a_topic_that_is_deleted_during_its_flush_leaves_no_file_open(
     controller = harness.cluster.controller
     topic_id = harness.call(lambda: controller.create("t", [(1,)]))
     produce(harness)
-    flush = harness.cluster.brokers[1].manager._maintenance._flush_all()
+    flush = harness.cluster.brokers[1].manager._background_jobs._flush_all()
     gate.let_go_after(
         harness, flush, lambda: harness.call(lambda: controller.commit(RemoveTopic(topic_id)))
     )
@@ -202,11 +202,11 @@ def test_a_log_that_is_found_damaged_at_an_orderly_stop_keeps_no_other_from_bein
     def close(_: Any) -> None:
         raise CorruptData(log.directory, 7, "no batch header")
 
-    # The home of partition 0 has another one after it.
+    # The log_dir of partition 0 has another one after it.
     harness.call(lambda: cluster.controller.create("u", [(1,)] * 2))
     produce(harness, topic="u")
     other = cluster.replica(1, "u", 0).log
-    assert cluster.replica(1, "u", 0).home is cluster.replica(1, "t", 0).home
+    assert cluster.replica(1, "u", 0).log_dir is cluster.replica(1, "t", 0).log_dir
     whole = type(log).close
     monkeypatch.setattr(type(log), "close", lambda it: close(it) if it is log else whole(it))
     harness.run(cluster.stop_broker(1))
@@ -230,7 +230,7 @@ def test_a_replica_that_went_offline_with_a_rolled_segment_costs_no_further_chec
 
     harness.call(fail)
     eventually(lambda: disk.checkpoints_written == 2, "recovery points and starts go without it")
-    maintenance = harness.cluster.brokers[1].manager._maintenance
+    maintenance = harness.cluster.brokers[1].manager._background_jobs
     harness.run(maintenance._flush_sealed())
     assert disk.checkpoints_written == 2
     harness.close()
@@ -253,7 +253,7 @@ def test_a_disk_that_fails_while_the_cleaner_looks_for_work_ends_no_broker(
         client.call("produce", 9, produce_values("c", bytes(batch), acks=1, partition=0))
     client.close()
     manager = harness.cluster.brokers[1].manager
-    harness.run(manager._maintenance._flush_sealed())
+    harness.run(manager._background_jobs._flush_sealed())
     replica = harness.cluster.replica(1, "c")
 
     async def look() -> bool:
@@ -289,7 +289,7 @@ def test_a_watermark_that_nobody_holds_back_any_more_rises_without_a_fetch(
         replica.wait_for_replication(PendingAck(end_offset, Waiting(), 0, 0))
 
     harness.call(hold_back)
-    harness.run(harness.cluster.brokers[1].manager._maintenance._check_isr())
+    harness.run(harness.cluster.brokers[1].manager._background_jobs._check_isr())
     assert replica.core.high_watermark == end_offset and heard == [ErrorCode.NONE]
 
 
@@ -325,9 +325,9 @@ def test_a_follower_tells_its_leader_of_a_start_that_its_own_retention_moved(
     client.close()
     leader, follower = (harness.cluster.replica(broker_id, "old") for broker_id in (1, 2))
     eventually(lambda: follower.core.high_watermark == 3, "the follower has them")
-    harness.run(harness.cluster.brokers[2].manager._maintenance._apply_retention())
+    harness.run(harness.cluster.brokers[2].manager._background_jobs._apply_retention())
     assert follower.log.start_offset == 3 > leader.log.start_offset
-    eventually(lambda: leader.core.remotes[2].start_offset == 3, "the leader has heard of it")
+    eventually(lambda: leader.core.followers[2].start_offset == 3, "the leader has heard of it")
     harness.close()
 
 
@@ -336,7 +336,7 @@ def test_what_could_not_be_removed_is_removed_later(
 ) -> None:
     # An error that is not the disk's, as a full table of files: the space was never freed.
     manager = harness.cluster.brokers[1].manager
-    home = harness.cluster.replica(1, "t", 0).home
+    log_dir = harness.cluster.replica(1, "t", 0).log_dir
     topic_id = harness.cluster.replica(1, "t", 0).core.topic_id
     remove_tree = faulty.remove_tree
 
@@ -345,7 +345,7 @@ def test_what_could_not_be_removed_is_removed_later(
 
     monkeypatch.setattr(faulty, "remove_tree", fail)
     harness.call(lambda: harness.cluster.controller.commit(RemoveTopic(topic_id)))
-    harness.run(manager._maintenance._remove_deleted())
+    harness.run(manager._background_jobs._remove_deleted())
     monkeypatch.setattr(faulty, "remove_tree", remove_tree)
-    harness.run(manager._maintenance._remove_deleted())
-    assert not [name for name in os.listdir(home.path) if name.endswith("-delete")]
+    harness.run(manager._background_jobs._remove_deleted())
+    assert not [name for name in os.listdir(log_dir.path) if name.endswith("-delete")]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.log_dirs.offset_checkpoints import OffsetCheckpoints
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.memory_disk import MemoryDisk
@@ -117,8 +117,8 @@ def test_the_start_of_a_log_that_went_while_another_directory_was_written_is_not
         SimpleNamespace(store=SimpleNamespace(checkpoints=checkpoints), is_offline=False)
         for checkpoints in (first, second)
     ]
-    for it, home in ((staying, homes[0]), (going, homes[1])):
-        it.home = type("FakeHome", (), home.__dict__)()
+    for it, log_dir in ((staying, homes[0]), (going, homes[1])):
+        it.log_dir = type("FakeHome", (), log_dir.__dict__)()
     write = first.write_log_starts
 
     def write_slowly() -> None:
@@ -128,7 +128,7 @@ def test_the_start_of_a_log_that_went_while_another_directory_was_written_is_not
     first.write_log_starts = write_slowly  # type: ignore[method-assign]
 
     async def tell() -> None:
-        starts = StartCheckpoints(lambda *failure: None)
+        starts = LogStartAcks(lambda *failure: None)
         saved = asyncio.Event()
         for it in (staying, going):
             starts.told(it, saved.set)

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.partition.recompression import PackThreads
+from kvorum.broker.partition.recompression import RecompressionThreads
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import resolve
 from kvorum.metadata.image.records import Config, RemoveTopic
@@ -27,7 +27,7 @@ from kvorum.storage.format.batch import (
     read_header,
 )
 from kvorum.storage.format.compression import Codec
-from kvorum.storage.format.recompression import Packing
+from kvorum.storage.format.recompression import TargetCompression
 from tests.polling import eventually
 from tests.test_broker.config_calls import BROKER, TOPIC, alter, replace
 from tests.test_broker.harness import DEADLINE_S, Harness
@@ -44,7 +44,7 @@ CODECS = {
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    harness = Harness(tmp_path_factory.mktemp("packing"))
+    harness = Harness(tmp_path_factory.mktemp("target_compression"))
     yield harness
     harness.close()
 
@@ -107,7 +107,7 @@ def stored(harness: Harness, topic: str) -> list[tuple[Codec, list[Record]]]:
     ]
 
 
-class HeldThreads(PackThreads):
+class HeldThreads(RecompressionThreads):
     """Packs when `free` is called, one batch at a time."""
 
     def __init__(self, harness: Harness) -> None:
@@ -131,9 +131,9 @@ class HeldThreads(PackThreads):
 @pytest.fixture
 def held(harness: Harness) -> Iterator[HeldThreads]:
     services = harness.cluster.brokers[1].server.services
-    own, services.pack_threads = services.pack_threads, HeldThreads(harness)
-    yield services.pack_threads
-    services.pack_threads = own
+    own, services.recompression_threads = services.recompression_threads, HeldThreads(harness)
+    yield services.recompression_threads
+    services.recompression_threads = own
 
 
 @pytest.mark.parametrize("source", Codec)
@@ -169,7 +169,7 @@ def test_topics_that_ask_for_no_codec_have_no_packer(harness: Harness, client: R
     topic = make(harness)
     send(client, topic, batch_of(b"x", codec=Codec.GZIP))
     assert answer(client).error_code is KioError.none
-    assert replica(harness, topic).packer is None
+    assert replica(harness, topic).recompressor is None
     assert stored(harness, topic)[0][0] is Codec.GZIP
 
 
@@ -219,7 +219,9 @@ def test_an_open_partition_takes_a_codec_over(harness: Harness, client: RawClien
     send(client, topic, batch_of(b"a"))
     assert answer(client).error_code is KioError.none
     assert alter(client, BROKER, "1", compression_type="gzip").error_code is KioError.none
-    eventually(lambda: replica(harness, topic).config.packing is not None, "it is taken over")
+    eventually(
+        lambda: replica(harness, topic).config.target_compression is not None, "it is taken over"
+    )
     send(client, topic, batch_of(b"b"))
     assert answer(client).base_offset == 1
     assert [codec for codec, _ in stored(harness, topic)] == [Codec.NONE, Codec.GZIP]
@@ -379,27 +381,36 @@ def test_librdkafkas_idempotent_producer_is_told_every_offset(harness: Harness) 
 
 
 @pytest.mark.parametrize(
-    ("configs", "packing"),
+    ("configs", "target_compression"),
     [
         ({}, None),
         ({"compression.type": "producer"}, None),
-        ({"compression.type": "uncompressed"}, Packing(Codec.NONE)),
-        ({"compression.type": "gzip"}, Packing(Codec.GZIP)),
-        ({"compression.type": "gzip", "compression.gzip.level": "9"}, Packing(Codec.GZIP, 9)),
-        ({"compression.type": "snappy"}, Packing(Codec.SNAPPY)),
-        ({"compression.type": "lz4"}, Packing(Codec.LZ4, 9)),
-        ({"compression.type": "lz4", "compression.lz4.level": "1"}, Packing(Codec.LZ4, 1)),
-        ({"compression.type": "zstd"}, Packing(Codec.ZSTD, 3)),
-        ({"compression.type": "zstd", "compression.gzip.level": "1"}, Packing(Codec.ZSTD, 3)),
+        ({"compression.type": "uncompressed"}, TargetCompression(Codec.NONE)),
+        ({"compression.type": "gzip"}, TargetCompression(Codec.GZIP)),
+        (
+            {"compression.type": "gzip", "compression.gzip.level": "9"},
+            TargetCompression(Codec.GZIP, 9),
+        ),
+        ({"compression.type": "snappy"}, TargetCompression(Codec.SNAPPY)),
+        ({"compression.type": "lz4"}, TargetCompression(Codec.LZ4, 9)),
+        (
+            {"compression.type": "lz4", "compression.lz4.level": "1"},
+            TargetCompression(Codec.LZ4, 1),
+        ),
+        ({"compression.type": "zstd"}, TargetCompression(Codec.ZSTD, 3)),
+        (
+            {"compression.type": "zstd", "compression.gzip.level": "1"},
+            TargetCompression(Codec.ZSTD, 3),
+        ),
     ],
 )
 def test_configs_come_to_a_codec_and_its_level(
-    configs: dict[str, str], packing: Packing | None
+    configs: dict[str, str], target_compression: TargetCompression | None
 ) -> None:
-    assert resolve(BrokerConfig(), configs).packing == packing
+    assert resolve(BrokerConfig(), configs).target_compression == target_compression
 
 
 def test_the_brokers_codec_is_that_of_topics_that_ask_for_none() -> None:
     config = BrokerConfig(compression_type="gzip", compression_gzip_level=4)
-    assert resolve(config, {}).packing == Packing(Codec.GZIP, 4)
-    assert resolve(config, {"compression.type": "producer"}).packing is None
+    assert resolve(config, {}).target_compression == TargetCompression(Codec.GZIP, 4)
+    assert resolve(config, {"compression.type": "producer"}).target_compression is None

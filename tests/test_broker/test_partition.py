@@ -29,13 +29,16 @@ def test_the_watermark_does_not_wait_for_a_follower_whose_directory_is_offline()
     partition.on_append(8, 0)
     fetch(partition, 2, 8)
     gone = PartitionImage((1, 2, 3), (1, 2), 1, 5, 8, directories=(bytes(16), bytes(16), b"x" * 16))
-    brokers = dict(partition.facts.brokers)
+    brokers = dict(partition.peer_brokers.brokers)
     brokers[3] = dataclasses.replace(brokers[3], log_dirs=(b"x" * 16, b"y" * 16))
-    partition.facts.brokers = brokers
+    partition.peer_brokers.brokers = brokers
     partition.become_leader(gone, 1)
     fetch(partition, 3, 0, 1)
     assert not partition.raise_high_watermark(1)
-    partition.facts.brokers = {**brokers, 3: dataclasses.replace(brokers[3], log_dirs=(b"y" * 16,))}
+    partition.peer_brokers.brokers = {
+        **brokers,
+        3: dataclasses.replace(brokers[3], log_dirs=(b"y" * 16,)),
+    }
     assert partition.raise_high_watermark(1)
     assert partition.high_watermark == 8
     assert partition.low_watermark(0) == 0
@@ -67,8 +70,8 @@ def test_whom_the_metadata_took_out_is_proposed_once_it_is_registered_anew_or_un
     fetch(partition, 3, 0, 5)
     partition.become_leader(PartitionImage((1, 2, 3), (1, 2), 1, 5, 8), 12)
     assert partition.propose_expand(13) is None
-    brokers = partition.facts.brokers
-    partition.facts.brokers = {**brokers, 3: dataclasses.replace(brokers[3])}
+    brokers = partition.peer_brokers.brokers
+    partition.peer_brokers.brokers = {**brokers, 3: dataclasses.replace(brokers[3])}
     assert partition.propose_expand(13) is not None
 
 
@@ -142,7 +145,7 @@ def test_a_fenced_follower_does_not_hold_the_watermark_back() -> None:
     partition = make(isr=(1,))
     partition.on_append(5, 0)
     fetch(partition, 2, 5, 0)
-    partition.facts.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
+    partition.peer_brokers.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
     assert partition.on_append(9, 1)
     assert partition.high_watermark == 9
 
@@ -248,7 +251,7 @@ def test_an_append_after_an_idle_hour_is_not_an_hour_of_lag() -> None:
     fetch(partition, 3, 0)
     hour_ms = 3_600_000
     # Broker 2's session went on fetching other partitions, broker 3 died long ago.
-    partition.facts.last_fetch_ms[2] = hour_ms - 1
+    partition.peer_brokers.last_fetch_ms[2] = hour_ms - 1
     partition.on_append(1, hour_ms)
     proposal = partition.propose_shrink(hour_ms)
     assert proposal is not None
@@ -261,7 +264,7 @@ def test_keeping_up_with_where_the_leader_was_is_enough() -> None:
     fetch(partition, 2, 0, 100)
     partition.on_append(20, 200)
     fetch(partition, 2, 10, 900)  # has all the leader had at its fetch of 100
-    assert partition.remotes[2].last_caught_up_ms == 100
+    assert partition.followers[2].last_caught_up_ms == 100
     assert partition.propose_shrink(100 + LAG_MS) is None
     assert partition.propose_shrink(101 + LAG_MS) is not None
 
@@ -296,7 +299,7 @@ def test_who_is_about_to_join_counts_for_what_is_deleted_though_it_is_away() -> 
     partition.on_follower_fetch(2, 10, 0, 10, 0)
     proposal = partition.propose_expand()
     assert proposal is not None
-    partition.facts.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
+    partition.peer_brokers.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
     assert partition.low_watermark(4) == 0
     partition.on_isr_answer(proposal, answer((1,), 8, ErrorCode.INELIGIBLE_REPLICA))
     assert partition.low_watermark(4) == 4
@@ -313,12 +316,12 @@ def test_a_fetch_of_an_older_process_changes_nothing() -> None:
     partition = make(isr=(1, 2))
     partition.on_append(5, 0)
     assert not fetch(partition, 2, 5, epoch=9)
-    assert partition.remotes[2].end_offset == -1
+    assert partition.followers[2].end_offset == -1
 
 
 def test_a_fenced_broker_may_not_join() -> None:
     partition = make(isr=(1,))
-    partition.facts.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
+    partition.peer_brokers.brokers = {1: broker_image(1), 2: broker_image(2, is_fenced=True)}
     fetch(partition, 2, 0)
     assert partition.propose_expand() is None
 
@@ -347,7 +350,10 @@ def test_a_proposal_is_sent_again_as_it_was_made() -> None:
     fetch(partition, 3, 9)
     proposal = partition.propose_expand()
     assert proposal is not None and dict(proposal.new_isr)[3] == 10
-    partition.facts.brokers = {**partition.facts.brokers, 3: broker_image(3, epoch=11)}
+    partition.peer_brokers.brokers = {
+        **partition.peer_brokers.brokers,
+        3: broker_image(3, epoch=11),
+    }
     fetch(partition, 3, 0, epoch=11)
     assert partition.proposal_in_flight() == proposal
     refused = answer((), -1, ErrorCode.INELIGIBLE_REPLICA)
@@ -364,7 +370,7 @@ def test_a_newer_image_replaces_a_proposal() -> None:
     assert proposal is not None
     assert not partition.become_leader(PartitionImage((1, 2, 3), (1, 2, 3), 1, 5, 8), 0)
     assert partition.isr_state == Committed(frozenset({1, 2, 3}))
-    assert partition.remotes[3].end_offset == 1, "same epoch: positions stay"
+    assert partition.followers[3].end_offset == 1, "same epoch: positions stay"
     late = partition.on_isr_answer(proposal, answer((1, 2, 3), 8))
     assert late is Reaction.WAIT_FOR_METADATA
 
@@ -374,7 +380,7 @@ def test_a_new_epoch_forgets_positions() -> None:
     partition.on_append(3, 0)
     fetch(partition, 2, 3)
     assert partition.become_leader(PartitionImage((1, 2, 3), (1, 2, 3), 1, 6, 8), 0)
-    assert partition.remotes[2].end_offset == -1
+    assert partition.followers[2].end_offset == -1
     assert partition.epoch_start_offset == 3
 
 
@@ -446,7 +452,7 @@ def test_a_followers_watermark_is_bounded_by_its_log() -> None:
 
 
 def with_racks(partition: Partition, **racks: str) -> Partition:
-    partition.facts.brokers = {
+    partition.peer_brokers.brokers = {
         b: dataclasses.replace(broker_image(b), rack=racks.get(f"b{b}")) for b in (1, 2, 3)
     }
     return partition
@@ -473,8 +479,8 @@ def test_no_consumer_is_sent_to_a_replica_that_is_out_of_sync() -> None:
 def test_no_consumer_is_sent_to_a_fenced_replica() -> None:
     partition = with_racks(make(), b1="a", b2="b", b3="c")
     fetch(partition, 2, 0)
-    known = partition.facts.brokers
-    partition.facts.brokers = {**known, 2: dataclasses.replace(known[2], is_fenced=True)}
+    known = partition.peer_brokers.brokers
+    partition.peer_brokers.brokers = {**known, 2: dataclasses.replace(known[2], is_fenced=True)}
     assert partition.nearest_replica("b", 0) == -1
 
 

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.log_dirs.log_directories import Claim, LogDirectories, Unplaced, Wanted
+from kvorum.broker.log_dirs.log_directories import (
+    FoundDirectory,
+    LogDirectories,
+    PlacementRequest,
+    Unplaced,
+)
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.ids import uuid_text
 from kvorum.runtime.memory_disk import MemoryDisk
@@ -28,9 +33,9 @@ def directories(*failed: str, disk: MemoryDisk | None = None) -> LogDirectories:
     failure = OSError(errno.EIO, "input/output error")
     made.load(
         {
-            path: Claim(directory_id=None, failure=failure)
+            path: FoundDirectory(directory_id=None, failure=failure)
             if path in failed
-            else Claim(directory_id=directory_id)
+            else FoundDirectory(directory_id=directory_id)
             for path, directory_id in (("/x", X), ("/y", Y))
         }
     )
@@ -40,7 +45,7 @@ def directories(*failed: str, disk: MemoryDisk | None = None) -> LogDirectories:
 def place(made: LogDirectories, told: bytes = UNASSIGNED_DIRECTORY, **changes: Any) -> str:
     """The path where a replica is opened, or why it is not."""
     wanted = {"name": "t-0", "topic_id": TOPIC_ID, "told": told, "is_new": False}
-    found = made.place(Wanted(**{**wanted, "is_in_sync": False, **changes}))
+    found = made.place(PlacementRequest(**{**wanted, "is_in_sync": False, **changes}))
     return found.reason if isinstance(found, Unplaced) else found.path
 
 
@@ -48,9 +53,9 @@ def test_a_new_replica_goes_where_the_fewest_are():
     made = directories()
     taken = []
     for _ in range(4):
-        home = made.choose()
-        home.replicas += 1
-        taken.append(home.path)
+        log_dir = made.choose()
+        log_dir.replicas += 1
+        taken.append(log_dir.path)
     assert taken == ["/x", "/y", "/x", "/y"]
 
 

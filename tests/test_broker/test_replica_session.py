@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvorum.broker.fetch.follower_fetch import LeaderFetcher
-from kvorum.broker.fetch.log_start_ack import StartCheckpoints
-from kvorum.broker.manager.background_jobs import Maintenance
+from kvorum.broker.fetch.follower_fetch import ReplicaFetcher
+from kvorum.broker.fetch.log_start_ack import LogStartAcks
+from kvorum.broker.manager.background_jobs import BackgroundJobs
 from kvorum.broker.metadata_answers.suspects import Suspects
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.image import PartitionImage
@@ -36,10 +36,10 @@ def test_no_second_request_leaves_while_a_session_is_opened():
     # Seed 227 of the world of partitions: the second opened another session, which was dropped
     # with what it alone had listed.
     sent = []
-    fetcher = LeaderFetcher(
+    fetcher = ReplicaFetcher(
         leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
         peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK, connect=None,
-        starts=StartCheckpoints(fail),
+        starts=LogStartAcks(fail),
         suspects=Suspects(SYSTEM_CLOCK.monotonic_ms),
     )  # fmt: skip
     fetcher._sock = object()
@@ -61,10 +61,10 @@ def test_partitions_made_one_after_the_other_share_a_request():
         has_shared = asyncio.Event()
         # It stands still, or a pause of this process would be the end of theirs.
         clock = SimpleNamespace(monotonic_ms=lambda: 1_000)
-        fetcher = LeaderFetcher(
+        fetcher = ReplicaFetcher(
             leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
             peer_address=lambda _: None, quota=ReplicationQuota(0), clock=clock,
-            connect=None, starts=StartCheckpoints(fail),
+            connect=None, starts=LogStartAcks(fail),
             suspects=Suspects(SYSTEM_CLOCK.monotonic_ms),
         )  # fmt: skip
 
@@ -95,10 +95,10 @@ def test_nothing_is_asked_while_every_partition_pauses():
     # The leader answers an empty fetch at once: follower and leader took half a core each.
     async def run():
         frames = []
-        fetcher = LeaderFetcher(
+        fetcher = ReplicaFetcher(
             leader=2, broker_id=1, config=CONFIG, controller=SimpleNamespace(broker_epoch=1),
             peer_address=lambda _: None, quota=ReplicationQuota(0), clock=SYSTEM_CLOCK,
-            connect=None, starts=StartCheckpoints(fail),
+            connect=None, starts=LogStartAcks(fail),
             suspects=Suspects(SYSTEM_CLOCK.monotonic_ms),
         )  # fmt: skip
         fetcher._sock = object()
@@ -148,7 +148,7 @@ def test_two_jobs_flush_one_log_in_turn():
         replica.log.append_as_leader(
             build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=0, now_ms=1
         )
-        maintenance = Maintenance(SimpleNamespace(config=CONFIG, clock=SYSTEM_CLOCK))
+        maintenance = BackgroundJobs(SimpleNamespace(config=CONFIG, clock=SYSTEM_CLOCK))
         await asyncio.gather(maintenance._flush(replica), maintenance._flush(replica))
         return replica.log.durable_end_offset
 

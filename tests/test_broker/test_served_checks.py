@@ -131,16 +131,18 @@ def test_the_last_replica_in_sync_goes_offline_as_it_does_at_a_start_and_says_so
 def test_a_follower_that_asks_twice_of_a_sound_leader_costs_nobody_anything(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kvorum.broker.fetch import reread_verification as served_checks
+    from kvorum.broker.fetch import reread_verification as reread_verification
 
     checked: list[object] = []
-    check = served_checks.first_damage
+    check = reread_verification.first_damage
     monkeypatch.setattr(
-        served_checks, "first_damage", lambda *read: checked.append(check(*read)) or checked[-1]
+        reread_verification,
+        "first_damage",
+        lambda *read: checked.append(check(*read)) or checked[-1],
     )
     filled(harness, (1, 2))
     harness.run(harness.cluster.stop_broker(2))
-    follower = harness.cluster.replica(1, "t").core.remotes[2]
+    follower = harness.cluster.replica(1, "t").core.followers[2]
     harness.call(lambda: setattr(follower, "sent_offset", 0))
     begin_anew(harness, 2)
     eventually(lambda: set(partition(harness).isr) == {1, 2}, "broker 2 has caught up")

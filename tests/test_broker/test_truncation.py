@@ -10,9 +10,9 @@ import pytest
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.log_dirs.replica_store import ReplicaStore
-from kvorum.broker.network.purgatory import TurnEnd
+from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import resolve
 from kvorum.metadata.image.image import PartitionImage
@@ -54,7 +54,7 @@ class Node:
                 topic="t",
                 topic_id=TOPIC_ID,
                 partition_id=0,
-                facts=BrokerFacts(),
+                facts=PeerBrokers(),
                 lag_time_max_ms=1000,
                 min_insync_replicas=1,
                 end_offset=log.end_offset,
@@ -63,11 +63,11 @@ class Node:
             log=log,
             config=config,
             disk=self.disk,
-            turn=TurnEnd(),
+            loop_turn=LoopTurn(),
             has_identity=True,
             lower_checkpoints=self.lower,
             on_first_file=lambda replica: None,
-            home=home_of(self.path),
+            log_dir=home_of(self.path),
             on_failed=lambda replica, failure, operation: None,
         )
 

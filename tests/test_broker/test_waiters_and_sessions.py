@@ -17,7 +17,7 @@ from kvorum.broker.fetch.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, Fetc
 from kvorum.broker.fetch.leader_fetch import note_sent
 from kvorum.broker.metadata_answers.topic_names import name_refusal
 from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
-from kvorum.broker.network.purgatory import Deadlines, PendingProduce, TurnEnd
+from kvorum.broker.network.purgatory import Deadlines, LoopTurn, PendingProduce
 from kvorum.broker.partition.topic_config import resolve
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, WireError
@@ -110,7 +110,7 @@ def test_what_an_expiry_parks_anew_expires_once() -> None:
 def test_the_end_of_a_turn_wakes_before_it_flushes_and_once_each() -> None:
     async def story() -> list[str]:
         done: list[str] = []
-        turn = TurnEnd()
+        turn = LoopTurn()
         turn.begin()
         sender, parked = Item("flush", done), Item("wake", done)
         turn.flush(sender)

@@ -120,12 +120,12 @@ def test_a_controller_has_one_directory() -> None:
 def test_each_directory_has_an_identity_of_its_own_and_keeps_it(paths: tuple[Path, Path]) -> None:
     first = take(*paths)
     first.release()
-    ids = [claim.directory_id for claim in first.claims.values()]
+    ids = [claim.directory_id for claim in first.found.values()]
     assert len({*ids, None}) == 3
     assert first.metadata_id == ids[0]
     again = take(*paths)
     again.release()
-    assert [claim.directory_id for claim in again.claims.values()] == ids
+    assert [claim.directory_id for claim in again.found.values()] == ids
     known = [read_meta_properties(OsDisk(), str(path)) for path in paths]
     assert [(k or {})["node.id"] for k in known] == ["101", "101"]
     assert (paths[0] / "__cluster_metadata-0").is_dir()
@@ -161,8 +161,8 @@ def test_a_disk_that_is_not_mounted_is_said_and_no_first_start(
         paths[1].mkdir()  # the mount point
         again = take(*paths)
     again.release()
-    new = again.claims[str(paths[1])].directory_id
-    assert new is not None and new != own.claims[str(paths[1])].directory_id
+    new = again.found[str(paths[1])].directory_id
+    assert new is not None and new != own.found[str(paths[1])].directory_id
     (said,) = caplog.messages
     assert f"{paths[1]} was empty and begins as a new data directory, id {uuid_text(new)}" in said
     assert f"{paths[0]} (id {uuid_text(own.metadata_id)})" in said
@@ -210,7 +210,7 @@ def test_one_that_cannot_be_read_is_passed_over_unless_the_metadata_log_lies_in_
         if at == 1:
             own = take(*paths)
             own.release()
-            claim = own.claims[str(paths[1])]
+            claim = own.found[str(paths[1])]
             assert claim.directory_id is None
             assert isinstance(claim.failure, OSError)
         else:
@@ -240,7 +240,7 @@ def test_a_shutdown_was_clean_only_if_it_was_in_every_directory(paths: tuple[Pat
         for path in paths:
             remove_clean_shutdown(OsDisk(), str(path))
         assert own.epoch_before == expected
-        assert [c.is_clean for c in own.claims.values()] == [path in dict(marks) for path in (x, y)]
+        assert [c.is_clean for c in own.found.values()] == [path in dict(marks) for path in (x, y)]
 
 
 def test_a_directory_that_is_added_does_not_make_the_shutdown_before_unclean(
@@ -265,7 +265,7 @@ def test_a_start_that_is_refused_leaves_the_markers_to_the_next(paths: tuple[Pat
 def test_the_metadata_log_in_a_directory_of_its_own(tmp_path: Path) -> None:
     own = take(tmp_path / "x", metadata=tmp_path / "m")
     own.release()
-    assert own.claims.keys() == {str(tmp_path / "x")}
+    assert own.found.keys() == {str(tmp_path / "x")}
     assert (tmp_path / "m" / "__cluster_metadata-0").is_dir()
 
 
@@ -359,7 +359,7 @@ def test_a_broker_ends_if_no_controller_hears_of_a_failed_directory_in_time(
         ended: list[BaseException] = []
         process = BrokerProcess(*broker_config(given), on_failure=ended.append)
         own = take(*paths)
-        process._replicas.load(claims=own.claims)
+        process._replicas.load(found=own.found)
         own.release()
         lost = process._replicas.directories.items[1]
         process._replicas.on_directory_error(lost, OSError(errno.EIO, "i/o error"), "test")
@@ -382,7 +382,7 @@ def test_a_broker_whose_last_directory_fails_ends_at_once(paths: tuple[Path, Pat
         given = {**BROKER, "log.dirs": str(paths[0]), "metadata.log.dir": str(paths[1])}
         process = BrokerProcess(*broker_config(given), on_failure=ended.append)
         own = take(paths[0], metadata=paths[1])
-        process._replicas.load(claims=own.claims)
+        process._replicas.load(found=own.found)
         own.release()
         (only,) = process._replicas.directories.items
         process._replicas.on_directory_error(only, OSError(errno.EIO, "i/o error"), "test")
@@ -402,7 +402,7 @@ def test_a_further_directory_whose_identity_is_damaged_is_passed_over(
     (paths[1] / "meta.properties").write_bytes(content)
     own = take(*paths)
     own.release()
-    claim = own.claims[str(paths[1])]
+    claim = own.found[str(paths[1])]
     assert claim.directory_id is None
     assert claim.failure is not None and "meta.properties" in str(claim.failure)
     assert len(str(claim.failure)) < len(str(paths[1])) + 350
@@ -416,7 +416,7 @@ def test_a_new_file_system_may_be_mounted_there(paths: tuple[Path, Path]) -> Non
         (path / "lost+found").mkdir(parents=True)
     own = take(*paths)
     own.release()
-    assert all(claim.directory_id for claim in own.claims.values())
+    assert all(claim.directory_id for claim in own.found.values())
 
 
 def test_a_metadata_directory_that_cannot_be_entered_is_named(

@@ -43,7 +43,7 @@ def test_a_wiped_broker_is_known_by_the_replicas_that_the_cluster_has_of_it(
         said = list(caplog.messages)
         assert len(said) == 2
         for path, message in zip(paths, said, strict=True):
-            new = own.claims[str(path)].directory_id
+            new = own.found[str(path)].directory_id
             assert new is not None
             assert f"{path} was empty and begins as a new data directory, id {uuid_text(new)}; the "
             assert "the cluster has 4 replicas of this broker, so it has run before" in message

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.metadata.controller.decide.electorate import Terms
-from kvorum.metadata.controller.decide.partition_change import Wish, change
+from kvorum.metadata.controller.decide.eligible_brokers import ElectionRules
+from kvorum.metadata.controller.decide.partition_change import PartitionTarget, change
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import PartitionImage, is_online
 from kvorum.metadata.image.record_codec import encode_record
@@ -415,8 +415,8 @@ def test_an_offline_directory_is_a_fenced_broker_for_this_partition(
     lying = PartitionImage(replicas, isr, leader, 1, 1, directories=directories)
     plain = dataclasses.replace(lying, directories=())
     key = (b"t" * 16, 0)
-    found = change(key, lying, Wish(), Terms(active=active, log_dirs=log_dirs))
-    assert found == change(key, plain, Wish(), Terms(active=able))
+    found = change(key, lying, PartitionTarget(), ElectionRules(active=active, log_dirs=log_dirs))
+    assert found == change(key, plain, PartitionTarget(), ElectionRules(active=able))
 
 
 def test_thousands_of_replicas_are_one_decision():

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from kvorum.metadata.controller.controller import ControllerConfig
 from kvorum.metadata.controller.decide import elections
-from kvorum.metadata.controller.decide.electorate import Terms
 from kvorum.metadata.controller.decide.eligible import with_elr_cleared
+from kvorum.metadata.controller.decide.eligible_brokers import ElectionRules
 from kvorum.metadata.controller.decide.partition_change import change, dropped, without
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import NO_LEADER, RECOVERED, RECOVERING, Config
@@ -413,7 +413,7 @@ def test_the_short_way_leads_to_the_same_record(
         elr=tuple(r for r in eligible if r in replicas and r not in isr) if special[1] else (),
         last_known_elr=tuple(replicas[:1]) if special[2] else (),
     )
-    terms = Terms(active=active, min_isr=min_isr)
+    rules = ElectionRules(active=active, min_isr=min_isr)
     for is_lost in (False, True):
-        slow = change((b"t" * 16, 0), partition, without(partition, 1, is_lost=is_lost), terms)
-        assert dropped((b"t" * 16, 0), partition, 1, terms, is_lost=is_lost) == slow
+        slow = change((b"t" * 16, 0), partition, without(partition, 1, is_lost=is_lost), rules)
+        assert dropped((b"t" * 16, 0), partition, 1, rules, is_lost=is_lost) == slow

@@ -3,7 +3,7 @@
 import pytest
 
 from kvorum.metadata.controller.decide import partitions
-from kvorum.metadata.requests.controller_requests import CreatePartitions, MorePartitions
+from kvorum.metadata.requests.controller_requests import CreatePartitions, NewPartitions
 from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
@@ -22,7 +22,7 @@ def grow(world, *topics, validate_only=False):
 
 
 def more(count, assignments=None, name="t"):
-    return MorePartitions(name=name, count=count, assignments=assignments)
+    return NewPartitions(name=name, count=count, assignments=assignments)
 
 
 def test_the_new_partitions_are_as_those_that_there_were(world):

@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvorum.metadata.controller.decide.electorate import min_isr_of
+from kvorum.metadata.controller.decide.eligible_brokers import min_isr_of
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.records import NO_LEADER, RECOVERING, Config
@@ -23,7 +23,7 @@ from kvorum.metadata.requests.controller_requests import (
     CreatePartitions,
     ElectionType,
     ElectLeaders,
-    MorePartitions,
+    NewPartitions,
 )
 from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
@@ -121,7 +121,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def add_partitions(self, name, count):
         topic = self.world.image.topic(name)
         before = None if topic is None else dict(topic.partitions)
-        wanted = (MorePartitions(name=name, count=count),)
+        wanted = (NewPartitions(name=name, count=count),)
         (grown,) = self.world.ask(CreatePartitions(topics=wanted))
         if before is None:
             assert grown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

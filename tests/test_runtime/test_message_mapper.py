@@ -11,7 +11,7 @@ from kvorum.runtime.message_mapper import ByHand, MessageMapper
 
 @dataclass
 class Growth:
-    """As the message MorePartitions."""
+    """As the message NewPartitions."""
 
     name: str
     count: int
@@ -20,9 +20,9 @@ class Growth:
 
 @pytest.mark.parametrize("assignments", [None, (), ((1, 2), ())])
 def test_no_list_and_an_empty_list_are_two_things(assignments):
-    mapper = MessageMapper(Growth, admin_pb2.MorePartitions)
+    mapper = MessageMapper(Growth, admin_pb2.NewPartitions)
     message = mapper.encode(Growth("a", 3, assignments))
-    again = admin_pb2.MorePartitions.FromString(message.SerializeToString())
+    again = admin_pb2.NewPartitions.FromString(message.SerializeToString())
     assert mapper.decode(again) == Growth("a", 3, assignments)
 
 

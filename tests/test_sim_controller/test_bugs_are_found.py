@@ -127,7 +127,7 @@ def epoch_of_yesterday(image, request, context, *, has_session):
 
 def empty_isr(partition, broker_id, *, is_lost=False):
     isr = tuple(member for member in partition.isr if member != broker_id)
-    return partition_change.Wish(isr=isr)
+    return partition_change.PartitionTarget(isr=isr)
 
 
 def refuse_and_do_it_all_the_same(image, request, context):
@@ -169,7 +169,7 @@ def unclean_everywhere(partition, shape, wish, terms):
             "ProducerIdBlockOnce",
         ),
         (
-            "kvorum.metadata.controller.controller.depart",
+            "kvorum.metadata.controller.controller.fence_next_chunk",
             depart_without_new_leaders,
             "FencedNeverLeads",
         ),

@@ -231,10 +231,10 @@ CONTROLLER = r.RegisterControllerRequest(
         ),
         (
             SOME_TOPIC,
-            r.CreatePartitions(topics=(r.MorePartitions(name="t", count=2),)),
-            (r.GrownTopic(name="t"),),
+            r.CreatePartitions(topics=(r.NewPartitions(name="t", count=2),)),
+            (r.CreatedPartitions(name="t"),),
             (Partition(T, 1, (1, 2), (1, 2), 1),),
-            (r.GrownTopic(name="t", error=REFUSED),),
+            (r.CreatedPartitions(name="t", error=REFUSED),),
             NO_TRACE,
         ),
         (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
-from kvorum.broker.fetch.log_start_ack import StartCheckpoints
+from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
+from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.partition.partition import Partition
 from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.kernel.checks import SeedFailed
@@ -65,7 +65,7 @@ def take_no_batch_around_the_start(self, batches):
     return None
 
 
-original_add = ReplicaSession.add
+original_add = FollowerFetchSession.add
 original_restart = Replica.restart_at
 
 
@@ -80,14 +80,14 @@ original_restart = Replica.restart_at
             {"IsrMembersHoldTheHighWatermark", "CommittedNeverLost"},
         ),
         (ProducerStateTable, "check", know_no_duplicate, {"DuplicatesDropped"}),
-        (ReplicaSession, "add", list_nothing_new, {"Convergence"}),
+        (FollowerFetchSession, "add", list_nothing_new, {"Convergence"}),
         (
             Replica,
             "restart_at",
             restart_too_high,
             {"OnlyWhatWasToGoIsDeleted", "NothingCommittedByFollowers", "Convergence"},
         ),
-        (StartCheckpoints, "told", tell_at_once, {"DeletedStaysDeleted"}),
+        (LogStartAcks, "told", tell_at_once, {"DeletedStaysDeleted"}),
         (Log, "base_below_start", take_no_batch_around_the_start, {"Convergence"}),
     ],
 )

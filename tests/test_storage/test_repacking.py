@@ -19,7 +19,7 @@ from kvorum.storage.format.batch import (
 from kvorum.storage.format.batch import BatchHeader as Header
 from kvorum.storage.format.client_batch import validate_client_batch, validate_client_records
 from kvorum.storage.format.compression import XERIAL_MAGIC, Codec, check_lz4_frame, compress
-from kvorum.storage.format.recompression import Packing, packed_anew
+from kvorum.storage.format.recompression import TargetCompression, packed_anew
 
 
 def batch_in(codec: Codec, *, count: int = 300) -> bytearray:
@@ -57,7 +57,7 @@ def batch_in(codec: Codec, *, count: int = 300) -> bytearray:
 def test_only_codec_length_and_crc_of_the_header_change(source: Codec, target: Codec):
     batch = batch_in(source)
     header = read_header(batch, 0)
-    anew = packed_anew(batch, header, Packing(target))
+    anew = packed_anew(batch, header, TargetCompression(target))
     found = read_header(anew, 0)
     assert check_crc(anew, 0, found)
     assert found.attributes & CODEC_MASK == target
@@ -74,8 +74,8 @@ def test_only_codec_length_and_crc_of_the_header_change(source: Codec, target: C
 def test_java_reads_the_frames():
     batch = batch_in(Codec.NONE)
     header = read_header(batch, 0)
-    check_lz4_frame(bytes(packed_anew(batch, header, Packing(Codec.LZ4)))[HEADER_BYTES:])
-    snappy = packed_anew(batch, header, Packing(Codec.SNAPPY))
+    check_lz4_frame(bytes(packed_anew(batch, header, TargetCompression(Codec.LZ4)))[HEADER_BYTES:])
+    snappy = packed_anew(batch, header, TargetCompression(Codec.SNAPPY))
     assert snappy[HEADER_BYTES:].startswith(XERIAL_MAGIC)
 
 
@@ -92,7 +92,7 @@ def test_levels_are_obeyed_at_both_ends(codec: Codec, low: int, high: int):
     header = read_header(batch, 0)
     sizes = []
     for level in (low, high):
-        anew = packed_anew(batch, header, Packing(codec, level))
+        anew = packed_anew(batch, header, TargetCompression(codec, level))
         assert len(list(iter_records(anew, 0, read_header(anew, 0)))) == 300
         sizes.append(len(anew))
     assert sizes[1] < sizes[0]
@@ -101,6 +101,8 @@ def test_levels_are_obeyed_at_both_ends(codec: Codec, low: int, high: int):
 def test_a_batch_fits_by_its_codec_alone():
     for codec in Codec:
         batch = batch_in(codec, count=1)
-        assert [Packing(other, 5).fits(batch) for other in Codec] == [c is codec for c in Codec]
+        assert [TargetCompression(other, 5).fits(batch) for other in Codec] == [
+            c is codec for c in Codec
+        ]
         # Too short for a header: what it is, is for the check to say.
-        assert Packing(Codec.LZ4).fits(batch[:22])
+        assert TargetCompression(Codec.LZ4).fits(batch[:22])

@@ -32,14 +32,14 @@ from kvorum.broker.groups.config import (
     PENDING_MEMBERS_MAX,
 )
 from kvorum.broker.groups.requests import NO_MEMBER, Joined, JoinGroup
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.broker.groups.timers import PendingMemberTimer
-from kvorum.broker.groups.turn import Turn
 from kvorum.runtime.errors import ErrorCode
 
 
-def refusal_of(request: JoinGroup, client_id: str, turn: Turn) -> ErrorCode:
+def refusal_of(request: JoinGroup, client_id: str, step: StepEffects) -> ErrorCode:
     """The reason to refuse the request, whatever state the group is in."""
-    config = turn.config
+    config = step.config
     if not (
         config.group_min_session_timeout_ms
         <= request.session_timeout_ms
@@ -53,36 +53,36 @@ def refusal_of(request: JoinGroup, client_id: str, turn: Turn) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def join(group: ClassicGroup, event: Request, turn: Turn) -> None:
+def join(group: ClassicGroup, event: Request, step: StepEffects) -> None:
     """Answer now, or park the request in its member until the rebalance is over."""
     request: JoinGroup = event.body
     member_id = request.member_id
-    if not _is_welcome(group, member_id, turn):
+    if not _is_welcome(group, member_id, step):
         if member_id in group.members:
-            drop(group, group.members[member_id], turn)
-            rebalance(group, turn)
+            drop(group, group.members[member_id], step)
+            rebalance(group, step)
         elif member_id in group.pending_members:
-            forget_pending(group, member_id, turn)
-            complete_if_all_joined(group, turn)
-        _refuse(event, turn, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            forget_pending(group, member_id, step)
+            complete_if_all_joined(group, step)
+        _refuse(event, step, ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif not group.supports(request.protocol_type, request.protocols):
-        _refuse(event, turn, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        _refuse(event, step, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif member_id == NO_MEMBER:
-        _join_new(group, event, turn)
+        _join_new(group, event, step)
     elif member_id in group.pending_members:
         if request.group_instance_id is not None:
             # A static member is never sent an id to come back with.
-            _refuse(event, turn, ErrorCode.UNKNOWN_MEMBER_ID)
+            _refuse(event, step, ErrorCode.UNKNOWN_MEMBER_ID)
             return
-        forget_pending(group, member_id, turn)
-        _add(group, event, member_id, turn)
+        forget_pending(group, member_id, step)
+        _add(group, event, member_id, step)
     else:
-        _join_again(group, event, turn)
+        _join_again(group, event, step)
 
 
-def _is_welcome(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
+def _is_welcome(group: ClassicGroup, member_id: str, step: StepEffects) -> bool:
     """True if group.max.size leaves room for the member."""
-    size_max = turn.config.group_max_size
+    size_max = step.config.group_max_size
     if group.is_empty:
         return True
     if group.state == GroupState.PREPARING_REBALANCE:
@@ -98,32 +98,32 @@ def _is_welcome(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
 # --- new members ---------------------------------------------------------------------------------
 
 
-def _join_new(group: ClassicGroup, event: Request, turn: Turn) -> None:
+def _join_new(group: ClassicGroup, event: Request, step: StepEffects) -> None:
     request: JoinGroup = event.body
     instance_id = request.group_instance_id
-    new_id = new_member_id(instance_id or event.client_id, turn)
+    new_id = new_member_id(instance_id or event.client_id, step)
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is None:
-            _add(group, event, new_id, turn)
+            _add(group, event, new_id, step)
         else:
-            _replace(group, event, holder, new_id, turn)
+            _replace(group, event, holder, new_id, step)
     elif not request.requires_known_member_id:
-        _add(group, event, new_id, turn)
+        _add(group, event, new_id, step)
     elif len(group.pending_members) >= PENDING_MEMBERS_MAX:
-        _refuse(event, turn, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        _refuse(event, step, ErrorCode.GROUP_MAX_SIZE_REACHED)
     else:
         group.pending_members[new_id] = None
-        turn.set_timer(PendingMemberTimer(group.group_id, new_id), request.session_timeout_ms)
-        turn.answer(event.token, Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id))
+        step.set_timer(PendingMemberTimer(group.group_id, new_id), request.session_timeout_ms)
+        step.answer(event.token, Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id))
 
 
-def new_member_id(prefix: str, turn: Turn) -> str:
+def new_member_id(prefix: str, step: StepEffects) -> str:
     """A member id in Kafka's form: client id or instance id, a dash, a uuid."""
-    return f"{prefix}-{uuid.UUID(int=turn.rng.getrandbits(128), version=4)}"
+    return f"{prefix}-{uuid.UUID(int=step.rng.getrandbits(128), version=4)}"
 
 
-def _add(group: ClassicGroup, event: Request, member_id: str, turn: Turn) -> None:
+def _add(group: ClassicGroup, event: Request, member_id: str, step: StepEffects) -> None:
     request: JoinGroup = event.body
     member = Member(
         member_id=member_id,
@@ -140,71 +140,73 @@ def _add(group: ClassicGroup, event: Request, member_id: str, turn: Turn) -> Non
     group.add(member)
     if group.initial_delay_ms is not None:
         group.has_new_member = True
-    extend_session(group, member, turn, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance(group, turn)
+    extend_session(group, member, step, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance(group, step)
 
 
 # --- members that come again ---------------------------------------------------------------------
 
 
-def _join_again(group: ClassicGroup, event: Request, turn: Turn) -> None:
+def _join_again(group: ClassicGroup, event: Request, step: StepEffects) -> None:
     request: JoinGroup = event.body
     error = group.check_member(request.member_id, request.group_instance_id)
     if error != ErrorCode.NONE:
-        _refuse(event, turn, error)
+        _refuse(event, step, error)
         return
     member = group.members[request.member_id]
     is_same = member.protocols == request.protocols
     is_leader = group.leader_id == member.member_id
     if group.state == GroupState.COMPLETING_REBALANCE and is_same:
         # The answer to the member's first request may have been lost on the way.
-        turn.answer(event.token, joined(group, member))
+        step.answer(event.token, joined(group, member))
     elif group.state == GroupState.STABLE and is_same and not is_leader:
-        turn.answer_durably(event.token, joined(group, member))
+        step.answer_durably(event.token, joined(group, member))
     else:
         # A leader that joins a stable group again wants to assign again, for example because a
         # topic has more partitions.
-        _await_join(member, event, turn)
-        rebalance(group, turn)
+        _await_join(member, event, step)
+        rebalance(group, step)
 
 
-def _await_join(member: Member, event: Request, turn: Turn) -> None:
+def _await_join(member: Member, event: Request, step: StepEffects) -> None:
     # The client has given up the parked request of the same member.
-    end_requests(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+    end_requests(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
     member.update(event.body)
     member.join_token = event.token
 
 
-def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn: Turn) -> None:
+def _replace(
+    group: ClassicGroup, event: Request, old_id: str, new_id: str, step: StepEffects
+) -> None:
     """A static member is back and does not know its id: it gets a new one, and a client that still
     uses the old id is fenced."""
     request: JoinGroup = event.body
     member = group.members[old_id]
     old_leader = group.leader_id
-    end_requests(member, turn, ErrorCode.FENCED_INSTANCE_ID)
-    cancel_session(group, member, turn)
+    end_requests(member, step, ErrorCode.FENCED_INSTANCE_ID)
+    cancel_session(group, member, step)
     topics_before = _topics_of(group, member)
     group.replace_static(old_id, new_id)
     member.update(request)
     member.is_new = False
     member.client_id, member.client_host = event.client_id, event.client_host
-    extend_session(group, member, turn)
+    extend_session(group, member, step)
     if group.state != GroupState.STABLE:
         # In CompletingRebalance the leader may already have the old id: its assignment would miss
         # the new one.
         member.join_token = event.token
-        rebalance(group, turn)
+        rebalance(group, step)
         return
     record = group.record()
     if (
         group.select_protocol() != group.protocol_name
         or _topics_of(group, member) != topics_before
-        or not turn.fits(record)
+        or not step.fits(record)
     ):
         member.join_token = event.token
-        prepare(group, turn)
+        prepare(group, step)
         return
-    turn.append(record)
+    step.append(record)
     answer = joined(group, member, skip_assignment=group.leader_id == new_id)
     if not request.can_skip_assignment:
         # An old client that hears that it is the leader would assign, and nobody waits for that
@@ -216,7 +218,7 @@ def _replace(group: ClassicGroup, event: Request, old_id: str, new_id: str, turn
             protocol_name=group.protocol_name,
             leader=old_leader or NO_MEMBER,
         )
-    turn.answer(event.token, answer)
+    step.answer(event.token, answer)
 
 
 def _topics_of(group: ClassicGroup, member: Member) -> frozenset[str] | None:
@@ -227,5 +229,5 @@ def _topics_of(group: ClassicGroup, member: Member) -> frozenset[str] | None:
     return subscribed_topics(member.metadata_for(group.protocol_name))
 
 
-def _refuse(event: Request, turn: Turn, error: ErrorCode) -> None:
-    turn.answer(event.token, Joined(error=error, member_id=event.body.member_id))
+def _refuse(event: Request, step: StepEffects, error: ErrorCode) -> None:
+    step.answer(event.token, Joined(error=error, member_id=event.body.member_id))

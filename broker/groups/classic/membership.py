@@ -19,11 +19,11 @@ from kvorum.broker.groups.requests import (
     LeavingMember,
     LeftMember,
 )
-from kvorum.broker.groups.turn import Turn
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode
 
 
-def heartbeat(group: ClassicGroup, request: Heartbeat, turn: Turn) -> ErrorCode:
+def heartbeat(group: ClassicGroup, request: Heartbeat, step: StepEffects) -> ErrorCode:
     """REBALANCE_IN_PROGRESS tells the member to join again; the heartbeat extends its session all
     the same."""
     error = group.check_member(request.member_id, request.group_instance_id)
@@ -31,71 +31,71 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, turn: Turn) -> ErrorCode:
         return error
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
-    extend_session(group, group.members[request.member_id], turn)
+    extend_session(group, group.members[request.member_id], step)
     if group.state == GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
-def leave(group: ClassicGroup, request: LeaveGroup, turn: Turn) -> tuple[LeftMember, ...]:
+def leave(group: ClassicGroup, request: LeaveGroup, step: StepEffects) -> tuple[LeftMember, ...]:
     """Remove the members named; one outcome each, and one rebalance for all that were removed."""
     rows: list[LeftMember] = []
     members_before = len(group.members)
     for leaving in request.members:
-        error = _leave_one(group, leaving, turn)
+        error = _leave_one(group, leaving, step)
         rows.append(LeftMember(leaving.member_id, leaving.group_instance_id, error))
     if len(group.members) < members_before:
-        rebalance(group, turn)
+        rebalance(group, step)
     else:
         # The rebalance may have waited for this pending member id only.
-        complete_if_all_joined(group, turn)
+        complete_if_all_joined(group, step)
     return tuple(rows)
 
 
-def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> ErrorCode:
+def _leave_one(group: ClassicGroup, leaving: LeavingMember, step: StepEffects) -> ErrorCode:
     member_id = leaving.member_id
     if member_id == NO_MEMBER:
         holder = group.static_members.get(leaving.group_instance_id or "")
         if leaving.group_instance_id is None or holder is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        drop(group, group.members[holder], turn)
+        drop(group, group.members[holder], step)
         return ErrorCode.NONE
     if member_id in group.pending_members:
-        forget_pending(group, member_id, turn)
+        forget_pending(group, member_id, step)
         return ErrorCode.NONE
     error = group.check_member(member_id, leaving.group_instance_id)
     if error == ErrorCode.NONE:
-        drop(group, group.members[member_id], turn)
+        drop(group, group.members[member_id], step)
     return error
 
 
-def on_session_timer(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def on_session_timer(group: ClassicGroup, member_id: str, step: StepEffects) -> None:
     """Remove the member, unless it was heard of meanwhile or has a parked request."""
     member = group.members.get(member_id)
     if member is None:
         return
     member.session_timer_ms = None
-    left_ms = member.session_deadline_ms - turn.now.monotonic_ms
+    left_ms = member.session_deadline_ms - step.now.monotonic_ms
     if left_ms > 0:
-        extend_session(group, member, turn, left_ms)
+        extend_session(group, member, step, left_ms)
         return
     if member.is_waiting and not member.is_new:
         # The answer to the parked request begins the session again.
         return
-    drop(group, member, turn)
-    rebalance(group, turn)
+    drop(group, member, step)
+    rebalance(group, step)
 
 
-def on_pending_member_timer(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def on_pending_member_timer(group: ClassicGroup, member_id: str, step: StepEffects) -> None:
     """Drop a pending member id that no client used."""
     if group.pending_members.pop(member_id, False) is None:
-        complete_if_all_joined(group, turn)
+        complete_if_all_joined(group, step)
 
 
-def on_loaded(group: ClassicGroup, turn: Turn) -> None:
+def on_loaded(group: ClassicGroup, step: StepEffects) -> None:
     """Start the timers of a group that was loaded from the log."""
     is_due, group.needs_rebalance = group.needs_rebalance, False
     for member in group.members.values():
-        extend_session(group, member, turn)
-    if len(group.members) > turn.config.group_max_size or is_due:
-        prepare(group, turn)
+        extend_session(group, member, step)
+    if len(group.members) > step.config.group_max_size or is_due:
+        prepare(group, step)

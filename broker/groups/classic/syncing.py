@@ -15,32 +15,32 @@ from kvorum.broker.groups.classic.member import Member
 from kvorum.broker.groups.classic.rebalance import answer_sync, extend_session, prepare
 from kvorum.broker.groups.classic.states import GroupState
 from kvorum.broker.groups.requests import Synced, SyncGroup
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.broker.groups.timers import SyncTimer
-from kvorum.broker.groups.turn import Turn
 from kvorum.runtime.errors import ErrorCode, invariant
 
 
-def sync(group: ClassicGroup, event: Request, turn: Turn) -> None:
+def sync(group: ClassicGroup, event: Request, step: StepEffects) -> None:
     """Answer now, or park the request in its member until the leader has assigned."""
     request: SyncGroup = event.body
     error = _refusal_of(group, request)
     if error != ErrorCode.NONE:
-        turn.answer(event.token, Synced(error=error))
+        step.answer(event.token, Synced(error=error))
         return
     member = group.members[request.member_id]
-    _no_longer_pending(group, member, turn)
+    _no_longer_pending(group, member, step)
     if group.state == GroupState.STABLE:
-        turn.answer_durably(event.token, _synced(group, member))
+        step.answer_durably(event.token, _synced(group, member))
         return
     invariant(
         group.state == GroupState.COMPLETING_REBALANCE,
         f"group {group.group_id!r} syncs in {group.state.value}",
     )
     # The client has given up the parked request of the same member.
-    answer_sync(member, turn, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
+    answer_sync(member, step, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_token = event.token
     if group.leader_id == member.member_id:
-        _become_stable(group, request, turn)
+        _become_stable(group, request, step)
 
 
 def _refusal_of(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
@@ -58,31 +58,31 @@ def _refusal_of(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _become_stable(group: ClassicGroup, request: SyncGroup, turn: Turn) -> None:
+def _become_stable(group: ClassicGroup, request: SyncGroup, step: StepEffects) -> None:
     assignments = {row.member_id: row.assignment for row in request.assignments}
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    group.transition_to(GroupState.STABLE, turn.now.wall_ms)
+    group.transition_to(GroupState.STABLE, step.now.wall_ms)
     record = group.record()
-    if not turn.fits(record):
+    if not step.fits(record):
         # The group's record is too large. As in Kafka all members are told, and the next
         # assignment may be smaller.
         for member in group.members.values():
             member.assignment = b""
-            answer_sync(member, turn, Synced(error=ErrorCode.UNKNOWN_SERVER_ERROR))
-            extend_session(group, member, turn)
-        prepare(group, turn)
+            answer_sync(member, step, Synced(error=ErrorCode.UNKNOWN_SERVER_ERROR))
+            extend_session(group, member, step)
+        prepare(group, step)
         return
-    turn.append(record)
+    step.append(record)
     for member in group.members.values():
-        answer_sync(member, turn, _synced(group, member))
+        answer_sync(member, step, _synced(group, member))
         # Members with parked requests counted as alive; now their session timers run.
-        extend_session(group, member, turn)
+        extend_session(group, member, step)
 
 
-def _no_longer_pending(group: ClassicGroup, member: Member, turn: Turn) -> None:
+def _no_longer_pending(group: ClassicGroup, member: Member, step: StepEffects) -> None:
     if group.pending_sync.pop(member.member_id, False) is None and not group.pending_sync:
-        turn.cancel_timer(SyncTimer(group.group_id))
+        step.cancel_timer(SyncTimer(group.group_id))
 
 
 def _synced(group: ClassicGroup, member: Member) -> Synced:

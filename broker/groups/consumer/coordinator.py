@@ -25,13 +25,13 @@ from kvorum.broker.groups.consumer.requests import (
 from kvorum.broker.groups.consumer.targets import Setting
 from kvorum.broker.groups.migration import downgrade, upgrade
 from kvorum.broker.groups.records import group_key
+from kvorum.broker.groups.step_effects import NO_CONFIGS, StepEffects
 from kvorum.broker.groups.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
     ConsumerSessionTimer,
 )
-from kvorum.broker.groups.turn import NO_CONFIGS, Turn
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected, required
 
@@ -70,10 +70,10 @@ class ConsumerGroups:
         elif group is not None and not loading.replay_tombstone(group, key):
             del self.groups[key.group_id]
 
-    def on_loaded(self, turn: Turn) -> None:
+    def on_loaded(self, step: StepEffects) -> None:
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
-                membership.on_loaded(group, turn)
+                membership.on_loaded(group, step)
 
     # --- events ------------------------------------------------------------------------------
 
@@ -86,32 +86,32 @@ class ConsumerGroups:
             ):
                 group.is_metadata_stale = True
 
-    def heartbeat(self, event: Request, turn: Turn) -> None:
+    def heartbeat(self, event: Request, step: StepEffects) -> None:
         """Answered once all that it rests on is replicated, also what earlier steps wrote."""
         request: ConsumerHeartbeat = event.body
-        turn.answer_durably(event.token, self._answer(event, request, turn))
+        step.answer_durably(event.token, self._answer(event, request, step))
 
-    def _answer(self, event: Request, request: ConsumerHeartbeat, turn: Turn) -> object:
+    def _answer(self, event: Request, request: ConsumerHeartbeat, step: StepEffects) -> object:
         if self.image is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         refused = heartbeat.request_refusal(request, self._config.group_consumer_assignors)
         if refused is not None:
             return refused
         present = self.groups.get(request.group_id)
-        setting = self.setting(turn)
+        setting = self.setting(step)
         if not isinstance(present, ConsumerGroup):
-            return self._begin(event, present, setting, turn)
+            return self._begin(event, present, setting, step)
         if request.member_epoch not in heartbeat.LEAVING:
-            answer = heartbeat.heartbeat(present, event, setting, turn)
-            turn.append_all(setting.out)
+            answer = heartbeat.heartbeat(present, event, setting, step)
+            step.append_all(setting.out)
             return answer
         epoch = present.group_epoch
-        left = membership.leave(present, request, setting, turn)
-        self.finish(present, epoch, setting, turn)
+        left = membership.leave(present, request, setting, step)
+        self.finish(present, epoch, setting, step)
         return left
 
     def _begin(
-        self, event: Request, present: ClassicGroup | None, setting: Setting, turn: Turn
+        self, event: Request, present: ClassicGroup | None, setting: Setting, step: StepEffects
     ) -> object:
         """The first member of the consumer protocol makes the group, or makes it what it is."""
         request: ConsumerHeartbeat = event.body
@@ -126,33 +126,33 @@ class ConsumerGroups:
             if isinstance(found, str):
                 return _not_upgraded(request.group_id, found)
             group, records = found, upgrade.records(found)
-            if not turn.fit_together(records):
+            if not step.fit_together(records):
                 reason = "what is to be written of its members does not fit into one batch"
                 return _not_upgraded(request.group_id, reason)
-        answer = heartbeat.heartbeat(group, event, setting, turn)
+        answer = heartbeat.heartbeat(group, event, setting, step)
         if isinstance(answer, Rejected):
             return answer
         self.groups[request.group_id] = group
-        if present is not None and turn.fit_together([*records, *setting.out]):
+        if present is not None and step.fit_together([*records, *setting.out]):
             records, setting.out[:] = [*records, *setting.out], []
         if present is not None:
-            turn.append_together(records)
-            upgrade.end_classic(present, turn)
-        turn.append_all(setting.out)
+            step.append_together(records)
+            upgrade.end_classic(present, step)
+        step.append_all(setting.out)
         for member_id in group.members.keys() - group.session_deadlines.keys():
-            membership.extend_session(group, member_id, turn)
+            membership.extend_session(group, member_id, step)
         return answer
 
-    def finish(self, group: ConsumerGroup, epoch: int, setting: Setting, turn: Turn) -> None:
+    def finish(self, group: ConsumerGroup, epoch: int, setting: Setting, step: StepEffects) -> None:
         """Write what a step has changed; a group that it left to classic members becomes theirs.
 
         epoch: the group's before the step."""
         if downgrade.is_due(group, self._config):
-            classic = downgrade.downgraded(group, epoch, setting.out, setting.image, turn)
+            classic = downgrade.downgraded(group, epoch, setting.out, setting.image, step)
             if classic is not None:
                 self.groups[group.group_id] = classic
                 return
-        turn.append_all(setting.out)
+        step.append_all(setting.out)
 
     def describe(self, request: DescribeConsumerGroup) -> ConsumerGroupDescription | Rejected:
         group = self.find(request.group_id)
@@ -160,29 +160,29 @@ class ConsumerGroups:
             return _not_found(request.group_id, is_there=request.group_id in self.groups)
         return describing.describe(group, self._config.group_consumer_assignors)
 
-    def on_timer(self, name: Timer, turn: Turn) -> None:
+    def on_timer(self, name: Timer, step: StepEffects) -> None:
         group = self.find(name.group_id)
         if group is None:
             return
-        setting, epoch = self.setting(turn), group.group_epoch
+        setting, epoch = self.setting(step), group.group_epoch
         match name:
             case ConsumerSessionTimer():
-                membership.on_session_timer(group, name.member_id, setting, turn)
+                membership.on_session_timer(group, name.member_id, setting, step)
             case ConsumerRebalanceTimer():
-                membership.on_rebalance_timer(group, name.member_id, setting, turn)
+                membership.on_rebalance_timer(group, name.member_id, setting, step)
             case ClassicRejoinTimer() | ClassicSyncTimer():
-                membership.on_classic_timer(group, name, setting, turn)
-        self.finish(group, epoch, setting, turn)
+                membership.on_classic_timer(group, name, setting, step)
+        self.finish(group, epoch, setting, step)
 
-    def end(self, group: ConsumerGroup, turn: Turn) -> None:
+    def end(self, group: ConsumerGroup, step: StepEffects) -> None:
         """An empty group is no more: deleted, expired, or of another kind from now on."""
-        turn.append_all(group.tombstones())
+        step.append_all(group.tombstones())
         del self.groups[group.group_id]
 
-    def setting(self, turn: Turn) -> Setting:
+    def setting(self, step: StepEffects) -> Setting:
         return Setting(
             image=required(self.image, "a group is asked before the metadata was told"),
-            now=turn.now,
+            now=step.now,
             assignors=self._config.group_consumer_assignors,
             out=[],
         )

@@ -12,7 +12,7 @@ from kvorum.broker.groups.consumer.member import JOIN_EPOCH, NO_PARTITIONS, Cons
 from kvorum.broker.groups.consumer.membership import forget_timers
 from kvorum.broker.groups.consumer.states import MemberState
 from kvorum.broker.groups.consumer.targets import Setting, bump_epoch, refresh, update_target
-from kvorum.broker.groups.turn import Turn
+from kvorum.broker.groups.step_effects import StepEffects
 
 
 def back(before: ConsumerMember) -> ConsumerMember:
@@ -32,7 +32,7 @@ def enter(
     before: ConsumerMember,
     told: ConsumerMember,
     setting: Setting,
-    turn: Turn,
+    step: StepEffects,
 ) -> None:
     """Into the group, or in the place of the static member that it was.
 
@@ -41,7 +41,7 @@ def enter(
         target = group.target(before.member_id)
         setting.out.extend(group.member_tombstones(before.member_id))
         group.remove(before.member_id)
-        forget_timers(group, before.member_id, turn)
+        forget_timers(group, before.member_id, step)
         group.put(told)
         group.targets[told.member_id] = target
         setting.out.append(group.metadata_record(told))
@@ -50,7 +50,7 @@ def enter(
     is_new_or_says_more = says_more(group, before, told)
     if (before.classic is None) != (told.classic is None) and told.member_id in group.members:
         # The timers of the two protocols differ.
-        forget_timers(group, told.member_id, turn)
+        forget_timers(group, told.member_id, step)
     if is_new_or_says_more or told != before:
         group.put(told)
     if is_new_or_says_more:

@@ -32,7 +32,7 @@ from kvorum.broker.groups.consumer.reconciliation import reconcile
 from kvorum.broker.groups.consumer.records import ResolvedExpression
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.broker.groups.consumer.targets import Setting, forget_unused_expressions
-from kvorum.broker.groups.turn import Turn
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 
@@ -75,11 +75,11 @@ def _join_refusal(request: ConsumerHeartbeat) -> str | None:
 
 
 def heartbeat(
-    group: ConsumerGroup, event: Request, setting: Setting, turn: Turn
+    group: ConsumerGroup, event: Request, setting: Setting, step: StepEffects
 ) -> ConsumerHeartbeated | Rejected:
     """Of epoch 0 or above; leaving is in `membership`."""
     request: ConsumerHeartbeat = event.body
-    size_max = turn.config.group_consumer_max_size
+    size_max = step.config.group_consumer_max_size
     has_place = request.member_id in group.members or request.instance_id in group.static_members
     if not has_place and len(group.members) >= size_max:
         text = f"Group {group.group_id} has reached its maximum capacity of {size_max} members."
@@ -91,11 +91,11 @@ def heartbeat(
     resolved = _resolved(group, told, setting)
     if isinstance(resolved, Rejected):
         return resolved
-    if says_more(group, before, told) and not turn.fits(group.metadata_record(told)):
+    if says_more(group, before, told) and not step.fits(group.metadata_record(told)):
         text = f"What member {told.member_id} subscribes to does not fit into one record."
         return Rejected(ErrorCode.INVALID_REQUEST, text)
     # From here on nothing is refused.
-    enter(group, before, told, setting, turn)
+    enter(group, before, told, setting, step)
     if resolved is not None and told.subscribed_topic_regex is not None:
         group.expressions[told.subscribed_topic_regex] = resolved
         setting.out.append(group.expression_record(told.subscribed_topic_regex))
@@ -117,13 +117,13 @@ def heartbeat(
         group.put(after)
         setting.out.append(group.current_record(after))
     # Of a member that spoke the classic protocol until now, no such time runs yet.
-    watch_revocation(group, told if before.classic is None else before, after, turn)
-    extend_session(group, after.member_id, turn)
+    watch_revocation(group, told if before.classic is None else before, after, step)
+    extend_session(group, after.member_id, step)
     is_told_all = request.is_full or not is_current or after.assigned != told.assigned
     return ConsumerHeartbeated(
         member_id=after.member_id,
         member_epoch=after.member_epoch,
-        heartbeat_interval_ms=turn.heartbeat_interval_ms(group.group_id),
+        heartbeat_interval_ms=step.heartbeat_interval_ms(group.group_id),
         assignment=after.assigned if is_told_all else None,
     )
 

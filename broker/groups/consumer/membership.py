@@ -16,18 +16,18 @@ from kvorum.broker.groups.consumer.member import NO_PARTITIONS, STATIC_LEAVE_EPO
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.broker.groups.consumer.states import MemberState
 from kvorum.broker.groups.consumer.targets import Setting, bump_epoch, forget_unused_expressions
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.broker.groups.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
     ConsumerSessionTimer,
 )
-from kvorum.broker.groups.turn import Turn
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def leave(
-    group: ConsumerGroup, request: ConsumerHeartbeat, setting: Setting, turn: Turn
+    group: ConsumerGroup, request: ConsumerHeartbeat, setting: Setting, step: StepEffects
 ) -> ConsumerHeartbeated | Rejected:
     """Epoch -1: for good. -2, static members only: away, and back before the session ends."""
     member = group.members.get(request.member_id)
@@ -47,9 +47,9 @@ def leave(
         )
         group.put(away)
         setting.out.append(group.current_record(away))
-        turn.cancel_timer(ConsumerRebalanceTimer(group.group_id, member.member_id))
+        step.cancel_timer(ConsumerRebalanceTimer(group.group_id, member.member_id))
     else:
-        remove(group, [member.member_id], setting, turn)
+        remove(group, [member.member_id], setting, step)
     return ConsumerHeartbeated(
         member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
     )
@@ -77,12 +77,14 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> Rejected:
     return Rejected(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 
-def remove(group: ConsumerGroup, member_ids: list[str], setting: Setting, turn: Turn) -> None:
+def remove(
+    group: ConsumerGroup, member_ids: list[str], setting: Setting, step: StepEffects
+) -> None:
     """They are out: tombstones, one new group epoch. The next heartbeat makes the target."""
     for member_id in member_ids:
         setting.out.extend(group.member_tombstones(member_id))
         group.remove(member_id)
-        forget_timers(group, member_id, turn)
+        forget_timers(group, member_id, step)
     forget_unused_expressions(group, setting)
     bump_epoch(group, setting, has_changed=True)
 
@@ -90,103 +92,110 @@ def remove(group: ConsumerGroup, member_ids: list[str], setting: Setting, turn: 
 # --- timers --------------------------------------------------------------------------------------
 
 
-def extend_session(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+def extend_session(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
     """It was heard of now. The timer is left alone: when it fires too early it is set anew."""
     classic = group.members[member_id].classic
-    timeout_ms = turn.session_timeout_ms(group.group_id)
+    timeout_ms = step.session_timeout_ms(group.group_id)
     if classic is not None:
         timeout_ms = classic.session_timeout_ms
-    deadline_ms = turn.now.monotonic_ms + timeout_ms
+    deadline_ms = step.now.monotonic_ms + timeout_ms
     group.session_deadlines[member_id] = deadline_ms
     if deadline_ms < group.session_timers.get(member_id, deadline_ms + 1):
         group.session_timers[member_id] = deadline_ms
-        turn.set_timer(ConsumerSessionTimer(group.group_id, member_id), timeout_ms)
+        step.set_timer(ConsumerSessionTimer(group.group_id, member_id), timeout_ms)
 
 
-def forget_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+def forget_timers(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
     group.session_deadlines.pop(member_id, None)
     if group.session_timers.pop(member_id, None) is not None:
-        turn.cancel_timer(ConsumerSessionTimer(group.group_id, member_id))
-    turn.cancel_timer(ConsumerRebalanceTimer(group.group_id, member_id))
-    stop_awaiting_join(group, member_id, turn)
-    stop_awaiting_sync(group, member_id, turn)
+        step.cancel_timer(ConsumerSessionTimer(group.group_id, member_id))
+    step.cancel_timer(ConsumerRebalanceTimer(group.group_id, member_id))
+    stop_awaiting_join(group, member_id, step)
+    stop_awaiting_sync(group, member_id, step)
 
 
-def await_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def await_join(group: ConsumerGroup, member: ConsumerMember, step: StepEffects) -> None:
     """The time to join again runs from when the member is first told."""
     if member.member_id not in group.awaited_joins:
         group.awaited_joins.add(member.member_id)
         timer = ClassicRejoinTimer(group.group_id, member.member_id)
-        turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))
+        step.set_timer(timer, max(member.rebalance_timeout_ms, 0))
 
 
-def stop_awaiting_join(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+def stop_awaiting_join(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
     if member_id in group.awaited_joins:
         group.awaited_joins.remove(member_id)
-        turn.cancel_timer(ClassicRejoinTimer(group.group_id, member_id))
+        step.cancel_timer(ClassicRejoinTimer(group.group_id, member_id))
 
 
-def await_sync(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def await_sync(group: ConsumerGroup, member: ConsumerMember, step: StepEffects) -> None:
     """From each answer to a JoinGroup on."""
     group.awaited_syncs.add(member.member_id)
     timer = ClassicSyncTimer(group.group_id, member.member_id)
-    turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))
+    step.set_timer(timer, max(member.rebalance_timeout_ms, 0))
 
 
-def stop_awaiting_sync(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+def stop_awaiting_sync(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
     if member_id in group.awaited_syncs:
         group.awaited_syncs.remove(member_id)
-        turn.cancel_timer(ClassicSyncTimer(group.group_id, member_id))
+        step.cancel_timer(ClassicSyncTimer(group.group_id, member_id))
 
 
 def watch_revocation(
-    group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, turn: Turn
+    group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, step: StepEffects
 ) -> None:
     """Start, or stop, the time in which the member has to give up partitions."""
     timer = ConsumerRebalanceTimer(group.group_id, member.member_id)
     if member.state == MemberState.UNREVOKED_PARTITIONS:
         if before != member:
-            turn.set_timer(timer, member.rebalance_timeout_ms)
+            step.set_timer(timer, member.rebalance_timeout_ms)
     elif before.state == MemberState.UNREVOKED_PARTITIONS:
-        turn.cancel_timer(timer)
+        step.cancel_timer(timer)
 
 
-def on_session_timer(group: ConsumerGroup, member_id: str, setting: Setting, turn: Turn) -> None:
+def on_session_timer(
+    group: ConsumerGroup, member_id: str, setting: Setting, step: StepEffects
+) -> None:
     """Out, unless it was heard of meanwhile."""
     if member_id not in group.members:
         return
     del group.session_timers[member_id]
-    left_ms = group.session_deadlines[member_id] - turn.now.monotonic_ms
+    left_ms = group.session_deadlines[member_id] - step.now.monotonic_ms
     if left_ms > 0:
         group.session_timers[member_id] = group.session_deadlines[member_id]
-        turn.set_timer(ConsumerSessionTimer(group.group_id, member_id), left_ms)
+        step.set_timer(ConsumerSessionTimer(group.group_id, member_id), left_ms)
         return
-    remove(group, [member_id], setting, turn)
+    remove(group, [member_id], setting, step)
 
 
-def on_rebalance_timer(group: ConsumerGroup, member_id: str, setting: Setting, turn: Turn) -> None:
+def on_rebalance_timer(
+    group: ConsumerGroup, member_id: str, setting: Setting, step: StepEffects
+) -> None:
     """It has not given up what it was told to: out, so that the others can go on."""
     member = group.members.get(member_id)
     if member is not None and member.state == MemberState.UNREVOKED_PARTITIONS:
-        remove(group, [member_id], setting, turn)
+        remove(group, [member_id], setting, step)
 
 
 def on_classic_timer(
-    group: ConsumerGroup, name: ClassicRejoinTimer | ClassicSyncTimer, setting: Setting, turn: Turn
+    group: ConsumerGroup,
+    name: ClassicRejoinTimer | ClassicSyncTimer,
+    setting: Setting,
+    step: StepEffects,
 ) -> None:
     """It has not joined again, or not fetched what it got: out, so that the others can go on."""
     awaited = group.awaited_joins if isinstance(name, ClassicRejoinTimer) else group.awaited_syncs
     if name.member_id in awaited:
         awaited.remove(name.member_id)
-        remove(group, [name.member_id], setting, turn)
+        remove(group, [name.member_id], setting, step)
 
 
-def on_loaded(group: ConsumerGroup, turn: Turn) -> None:
+def on_loaded(group: ConsumerGroup, step: StepEffects) -> None:
     """The group as the log has it comes under this coordinator's clock.
 
     Members of the classic protocol that have to join again hear so with their next heartbeat."""
     for member in group.members.values():
-        extend_session(group, member.member_id, turn)
+        extend_session(group, member.member_id, step)
         if member.classic is None and member.state == MemberState.UNREVOKED_PARTITIONS:
             timer = ConsumerRebalanceTimer(group.group_id, member.member_id)
-            turn.set_timer(timer, max(member.rebalance_timeout_ms, 0))
+            step.set_timer(timer, max(member.rebalance_timeout_ms, 0))

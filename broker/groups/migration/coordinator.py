@@ -17,7 +17,7 @@ from kvorum.broker.groups.consumer.targets import Setting
 from kvorum.broker.groups.migration import downgrade, joining, membership
 from kvorum.broker.groups.migration.joining import Joiner
 from kvorum.broker.groups.requests import Heartbeat, Joined, LeaveGroup, Left, Synced, SyncGroup
-from kvorum.broker.groups.turn import Turn
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -30,23 +30,28 @@ class MixedGroups:
         self._consumer = consumer
         self._config = config
 
-    def join(self, group: ConsumerGroup, event: Request, turn: Turn) -> None:
+    def join(self, group: ConsumerGroup, event: Request, step: StepEffects) -> None:
         """Answered once it is replicated, as what the member does next rests on its epoch."""
         if self._consumer.image is None:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            turn.answer(event.token, Joined(error=error, member_id=event.body.member_id))
+            step.answer(event.token, Joined(error=error, member_id=event.body.member_id))
             return
-        setting = self._consumer.setting(turn)
-        joiner = joining.admitted(group, event, setting, turn)
+        setting = self._consumer.setting(step)
+        joiner = joining.admitted(group, event, setting, step)
         if isinstance(joiner, Joined):
-            turn.answer(event.token, joiner)
-        elif not self._join_as_classic(group, joiner, event, setting, turn):
-            joined = joining.join(group, joiner, setting, turn)
-            turn.append_all(setting.out)
-            turn.answer_durably(event.token, joined)
+            step.answer(event.token, joiner)
+        elif not self._join_as_classic(group, joiner, event, setting, step):
+            joined = joining.join(group, joiner, setting, step)
+            step.append_all(setting.out)
+            step.answer_durably(event.token, joined)
 
     def _join_as_classic(
-        self, group: ConsumerGroup, joiner: Joiner, event: Request, setting: Setting, turn: Turn
+        self,
+        group: ConsumerGroup,
+        joiner: Joiner,
+        event: Request,
+        setting: Setting,
+        step: StepEffects,
     ) -> bool:
         """True if it takes the place of the last member of the consumer protocol: then the group
         becomes a classic one first, and it joins that."""
@@ -56,33 +61,37 @@ class MixedGroups:
         group.put(replace(joiner.told, member_id=before.member_id))
         if downgrade.is_due(group, self._config):
             epoch, image = group.group_epoch, setting.image
-            classic = downgrade.downgraded(group, epoch, setting.out, image, turn)
+            classic = downgrade.downgraded(group, epoch, setting.out, image, step)
             if classic is not None:
                 self._consumer.groups[group.group_id] = classic
-                classic_joining.join(classic, event, turn)
+                classic_joining.join(classic, event, step)
                 return True
         group.put(before)
         return False
 
-    def sync(self, group: ConsumerGroup, event: Request, body: SyncGroup, turn: Turn) -> None:
+    def sync(
+        self, group: ConsumerGroup, event: Request, body: SyncGroup, step: StepEffects
+    ) -> None:
         """Rests on records as a heartbeat of the consumer protocol does."""
         image = self._consumer.image
         if image is None:
-            turn.answer(event.token, Synced(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            step.answer(event.token, Synced(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         else:
-            turn.answer_durably(event.token, membership.sync(group, body, image, turn))
+            step.answer_durably(event.token, membership.sync(group, body, image, step))
 
-    def heartbeat(self, group: ConsumerGroup, body: Heartbeat, turn: Turn) -> ErrorCode:
+    def heartbeat(self, group: ConsumerGroup, body: Heartbeat, step: StepEffects) -> ErrorCode:
         image = self._consumer.image
         if image is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return membership.heartbeat(group, body, image, turn)
+        return membership.heartbeat(group, body, image, step)
 
-    def leave(self, group: ConsumerGroup, event: Request, body: LeaveGroup, turn: Turn) -> None:
+    def leave(
+        self, group: ConsumerGroup, event: Request, body: LeaveGroup, step: StepEffects
+    ) -> None:
         if self._consumer.image is None:
-            turn.answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            step.answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
-        setting, epoch = self._consumer.setting(turn), group.group_epoch
-        rows = membership.leave(group, body, setting, turn)
-        self._consumer.finish(group, epoch, setting, turn)
-        turn.answer(event.token, Left(members=rows))
+        setting, epoch = self._consumer.setting(step), group.group_epoch
+        rows = membership.leave(group, body, setting, step)
+        self._consumer.finish(group, epoch, setting, step)
+        step.answer(event.token, Left(members=rows))

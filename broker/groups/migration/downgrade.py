@@ -17,7 +17,7 @@ from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import ConsumerMember
 from kvorum.broker.groups.consumer.membership import forget_timers
 from kvorum.broker.groups.migration.embedded import encode_assignment
-from kvorum.broker.groups.turn import Turn
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import required
 
@@ -45,7 +45,7 @@ def downgraded(
     generation_id: int,
     written: list[CoordinatorRecord],
     image: ClusterImage,
-    turn: Turn,
+    step: StepEffects,
 ) -> ClassicGroup | None:
     """The classic group in its place, with its rebalance begun; None if it would not fit the log.
 
@@ -56,17 +56,17 @@ def downgraded(
         group.group_id,
         generation_id,
         [_converted(member, image) for member in group.members.values()],
-        turn.now.wall_ms,
+        step.now.wall_ms,
     )
     records = [*written, *group.tombstones(), classic.record_without_leader()]
-    if not turn.fit_together(records):
+    if not step.fit_together(records):
         return None
     for member_id in group.members:
-        forget_timers(group, member_id, turn)
-    turn.append_together(records)
+        forget_timers(group, member_id, step)
+    step.append_together(records)
     for member in classic.members.values():
-        rebalance.extend_session(classic, member, turn)
-    rebalance.prepare(classic, turn)
+        rebalance.extend_session(classic, member, step)
+    rebalance.prepare(classic, step)
     return classic
 
 

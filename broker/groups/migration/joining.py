@@ -23,7 +23,7 @@ from kvorum.broker.groups.consumer.reconciliation import reconcile
 from kvorum.broker.groups.consumer.targets import Setting, forget_unused_expressions
 from kvorum.broker.groups.migration.embedded import Subscription, read_subscription, resolved
 from kvorum.broker.groups.requests import NO_MEMBER, Joined, JoinGroup
-from kvorum.broker.groups.turn import Turn
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -37,20 +37,22 @@ class Joiner:
     owned: Partitions
 
 
-def admitted(group: ConsumerGroup, event: Request, setting: Setting, turn: Turn) -> Joiner | Joined:
+def admitted(
+    group: ConsumerGroup, event: Request, setting: Setting, step: StepEffects
+) -> Joiner | Joined:
     """The joiner; or the answer, if the request is refused or gets a member id to come back
     with."""
     request: JoinGroup = event.body
-    if not turn.config.group_consumer_migration_policy.allows_mixed_groups:
+    if not step.config.group_consumer_migration_policy.allows_mixed_groups:
         return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     place = group.static_members.get(request.group_instance_id or "", request.member_id)
     is_new = place not in group.members
-    if is_new and len(group.members) >= turn.config.group_consumer_max_size:
+    if is_new and len(group.members) >= step.config.group_consumer_max_size:
         return _refused(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
     subscription = _subscription_of(group, request, place)
     if subscription is None:
         return _refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    before = _find(group, event, turn)
+    before = _find(group, event, step)
     if isinstance(before, Joined):
         return before
     if is_new and subscription.owned:
@@ -61,19 +63,19 @@ def admitted(group: ConsumerGroup, event: Request, setting: Setting, turn: Turn)
     if not is_new and request.member_id == NO_MEMBER:
         # A client that still uses the old id is fenced.
         instance_id = request.group_instance_id or ""
-        told = replace(back(told), member_id=new_member_id(instance_id, turn))
+        told = replace(back(told), member_id=new_member_id(instance_id, step))
     is_too_long = len(told.member_id.encode()) > STRING_BYTES_MAX
     if is_too_long or (
-        says_more(group, before, told) and not turn.fits(group.metadata_record(told))
+        says_more(group, before, told) and not step.fits(group.metadata_record(told))
     ):
         return _refused(request, ErrorCode.INVALID_REQUEST)
     return Joiner(before=before, told=told, owned=resolved(subscription.owned, setting.image))
 
 
-def join(group: ConsumerGroup, joiner: Joiner, setting: Setting, turn: Turn) -> Joined:
+def join(group: ConsumerGroup, joiner: Joiner, setting: Setting, step: StepEffects) -> Joined:
     """Into the group with it; nothing is refused any more."""
     told = joiner.told
-    enter(group, joiner.before, told, setting, turn)
+    enter(group, joiner.before, told, setting, step)
     forget_unused_expressions(group, setting)
     update_epochs(group, joiner.before, told, setting)
     after = reconcile(
@@ -86,9 +88,9 @@ def join(group: ConsumerGroup, joiner: Joiner, setting: Setting, turn: Turn) -> 
     if after != told:
         group.put(after)
         setting.out.append(group.current_record(after))
-    extend_session(group, after.member_id, turn)
-    stop_awaiting_join(group, after.member_id, turn)
-    await_sync(group, after, turn)
+    extend_session(group, after.member_id, step)
+    stop_awaiting_join(group, after.member_id, step)
+    await_sync(group, after, step)
     return Joined(
         member_id=after.member_id,
         generation_id=after.member_epoch,
@@ -103,14 +105,14 @@ def protocol_name_of(member: ConsumerMember) -> str:
     return classic.protocols[0].name if classic is not None and classic.protocols else ""
 
 
-def _find(group: ConsumerGroup, event: Request, turn: Turn) -> ConsumerMember | Joined:
+def _find(group: ConsumerGroup, event: Request, step: StepEffects) -> ConsumerMember | Joined:
     request: JoinGroup = event.body
     member_id, instance_id = request.member_id, request.group_instance_id
     if instance_id is None:
         if member_id != NO_MEMBER:
             # One that is not there was told this id, or was a member once; it owns nothing here.
             return group.members.get(member_id) or ConsumerMember(member_id=member_id)
-        new_id = new_member_id(event.client_id, turn)
+        new_id = new_member_id(event.client_id, step)
         if request.requires_known_member_id:
             return Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id)
         return ConsumerMember(member_id=new_id)
@@ -118,7 +120,7 @@ def _find(group: ConsumerGroup, event: Request, turn: Turn) -> ConsumerMember | 
     if member_id == NO_MEMBER:
         if holder is not None:
             return group.members[holder]
-        return ConsumerMember(member_id=new_member_id(instance_id, turn), instance_id=instance_id)
+        return ConsumerMember(member_id=new_member_id(instance_id, step), instance_id=instance_id)
     if holder is None:
         return _refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
     if holder != member_id:

@@ -32,12 +32,14 @@ from kvorum.broker.groups.requests import (
     Synced,
     SyncGroup,
 )
-from kvorum.broker.groups.turn import Turn
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
 
-def sync(group: ConsumerGroup, request: SyncGroup, image: ClusterImage, turn: Turn) -> Synced:
+def sync(
+    group: ConsumerGroup, request: SyncGroup, image: ClusterImage, step: StepEffects
+) -> Synced:
     """The member's assignment. Assignments in the request are ignored: this member leads no
     generation."""
     member = _member(group, request.member_id, request.group_instance_id)
@@ -52,10 +54,10 @@ def sync(group: ConsumerGroup, request: SyncGroup, image: ClusterImage, turn: Tu
     is_revoking = member.state == MemberState.UNREVOKED_PARTITIONS
     if member.member_epoch < group.group_epoch and not is_revoking:
         # Its JoinGroup is out of date already. One that has to give up first hears here of what.
-        await_join(group, member, turn)
+        await_join(group, member, step)
         return Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
-    stop_awaiting_sync(group, member.member_id, turn)
-    extend_session(group, member.member_id, turn)
+    stop_awaiting_sync(group, member.member_id, step)
+    extend_session(group, member.member_id, step)
     return Synced(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol_name=protocol_name,
@@ -64,7 +66,7 @@ def sync(group: ConsumerGroup, request: SyncGroup, image: ClusterImage, turn: Tu
 
 
 def heartbeat(
-    group: ConsumerGroup, request: Heartbeat, image: ClusterImage, turn: Turn
+    group: ConsumerGroup, request: Heartbeat, image: ClusterImage, step: StepEffects
 ) -> ErrorCode:
     """See the top of the file. It counts as heard of also when it is told to join again."""
     member = _member(group, request.member_id, request.group_instance_id)
@@ -72,15 +74,15 @@ def heartbeat(
         return member
     if request.generation_id != member.member_epoch:
         return ErrorCode.ILLEGAL_GENERATION
-    extend_session(group, member.member_id, turn)
+    extend_session(group, member.member_id, step)
     if not _has_to_join(group, member, image):
         return ErrorCode.NONE
-    await_join(group, member, turn)
+    await_join(group, member, step)
     return ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def leave(
-    group: ConsumerGroup, request: LeaveGroup, setting: Setting, turn: Turn
+    group: ConsumerGroup, request: LeaveGroup, setting: Setting, step: StepEffects
 ) -> tuple[LeftMember, ...]:
     """One outcome a member asked for; one new epoch for all that really left."""
     rows: list[LeftMember] = []
@@ -96,7 +98,7 @@ def leave(
             leaving[member_id] = None
         rows.append(LeftMember(row.member_id, row.group_instance_id, error))
     if leaving:
-        remove(group, list(leaving), setting, turn)
+        remove(group, list(leaving), setting, step)
     return tuple(rows)
 
 

@@ -25,8 +25,8 @@ from kvorum.broker.groups.migration.embedded import (
     resolved,
 )
 from kvorum.broker.groups.records import group_key
+from kvorum.broker.groups.step_effects import StepEffects
 from kvorum.broker.groups.timers import JoinTimer, SyncTimer
-from kvorum.broker.groups.turn import Turn
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
@@ -77,16 +77,16 @@ def _records(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
         yield group.current_record(member)
 
 
-def end_classic(classic: ClassicGroup, turn: Turn) -> None:
+def end_classic(classic: ClassicGroup, step: StepEffects) -> None:
     """Nobody waits for the classic group's next generation any more, and none of its timers run."""
     for member in classic.members.values():
-        rebalance.end_requests(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
-        rebalance.cancel_session(classic, member, turn)
+        rebalance.end_requests(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
+        rebalance.cancel_session(classic, member, step)
     for member_id in list(classic.pending_members):
         # It comes with its first JoinGroup as a new member.
-        rebalance.forget_pending(classic, member_id, turn)
-    turn.cancel_timer(JoinTimer(classic.group_id))
-    turn.cancel_timer(SyncTimer(classic.group_id))
+        rebalance.forget_pending(classic, member_id, step)
+    step.cancel_timer(JoinTimer(classic.group_id))
+    step.cancel_timer(SyncTimer(classic.group_id))
 
 
 def _refusal_of(classic: ClassicGroup, config: GroupConfig) -> str | None:

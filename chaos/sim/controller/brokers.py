@@ -109,7 +109,7 @@ class SimBroker:
         self.node_id = node_id
         self.rng = rng
         self.clean_epoch: tuple[bytes, int] | None = None
-        self.process: BrokerProcess | None = None
+        self.process: SimBrokerProcess | None = None
         #: Of the last process that had one for a while.
         self.epoch_before = -1
         #: Down in good order, for so long.
@@ -132,9 +132,9 @@ class SimBroker:
         self.clean_epoch = None
         self.process = self.process_of(epoch_before)
 
-    def process_of(self, epoch_before: int) -> BrokerProcess:
+    def process_of(self, epoch_before: int) -> SimBrokerProcess:
         """A process that begins."""
-        return BrokerProcess(self, epoch_before)
+        return SimBrokerProcess(self, epoch_before)
 
     def stop_cleanly(self, down_ms: int) -> bool:
         """Ask the process to leave in good order; False if there is none that could."""
@@ -156,7 +156,7 @@ class SimBroker:
         self.process = None
 
 
-class BrokerProcess:
+class SimBrokerProcess:
     """One process (one incarnation). is_serving: its image shows its own registration."""
 
     EAGER: ClassVar[float] = 0.3
@@ -221,7 +221,7 @@ class BrokerProcess:
                 )
 
         def end(reply: Any) -> None:
-            self._world.history.tally[f"broker requests {_told(reply)}"] += 1
+            self._world.history.tally[f"broker requests {_outcome_text(reply)}"] += 1
             if reply is None:
                 self.targets.note_failure(target)
                 on_reply(None)
@@ -348,7 +348,7 @@ class BrokerProcess:
         return self._node.is_up and self._broker.process is self
 
 
-def _told(reply: Any) -> str:
+def _outcome_text(reply: Any) -> str:
     if reply is None:
         return "unanswered"
     return "refused" if isinstance(reply[0], Rejected) else "answered"

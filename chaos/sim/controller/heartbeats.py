@@ -40,7 +40,7 @@ class HeartbeatWorld(Protocol):
 
 
 class LivingProcess(Protocol):
-    """A broker process that says it is alive (`chaos.sim.controller.brokers.BrokerProcess`)."""
+    """A broker process that says it is alive (`chaos.sim.controller.brokers.SimBrokerProcess`)."""
 
     broker_epoch: int
     want_shutdown: bool

@@ -57,7 +57,7 @@ class IsrWorld(Protocol):
 
 
 class LeadingProcess(Protocol):
-    """A broker process that leads partitions (`chaos.sim.controller.brokers.BrokerProcess`)."""
+    """A broker process that leads partitions (`chaos.sim.controller.brokers.SimBrokerProcess`)."""
 
     broker_epoch: int
 

@@ -27,7 +27,7 @@ from kvorum.metadata.requests.controller_requests import (
     ElectLeaders,
     FeatureUpdate,
     ListReassignments,
-    MorePartitions,
+    NewPartitions,
     NewTopic,
     Reassignment,
     TopicReference,
@@ -113,7 +113,7 @@ class Draws:
             assignments = None
             if rng.random() < 0.2:
                 assignments = (self._replicas(),)
-            topics.append(MorePartitions(name=name, count=min(count, 6), assignments=assignments))
+            topics.append(NewPartitions(name=name, count=min(count, 6), assignments=assignments))
         return CreatePartitions(topics=tuple(topics), validate_only=rng.random() < 0.05)
 
     def _configs(self, image: ClusterImage) -> Request:

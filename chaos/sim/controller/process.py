@@ -43,7 +43,7 @@ class ControlledWorld(ImageWorld, Protocol):
 
 
 class ControllerMachine(ImageMachine):
-    """One process of a controller; also the core's `ControllerPort`."""
+    """One process of a controller; also the core's `SimController`."""
 
     world: ControlledWorld
 
@@ -60,7 +60,7 @@ class ControllerMachine(ImageMachine):
             ),
             cluster_id=node.config.cluster_id,
             rng=random.Random(f"{scenario.seed}-{node.node_id}-{node.incarnation}"),
-            departure_chunk=1 + scenario.seed % 4,
+            fencing_chunk=1 + scenario.seed % 4,
         )
         self.core = ControllerCore(self.controller, self, chunk_bytes=scenario.chunk_bytes)
         self.is_running = node.is_up
@@ -145,7 +145,7 @@ class ControllerMachine(ImageMachine):
         self._plan_snapshot()
         self._do(lambda: self.core.on_loaded(self.image, self._node.local_ms))
 
-    # ControllerPort.
+    # SimController.
 
     @property
     def node_id(self) -> int:

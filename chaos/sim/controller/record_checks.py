@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.kernel.checks import check
-from kvorum.metadata.controller.decide.electorate import min_isr_of
+from kvorum.metadata.controller.decide.eligible_brokers import min_isr_of
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage, PartitionImage
 from kvorum.metadata.image.records import (

@@ -63,7 +63,7 @@ class Strikes:
 
     def on_decided(self, node: SimNode, attempt: Attempt) -> None:
         """Records of an operation were proposed just now; the append comes in this very turn."""
-        fault = self._take(attempt, "decided")
+        fault = self._take_armed(attempt, "decided")
         if fault is not None:
             incarnation = node.incarnation
 
@@ -77,7 +77,7 @@ class Strikes:
         """Its reply is about to leave; True if it never does. May end the process here and now."""
         if attempt.told is not Outcome.OK:
             return False
-        fault = self._take(attempt, "committed")
+        fault = self._take_armed(attempt, "committed")
         if fault is None:
             return False
         if fault.means == "kill":
@@ -87,7 +87,7 @@ class Strikes:
         self._hit(node, fault)
         return True
 
-    def _take(self, attempt: Attempt, moment: str) -> StrikeOperation | None:
+    def _take_armed(self, attempt: Attempt, moment: str) -> StrikeOperation | None:
         for index, fault in enumerate(self._armed):
             if fault.operation == attempt.kind and fault.moment == moment:
                 del self._armed[index]

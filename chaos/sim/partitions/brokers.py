@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.controller.controller_api import Controller
 from kvorum.broker.fetch.follower_fetch import CONNECT_TIMEOUT_MS
-from kvorum.broker.log_dirs.log_directories import Claim
+from kvorum.broker.log_dirs.log_directories import FoundDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.network.server import KafkaServer
 from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.sim.controller.brokers import BrokerProcess, BrokerWorld, SimBroker
+from kvorum.chaos.sim.controller.brokers import BrokerWorld, SimBroker, SimBrokerProcess
 from kvorum.chaos.sim.controller.machine import BrokerMachine
 from kvorum.chaos.sim.kernel.event_loop import SimLoop
 from kvorum.chaos.sim.kernel.sockets import SimSocket
@@ -83,7 +83,7 @@ class NodeClock:
         return WALL_START_MS + node.world.timeline.now_ms + node.node_id * WALL_SKEW_MS
 
 
-class ControllerPort:
+class SimController:
     """The part of `broker.controller.controller_api.Controller` for replicas and producers."""
 
     def __init__(self, process: PartitionProcess) -> None:
@@ -127,7 +127,7 @@ class PartitionBroker(SimBroker):
 
     def begin(self) -> None:
         node = self.node
-        claims: dict[str, Claim] = {}
+        found: dict[str, FoundDirectory] = {}
         epochs: set[int] = set()
         try:
             for number, path in enumerate(paths_of(self.world)):
@@ -139,13 +139,13 @@ class PartitionBroker(SimBroker):
                         node.disk.make_dirs(path)
                         node.disk.sync_dir("/")
                     epoch = read_clean_shutdown(node.disk, path)
-                    claim = Claim(directory_id=directory_id, is_clean=epoch is not None)
+                    claim = FoundDirectory(directory_id=directory_id, is_clean=epoch is not None)
                 except OSError as failure:
-                    claim = Claim(directory_id=directory_id, failure=failure)
-                claims[path] = claim
+                    claim = FoundDirectory(directory_id=directory_id, failure=failure)
+                found[path] = claim
                 epochs.add(-1 if epoch is None else epoch)
             process = PartitionProcess(self, epochs.pop() if len(epochs) == 1 else -1)
-            process.manager.load(claims=claims)
+            process.manager.load(found=found)
         except (OSError, PowerCut) as error:
             node.die(error)
             return
@@ -174,7 +174,7 @@ class PartitionMachine(BrokerMachine):
             process.loop.on_clock_changed()
 
 
-class PartitionProcess(BrokerProcess):
+class PartitionProcess(SimBrokerProcess):
     """One process. manager, server: the real ones. is_publishing: its image reaches them."""
 
     EAGER: ClassVar[float] = 0.0
@@ -186,7 +186,7 @@ class PartitionProcess(BrokerProcess):
         self.is_publishing = False
         self.loop = SimLoop(node, self._after_turn)  # type: ignore[abstract]
         config = broker_config(world)
-        port = cast(Controller, ControllerPort(self))
+        port = cast(Controller, SimController(self))
         rng = random.Random(f"{world.scenario.seed}-replicas-{node.node_id}-{node.incarnation}")
         self.manager = ReplicaManager(
             broker_id=node.node_id,

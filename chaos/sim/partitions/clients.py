@@ -27,7 +27,7 @@ from kvorum.metadata.requests.controller_requests import (
     DeleteTopics,
     ElectionType,
     ElectLeaders,
-    MorePartitions,
+    NewPartitions,
     NewTopic,
     Reassignment,
     TopicReference,
@@ -207,7 +207,7 @@ class PartitionClients(Administrators):
         name, _ = self._partition(image)
         topic = image.topic(name)
         count = 1 if topic is None else len(topic.partitions)
-        more = MorePartitions(name=name, count=min(count + 1, PARTITIONS_MAX))
+        more = NewPartitions(name=name, count=min(count + 1, PARTITIONS_MAX))
         return CreatePartitions(topics=(more,))
 
     def _partition(self, image: ClusterImage) -> tuple[str, int]:

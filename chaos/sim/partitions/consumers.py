@@ -184,7 +184,7 @@ class Consumer:
             self._session_epoch = 1 if answer.session_id else 0
             if not answer.session_id:
                 self._listed = None
-        if all(self._take(part, frame, sent_at) for part in answer.partitions):
+        if all(self._handle_answer(part, frame, sent_at) for part in answer.partitions):
             self._told = Told(sent_at, self._leader_epoch)
             self._ask()
 
@@ -192,7 +192,7 @@ class Consumer:
     def _history(self) -> PartitionHistory:
         return self._world.watch.histories[self.topic_id, self.partition_id]
 
-    def _take(self, part: ReplicaAnswer, frame: bytes, sent_at: int) -> bool:
+    def _handle_answer(self, part: ReplicaAnswer, frame: bytes, sent_at: int) -> bool:
         """True if to go on asking the same broker."""
         history = self._history
         where = f"{history.name}: {self._name} at {self.position}"

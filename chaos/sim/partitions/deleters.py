@@ -138,7 +138,7 @@ class Deleter:
             # Seeds 341058, 341205: the deleter has not heard yet that all was lost; later records
             # are of others. The broker that told it may have had its disk replaced.
             return
-        told = [b for b, remote in replica.core.remotes.items() if remote.start_offset >= offset]
+        told = [b for b, remote in replica.core.followers.items() if remote.start_offset >= offset]
         for bound in (leader.broker_id, *told):
             history.on_deleted(bound, offset, replica.core.leader_epoch)
 

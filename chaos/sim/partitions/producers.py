@@ -105,7 +105,7 @@ class Producer:
         self._is_looking = False
         self._serial = 0
         self._caller = Caller(
-            world, on_open=self._send_all, on_frame=self._on_frame, on_lost=self._look_again
+            world, on_open=self._send_all, on_frame=self._on_frame, on_lost=self._find_leader_again
         )
 
     @property
@@ -130,7 +130,7 @@ class Producer:
         if self._caller.is_open:
             self._send(sending)
         elif not self._is_looking:
-            self._look()
+            self._find_leader()
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -185,22 +185,22 @@ class Producer:
 
     def _give_up(self, sending: Sending, correlation_id: int) -> None:
         if sending in self._pending and sending.correlation_id == correlation_id:
-            self._look_again()
+            self._find_leader_again()
 
-    def _look_again(self) -> None:
+    def _find_leader_again(self) -> None:
         """The leader may be another: ask, and send everything again."""
         self._caller.close()
         if self._pending and not self._is_looking:
             self._is_looking = True
-            self._world.timeline.after(RETRY_MS, self._look)
+            self._world.timeline.after(RETRY_MS, self._find_leader)
 
-    def _look(self) -> None:
+    def _find_leader(self) -> None:
         self._is_looking = False
         if not self._pending:
             return
         leader = look_up(self._world, self._rng, self.topic, self._partition_id)
         if leader is None:
-            self._look_again()
+            self._find_leader_again()
             return
         self._caller.connect(leader)
         self._serial += 1
@@ -208,7 +208,7 @@ class Producer:
 
     def _check_open(self, serial: int) -> None:
         if serial == self._serial and not self._caller.is_open:
-            self._look_again()
+            self._find_leader_again()
 
     # --- answers -----------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Producer:
                 "ProduceRefusedForAReason",
                 f"{self._name} of {self.topic}-{self._partition_id} was told {code.name}",
             )
-        self._look_again()
+        self._find_leader_again()
 
     def _note(self, sending: Sending, base_offset: int, sent_at: int) -> None:
         leader = self._caller.leader

@@ -9,7 +9,7 @@ from kvorum.metadata.controller.decide.directories import (
     registration_problem,
 )
 from kvorum.metadata.controller.decide.elections import changes_with_broker, changes_without_broker
-from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
 from kvorum.metadata.controller.decide.features import refusal
 from kvorum.metadata.image.image import BrokerImage, ClusterImage
 from kvorum.metadata.image.records import BrokerRegistrationChange, Record, RegisterBroker
@@ -61,11 +61,11 @@ def register(
             )
         # The process that was there before may still lead partitions in this image. One that did
         # not close its logs in good order may have lost what it held (KIP-966).
-        voters = electorate(
+        eligible = eligible_brokers(
             image, leaving=request.broker_id, is_unclean_default=context.is_unclean_default
         )
         is_lost = request.broker_epoch_before != known.broker_epoch
-        records.extend(changes_without_broker(image, request.broker_id, voters, is_lost=is_lost))
+        records.extend(changes_without_broker(image, request.broker_id, eligible, is_lost=is_lost))
     broker_epoch = context.next_offset + len(records)
     records.append(
         RegisterBroker(
@@ -133,9 +133,9 @@ def fence(
     broker = image.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return ()
-    voters = electorate(image, leaving=broker_id, is_unclean_default=is_unclean_default)
+    eligible = eligible_brokers(image, leaving=broker_id, is_unclean_default=is_unclean_default)
     return (
-        *changes_without_broker(image, broker_id, voters),
+        *changes_without_broker(image, broker_id, eligible),
         BrokerRegistrationChange(broker_id, broker.broker_epoch, is_fenced=True),
     )
 
@@ -143,22 +143,26 @@ def fence(
 def _unfence(
     image: ClusterImage, broker: BrokerImage, is_unclean_default: bool
 ) -> tuple[Record, ...]:
-    voters = electorate(image, joining=broker.broker_id, is_unclean_default=is_unclean_default)
+    eligible = eligible_brokers(
+        image, joining=broker.broker_id, is_unclean_default=is_unclean_default
+    )
     return (
         BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, is_fenced=False),
-        *changes_with_broker(image, broker.broker_id, voters),
+        *changes_with_broker(image, broker.broker_id, eligible),
     )
 
 
 def _shut_down(
     image: ClusterImage, broker: BrokerImage, is_unclean_default: bool
 ) -> tuple[Record, ...]:
-    voters = electorate(image, leaving=broker.broker_id, is_unclean_default=is_unclean_default)
+    eligible = eligible_brokers(
+        image, leaving=broker.broker_id, is_unclean_default=is_unclean_default
+    )
     return (
         BrokerRegistrationChange(
             broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
         ),
-        *changes_without_broker(image, broker.broker_id, voters),
+        *changes_without_broker(image, broker.broker_id, eligible),
     )
 
 

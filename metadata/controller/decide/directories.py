@@ -1,9 +1,9 @@
 """Data directories of brokers, and what their failure means for partitions (KIP-858).
 
 A replica in a directory that is offline is treated as if its broker were fenced, for this
-partition only: out of the ISR unless it is the last member, not elected, and eligible again when
-the directory is (`electorate.Terms.of` and `partition_change` see to that). A broker with one
-directory never comes through here but for a replica whose log is damaged.
+partition only. It leaves the ISR unless it is the last member, it is not elected, and it is
+eligible again when the directory is online (`eligible_brokers.ElectionRules.of`,
+`partition_change`). A broker with one directory comes here only for a replica whose log is damaged.
 """
 
 from __future__ import annotations
@@ -12,8 +12,17 @@ import dataclasses
 from collections.abc import Iterator
 
 from kvorum.metadata.controller.decide import Decision
-from kvorum.metadata.controller.decide.electorate import Electorate, Terms, electorate
-from kvorum.metadata.controller.decide.partition_change import Wish, change, dropped, without
+from kvorum.metadata.controller.decide.eligible_brokers import (
+    ElectionRules,
+    EligibleBrokers,
+    eligible_brokers,
+)
+from kvorum.metadata.controller.decide.partition_change import (
+    PartitionTarget,
+    change,
+    dropped,
+    without,
+)
 from kvorum.metadata.controller.decide.registered import stale_broker
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from kvorum.metadata.image.image import BrokerImage, ClusterImage, PartitionImage
@@ -89,10 +98,10 @@ def after_failure(
     failed = frozenset(offline) & frozenset(broker.log_dirs)
     if not failed:
         return ()
-    voters = electorate(image, is_unclean_default=is_unclean_default, offline_dirs=failed)
+    eligible = eligible_brokers(image, is_unclean_default=is_unclean_default, offline_dirs=failed)
     left = tuple(d for d in broker.log_dirs if d not in failed)
     return (
-        *_changes_without(image, broker.broker_id, failed, voters),
+        *_changes_without(image, broker.broker_id, failed, eligible),
         # With none left the broker ends; until its session does nothing here may look online.
         BrokerRegistrationChange(
             broker.broker_id, broker.broker_epoch, log_dirs=left or (LOST_DIRECTORY,)
@@ -101,7 +110,7 @@ def after_failure(
 
 
 def assign_replicas(
-    image: ClusterImage, request: AssignReplicas, voters: Electorate
+    image: ClusterImage, request: AssignReplicas, eligible: EligibleBrokers
 ) -> Decision[tuple[RefusedReplica, ...] | Rejected]:
     """Note where replicas lie; a replica whose place is offline is given up there.
 
@@ -133,8 +142,8 @@ def assign_replicas(
             error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE and partition is not None:
             seen.add(key)
-            terms = voters.terms(image, image.topics[asked.topic_id].name)
-            record = _assigned(key, partition, broker, asked.directory_id, terms)
+            rules = eligible.rules(image, image.topics[asked.topic_id].name)
+            record = _assigned(key, partition, broker, asked.directory_id, rules)
             if record is not None:
                 records.append(record)
         if error is not ErrorCode.NONE:
@@ -149,16 +158,16 @@ def assign_replicas(
 
 
 def _changes_without(
-    image: ClusterImage, broker_id: int, failed: frozenset[bytes], voters: Electorate
+    image: ClusterImage, broker_id: int, failed: frozenset[bytes], eligible: EligibleBrokers
 ) -> Iterator[PartitionChange]:
     for topic_id, topic in image.topics.items():
-        terms: Terms | None = None
+        rules: ElectionRules | None = None
         for partition_id, partition in topic.partitions.items():
             if not partition.directories or partition.directory_of(broker_id) not in failed:
                 continue
             if broker_id in partition.isr or broker_id == partition.leader:
-                terms = terms or voters.terms(image, topic.name)
-                record = dropped((topic_id, partition_id), partition, broker_id, terms)
+                rules = rules or eligible.rules(image, topic.name)
+                record = dropped((topic_id, partition_id), partition, broker_id, rules)
                 if record is not None:
                     yield record
 
@@ -185,7 +194,7 @@ def _assigned(
     partition: PartitionImage,
     broker: BrokerImage,
     directory: bytes,
-    terms: Terms,
+    rules: ElectionRules,
 ) -> PartitionChange | None:
     broker_id = broker.broker_id
     before = partition.directory_of(broker_id)
@@ -199,11 +208,11 @@ def _assigned(
     # no eligible leader any more. The first report of a replica's directory says nothing of the
     # kind.
     is_lost = directory == LOST_DIRECTORY or before != UNASSIGNED_DIRECTORY
-    wish = Wish(lost=frozenset((broker_id,)) if is_lost else frozenset())
+    partition_target = PartitionTarget(lost=frozenset((broker_id,)) if is_lost else frozenset())
     if not broker.has_online(directory):
-        wish = without(partition, broker_id, is_lost=is_lost)
+        partition_target = without(partition, broker_id, is_lost=is_lost)
     moved = dataclasses.replace(partition, directories=of(partition.replicas))
-    record = change(key, moved, wish, terms) or PartitionChange(*key)
+    record = change(key, moved, partition_target, rules) or PartitionChange(*key)
     # The same record may complete a reassignment, and then there are fewer replicas.
     return dataclasses.replace(record, directories=of(record.replicas or partition.replicas))
 

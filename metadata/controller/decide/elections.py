@@ -12,8 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvorum.metadata.controller.decide import Decision
-from kvorum.metadata.controller.decide.electorate import Electorate, Terms
-from kvorum.metadata.controller.decide.partition_change import Election, Wish, change, dropped
+from kvorum.metadata.controller.decide.eligible_brokers import ElectionRules, EligibleBrokers
+from kvorum.metadata.controller.decide.partition_change import (
+    Election,
+    PartitionTarget,
+    change,
+    dropped,
+)
 from kvorum.metadata.image.image import ClusterImage, PartitionImage
 from kvorum.metadata.image.records import NO_LEADER, PartitionChange
 from kvorum.metadata.requests.controller_requests import ElectedLeader, ElectionType, ElectLeaders
@@ -36,14 +41,14 @@ class Sweep:
 
 
 def changes_without_broker(
-    image: ClusterImage, broker_id: int, voters: Electorate, *, is_lost: bool = False
+    image: ClusterImage, broker_id: int, eligible: EligibleBrokers, *, is_lost: bool = False
 ) -> Iterator[PartitionChange]:
-    """Changes that take a broker out of leadership and ISR; `voters` must not hold it.
+    """Changes that take a broker out of leadership and ISR; `eligible` must not hold it.
 
     is_lost: its disk may have lost what it held, so it is not an eligible leader any more either.
     """
     for topic_id, topic in image.topics.items():
-        terms: Terms | None = None
+        rules: ElectionRules | None = None
         for partition_id, partition in topic.partitions.items():
             if (
                 broker_id not in partition.isr
@@ -51,28 +56,28 @@ def changes_without_broker(
                 and not (is_lost and broker_id in partition.elr)
             ):
                 continue
-            terms = terms or voters.terms(image, topic.name)
-            record = dropped((topic_id, partition_id), partition, broker_id, terms, is_lost=is_lost)
+            rules = rules or eligible.rules(image, topic.name)
+            record = dropped((topic_id, partition_id), partition, broker_id, rules, is_lost=is_lost)
             if record is not None:
                 yield record
 
 
 def changes_with_broker(
-    image: ClusterImage, broker_id: int, voters: Electorate
+    image: ClusterImage, broker_id: int, eligible: EligibleBrokers
 ) -> Iterator[PartitionChange]:
     """Elections in partitions without leader that a returning replica makes possible."""
     for topic_id, topic in image.topics.items():
-        terms: Terms | None = None
+        rules: ElectionRules | None = None
         for partition_id, partition in topic.partitions.items():
             if partition.leader == NO_LEADER and broker_id in partition.replicas:
-                terms = terms or voters.terms(image, topic.name)
-                record = change((topic_id, partition_id), partition, Wish(), terms)
+                rules = rules or eligible.rules(image, topic.name)
+                record = change((topic_id, partition_id), partition, PartitionTarget(), rules)
                 if record is not None:
                     yield record
 
 
 def elect_leaders(
-    image: ClusterImage, request: ElectLeaders, voters: Electorate
+    image: ClusterImage, request: ElectLeaders, eligible: EligibleBrokers
 ) -> Decision[tuple[ElectedLeader, ...]]:
     """Preferred or unclean elections, of the partitions named or of all."""
     records: list[PartitionChange] = []
@@ -89,14 +94,14 @@ def elect_leaders(
         if topic is None or partition is None:
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"
         else:
-            terms = voters.terms(image, name)
-            error, message = _problem(partition, request.election, terms)
+            rules = eligible.rules(image, name)
+            error, message = _problem(partition, request.election, rules)
             if error is ErrorCode.NONE:
                 record = change(
                     (topic.topic_id, partition_id),
                     partition,
-                    Wish(election=_ELECTIONS[request.election]),
-                    terms,
+                    PartitionTarget(election=_ELECTIONS[request.election]),
+                    rules,
                 )
         if record is not None:
             records.append(record)
@@ -114,7 +119,7 @@ def begin_sweep(image: ClusterImage) -> Sweep:
 
 
 def sweep(
-    image: ClusterImage, at: Sweep, voters: Electorate, *, with_preferred: bool
+    image: ClusterImage, at: Sweep, eligible: EligibleBrokers, *, with_preferred: bool
 ) -> Decision[Sweep | None]:
     """One chunk of the walk: its elections, and where to go on; None when it is over.
 
@@ -126,17 +131,17 @@ def sweep(
     topic_index, partition_id = at.topic_index, at.partition_id
     while topic_index < len(at.topic_ids):
         topic = image.topics.get(at.topic_ids[topic_index])
-        terms = None if topic is None else voters.terms(image, topic.name)
-        while topic is not None and terms is not None and partition_id in topic.partitions:
+        rules = None if topic is None else eligible.rules(image, topic.name)
+        while topic is not None and rules is not None and partition_id in topic.partitions:
             if looked_at == SWEEP_PARTITIONS_MAX or len(records) == SWEEP_ELECTIONS_MAX:
                 return Decision(tuple(records), Sweep(at.topic_ids, topic_index, partition_id))
             partition = topic.partitions[partition_id]
             record = None
             if partition.leader == NO_LEADER:
-                record = change((topic.topic_id, partition_id), partition, Wish(), terms)
-            elif with_preferred and _can_prefer(partition, terms):
-                wish = Wish(election=Election.PREFERRED)
-                record = change((topic.topic_id, partition_id), partition, wish, terms)
+                record = change((topic.topic_id, partition_id), partition, PartitionTarget(), rules)
+            elif with_preferred and _can_prefer(partition, rules):
+                partition_target = PartitionTarget(election=Election.PREFERRED)
+                record = change((topic.topic_id, partition_id), partition, partition_target, rules)
             if record is not None:
                 records.append(record)
             looked_at += 1
@@ -151,23 +156,23 @@ _ELECTIONS = {
 }
 
 
-def _can_prefer(partition: PartitionImage, terms: Terms) -> bool:
+def _can_prefer(partition: PartitionImage, rules: ElectionRules) -> bool:
     preferred = partition.replicas[0]
     return (
         partition.leader != preferred
         and preferred in partition.isr
-        and preferred in terms.of(partition).active
+        and preferred in rules.of(partition).active
     )
 
 
 def _problem(
-    partition: PartitionImage, election: ElectionType, terms: Terms
+    partition: PartitionImage, election: ElectionType, rules: ElectionRules
 ) -> tuple[ErrorCode, str]:
     """Why there is nothing to elect, in Kafka's order of checks."""
     if election is ElectionType.UNCLEAN:
         if partition.has_leader:
             return ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads"
-        if not any(replica in terms.of(partition).active for replica in partition.replicas):
+        if not any(replica in rules.of(partition).active for replica in partition.replicas):
             return (
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
                 f"none of the replicas {list(partition.replicas)} is active, or those that are lie "
@@ -177,7 +182,7 @@ def _problem(
     preferred = partition.replicas[0]
     if partition.leader == preferred:
         return ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred} leads already"
-    if not _can_prefer(partition, terms):
+    if not _can_prefer(partition, rules):
         return (
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"broker {preferred} is fenced or out of sync",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kvorum.metadata.controller.decide.electorate import MIN_INSYNC_REPLICAS
+from kvorum.metadata.controller.decide.eligible_brokers import MIN_INSYNC_REPLICAS
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage, TopicImage
 from kvorum.metadata.image.records import Config, PartitionChange, Record
 

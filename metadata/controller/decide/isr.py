@@ -7,8 +7,8 @@ error whoever sends it.
 from __future__ import annotations
 
 from kvorum.metadata.controller.decide import Decision
-from kvorum.metadata.controller.decide.electorate import Electorate
-from kvorum.metadata.controller.decide.partition_change import Wish, change, changed
+from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers
+from kvorum.metadata.controller.decide.partition_change import PartitionTarget, change, changed
 from kvorum.metadata.controller.decide.registered import stale_broker
 from kvorum.metadata.image.image import ClusterImage, PartitionImage
 from kvorum.metadata.image.records import Record
@@ -21,7 +21,11 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def alter_partition(
-    image: ClusterImage, request: AlterPartition, voters: Electorate, *, leaving: int | None = None
+    image: ClusterImage,
+    request: AlterPartition,
+    eligible: EligibleBrokers,
+    *,
+    leaving: int | None = None,
 ) -> Decision[tuple[AlteredPartition, ...] | Rejected]:
     """Accept or refuse each proposal on its own.
 
@@ -51,8 +55,8 @@ def alter_partition(
             continue
         seen.add(key)
         isr = tuple(broker_id for broker_id, _ in proposal.new_isr)
-        terms = voters.terms(image, image.topics[proposal.topic_id].name)
-        record = change(key, partition, Wish(isr=isr, is_recovered=True), terms)
+        rules = eligible.rules(image, image.topics[proposal.topic_id].name)
+        record = change(key, partition, PartitionTarget(isr=isr, is_recovered=True), rules)
         after = partition
         if record is not None:
             records.append(record)

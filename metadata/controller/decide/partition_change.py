@@ -21,7 +21,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kvorum.metadata.controller.decide.electorate import Terms
+from kvorum.metadata.controller.decide.eligible_brokers import ElectionRules
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
 
@@ -40,7 +40,7 @@ class Election(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PartitionTarget:
     """What a change is to bring; None means as it is.
 
     lost: replicas that may have lost what they held; they are eligible no more.
@@ -72,19 +72,21 @@ class _Outcome(NamedTuple):
 _NOTHING = (None,) * 8
 
 
-def change(key: Key, partition: PartitionImage, wish: Wish, terms: Terms) -> PartitionChange | None:
-    """The record that brings the wish about, None if nothing is different then.
+def change(
+    key: Key, partition: PartitionImage, partition_target: PartitionTarget, rules: ElectionRules
+) -> PartitionChange | None:
+    """The record that brings the partition_target about, None if nothing is different then.
 
-    wish.isr must not be empty.
+    partition_target.isr must not be empty.
     """
-    terms = terms.of(partition)
-    shape = _completed(_wished(partition, wish), terms)
-    outcome = _elect(partition, shape, wish, terms)
+    rules = rules.of(partition)
+    shape = _completed(_targeted(partition, partition_target), rules)
+    outcome = _elect(partition, shape, partition_target, rules)
     # A replica that is elected out of sync may be the last target of a reassignment, which is then
     # complete.
-    shape = _completed(shape._replace(isr=outcome.isr), terms)
+    shape = _completed(shape._replace(isr=outcome.isr), rules)
     isr, leader = shape.isr, outcome.leader
-    elr = () if outcome.is_unclean else _eligible(partition, shape, isr, wish, terms)
+    elr = () if outcome.is_unclean else _eligible(partition, shape, isr, partition_target, rules)
     new_leader: int | None = None if leader == partition.leader else leader
     new_replicas = None
     if shape.replicas != partition.replicas:
@@ -93,9 +95,9 @@ def change(key: Key, partition: PartitionImage, wish: Wish, terms: Terms) -> Par
             # A new epoch for the same leader keeps replicas that are out from fetching on.
             new_leader = leader
     recovery = None
-    if terms.has_recovery_state and (outcome.is_unclean or wish.is_recovered):
+    if rules.has_recovery_state and (outcome.is_unclean or partition_target.is_recovered):
         recovery = RECOVERING if outcome.is_unclean else RECOVERED
-    last_known = _last_known(partition, outcome, shape) if terms.has_elr else ()
+    last_known = _last_known(partition, outcome, shape) if rules.has_elr else ()
     # Tens of thousands of these are made at once when a broker dies: told by fields what there is
     # nothing of, not by comparing with an empty record.
     fields: tuple[Any, ...] = (
@@ -123,8 +125,8 @@ def changed(partition: PartitionImage, record: PartitionChange) -> PartitionImag
     )
 
 
-def without(partition: PartitionImage, broker_id: int, *, is_lost: bool = False) -> Wish:
-    """The wish to take a broker out of the ISR.
+def without(partition: PartitionImage, broker_id: int, *, is_lost: bool = False) -> PartitionTarget:
+    """The partition_target to take a broker out of the ISR.
 
     is_lost: it may also have lost what it held, and is not eligible any more. The last member of
     an ISR stays, unless it is lost and an eligible replica can stand for it: that one is known
@@ -137,13 +139,18 @@ def without(partition: PartitionImage, broker_id: int, *, is_lost: bool = False)
         heirs = [r for r in partition.replicas if r in partition.elr and r != broker_id]
         if is_lost and isr and heirs:
             isr = (heirs[0],)
-    return Wish(isr=isr, lost=lost)
+    return PartitionTarget(isr=isr, lost=lost)
 
 
 def dropped(
-    key: Key, partition: PartitionImage, broker_id: int, terms: Terms, *, is_lost: bool = False
+    key: Key,
+    partition: PartitionImage,
+    broker_id: int,
+    rules: ElectionRules,
+    *,
+    is_lost: bool = False,
 ) -> PartitionChange | None:
-    """The record that takes a broker out: `change` by the wish `without`.
+    """The record that takes a broker out: `change` by the partition_target `without`.
 
     A dead broker costs one of these for each partition that it led or followed, all before any
     of them has a new leader. So the plain case takes a short way to the same record.
@@ -156,50 +163,59 @@ def dropped(
         or partition.elr
         or partition.last_known_elr
     )
-    if is_plain and len(partition.isr) > len(isr) >= min(terms.min_isr, len(partition.replicas)):
-        if partition.leader in isr and partition.leader in terms.active:
+    if is_plain and len(partition.isr) > len(isr) >= min(rules.min_isr, len(partition.replicas)):
+        if partition.leader in isr and partition.leader in rules.active:
             return PartitionChange(*key, isr)
         for replica in partition.replicas:
-            if replica in isr and replica in terms.active:
+            if replica in isr and replica in rules.active:
                 return PartitionChange(*key, isr, replica)
-    return change(key, partition, without(partition, broker_id, is_lost=is_lost), terms)
+    return change(key, partition, without(partition, broker_id, is_lost=is_lost), rules)
 
 
-def _wished(partition: PartitionImage, wish: Wish) -> _Shape:
+def _targeted(partition: PartitionImage, partition_target: PartitionTarget) -> _Shape:
     return _Shape(
-        partition.replicas if wish.replicas is None else wish.replicas,
-        partition.isr if wish.isr is None else wish.isr,
-        partition.adding_replicas if wish.adding is None else wish.adding,
-        partition.removing_replicas if wish.removing is None else wish.removing,
+        partition.replicas if partition_target.replicas is None else partition_target.replicas,
+        partition.isr if partition_target.isr is None else partition_target.isr,
+        partition.adding_replicas if partition_target.adding is None else partition_target.adding,
+        partition.removing_replicas
+        if partition_target.removing is None
+        else partition_target.removing,
     )
 
 
-def _completed(shape: _Shape, terms: Terms) -> _Shape:
+def _completed(shape: _Shape, rules: ElectionRules) -> _Shape:
     if not shape.adding and not shape.removing:
         return shape
     target = tuple(r for r in shape.replicas if r not in shape.removing)
     isr = tuple(r for r in shape.isr if r not in shape.removing)
-    if not set(target) <= set(isr) or not any(r in terms.active for r in isr):
+    if not set(target) <= set(isr) or not any(r in rules.active for r in isr):
         # With no target that could lead, the replicas to be removed are the only way on.
         return shape
     return _Shape(target, isr, (), ())
 
 
-def _elect(partition: PartitionImage, shape: _Shape, wish: Wish, terms: Terms) -> _Outcome:
-    active, isr = terms.active, shape.isr
+def _elect(
+    partition: PartitionImage,
+    shape: _Shape,
+    partition_target: PartitionTarget,
+    rules: ElectionRules,
+) -> _Outcome:
+    active, isr = rules.active, shape.isr
     leader = partition.leader
     preferred = shape.replicas[0]
-    if wish.election is Election.PREFERRED and preferred in isr and preferred in active:
+    if partition_target.election is Election.PREFERRED and preferred in isr and preferred in active:
         return _Outcome(preferred, isr)
     if leader in isr and leader in active:
         return _Outcome(leader, isr)
     in_sync = _first(shape.replicas, active, isr)
     if in_sync is not None:
         return _Outcome(in_sync, isr)
-    eligible = _first(shape.replicas, active, _eligible(partition, shape, isr, wish, terms))
+    eligible = _first(
+        shape.replicas, active, _eligible(partition, shape, isr, partition_target, rules)
+    )
     if eligible is not None:
         return _Outcome(eligible, (eligible,))
-    if terms.is_unclean_allowed or wish.election is Election.UNCLEAN:
+    if rules.is_unclean_allowed or partition_target.election is Election.UNCLEAN:
         # The last leader held the most; a replica that is only being added may hold nothing.
         known = (*partition.last_known_elr, leader)
         settled = tuple(r for r in shape.replicas if r not in shape.adding)
@@ -211,12 +227,16 @@ def _elect(partition: PartitionImage, shape: _Shape, wish: Wish, terms: Terms) -
 
 
 def _eligible(
-    partition: PartitionImage, shape: _Shape, isr: Replicas, wish: Wish, terms: Terms
+    partition: PartitionImage,
+    shape: _Shape,
+    isr: Replicas,
+    partition_target: PartitionTarget,
+    rules: ElectionRules,
 ) -> Replicas:
     """The eligible leader replicas beside this ISR, in the order of the replicas."""
-    if not terms.has_elr or len(isr) >= min(terms.min_isr, len(shape.replicas)):
+    if not rules.has_elr or len(isr) >= min(rules.min_isr, len(shape.replicas)):
         return ()
-    holders = (set(partition.isr) | set(partition.elr)) - wish.lost
+    holders = (set(partition.isr) | set(partition.elr)) - partition_target.lost
     return tuple(r for r in shape.replicas if r in holders and r not in isr)
 
 

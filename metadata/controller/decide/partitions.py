@@ -15,19 +15,19 @@ from kvorum.metadata.controller.placement import place
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.image.records import Partition
 from kvorum.metadata.requests.controller_requests import (
+    CreatedPartitions,
     CreatePartitions,
-    GrownTopic,
-    MorePartitions,
+    NewPartitions,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 def create_partitions(
     image: ClusterImage, request: CreatePartitions, context: Context
-) -> Decision[tuple[GrownTopic, ...]]:
+) -> Decision[tuple[CreatedPartitions, ...]]:
     """Grow each topic that can be grown; each refusal is its own."""
     records: list[Partition] = []
-    results: list[GrownTopic] = []
+    results: list[CreatedPartitions] = []
     repeated = {name for name, n in Counter(t.name for t in request.topics).items() if n > 1}
     for wanted in request.topics:
         made: list[Partition] | Rejected
@@ -44,16 +44,18 @@ def create_partitions(
                 "ask for the rest in another",
             )
         if isinstance(made, Rejected):
-            results.append(GrownTopic(name=wanted.name, error=made.code, message=made.message))
+            results.append(
+                CreatedPartitions(name=wanted.name, error=made.code, message=made.message)
+            )
             continue
         if not request.validate_only:
             records.extend(made)
-        results.append(GrownTopic(name=wanted.name))
+        results.append(CreatedPartitions(name=wanted.name))
     return Decision(tuple(records), tuple(results))
 
 
 def _grow(
-    image: ClusterImage, wanted: MorePartitions, context: Context
+    image: ClusterImage, wanted: NewPartitions, context: Context
 ) -> list[Partition] | Rejected:
     topic = image.topic(wanted.name)
     if topic is None:
@@ -102,7 +104,7 @@ def _records(
     return records
 
 
-def _problem(topic: TopicImage, wanted: MorePartitions) -> Rejected | None:
+def _problem(topic: TopicImage, wanted: NewPartitions) -> Rejected | None:
     count = len(topic.partitions)
     if wanted.count == count:
         return Rejected(

@@ -13,8 +13,8 @@ back to. (It comes back as a set: the order among replicas that stayed is that o
 from __future__ import annotations
 
 from kvorum.metadata.controller.decide import Decision
-from kvorum.metadata.controller.decide.electorate import Electorate
-from kvorum.metadata.controller.decide.partition_change import Replicas, Wish, change
+from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers
+from kvorum.metadata.controller.decide.partition_change import PartitionTarget, Replicas, change
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
 from kvorum.metadata.image.records import PartitionChange
@@ -31,11 +31,11 @@ REASSIGNMENTS_PER_REQUEST_MAX = 10_000
 """Partitions in one request: its records are one batch, and each starts a copy of a log."""
 
 REPLICAS_MAX = 1_000
-"""Targets of one partition; a list that long is a mistake, not a wish."""
+"""Targets of one partition; a list that long is a mistake, not a partition_target."""
 
 
 def alter_reassignments(
-    image: ClusterImage, request: AlterReassignments, voters: Electorate
+    image: ClusterImage, request: AlterReassignments, eligible: EligibleBrokers
 ) -> Decision[tuple[ReassignedPartition, ...] | Rejected]:
     """Begin, replace or cancel the reassignment of each partition on its own."""
     level = level_of(image.features, METADATA_VERSION)
@@ -65,7 +65,7 @@ def alter_reassignments(
         else:
             seen.add(key)
             may_change_factor = request.allow_replication_factor_change
-            outcome = _alter_one(image, wanted, voters, may_change_factor=may_change_factor)
+            outcome = _alter_one(image, wanted, eligible, may_change_factor=may_change_factor)
         if isinstance(outcome, Rejected):
             error, message = outcome.code, outcome.message
         else:
@@ -110,7 +110,7 @@ def list_reassignments(
 
 
 def _alter_one(
-    image: ClusterImage, wanted: Reassignment, voters: Electorate, *, may_change_factor: bool
+    image: ClusterImage, wanted: Reassignment, eligible: EligibleBrokers, *, may_change_factor: bool
 ) -> PartitionChange | Rejected | None:
     topic = image.topic(wanted.topic)
     partition = None if topic is None else topic.partitions.get(wanted.partition_id)
@@ -138,7 +138,7 @@ def _alter_one(
             )
         if problem is not None:
             return problem
-    return _move(topic, wanted.partition_id, partition, (origin, target), image, voters)
+    return _move(topic, wanted.partition_id, partition, (origin, target), image, eligible)
 
 
 def _move(
@@ -147,7 +147,7 @@ def _move(
     partition: PartitionImage,
     way: tuple[Replicas, Replicas],
     image: ClusterImage,
-    voters: Electorate,
+    eligible: EligibleBrokers,
 ) -> PartitionChange | Rejected | None:
     origin, target = way
     removing = tuple(r for r in origin if r not in target)
@@ -159,13 +159,18 @@ def _move(
             f"the ISR of {topic.name}-{partition_id} is {list(partition.isr)}, all of which the "
             "change would drop: it would need an unclean election; wait for an original replica",
         )
-    wish = Wish(
+    partition_target = PartitionTarget(
         replicas=replicas,
         isr=isr,
         adding=tuple(r for r in target if r not in origin),
         removing=removing,
     )
-    return change((topic.topic_id, partition_id), partition, wish, voters.terms(image, topic.name))
+    return change(
+        (topic.topic_id, partition_id),
+        partition,
+        partition_target,
+        eligible.rules(image, topic.name),
+    )
 
 
 def _target_problem(image: ClusterImage, target: Replicas) -> Rejected | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvorum.metadata.controller.decide import Decision
 from kvorum.metadata.controller.decide.elections import changes_without_broker
-from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import UnregisterBroker
 from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest, UnregisteredBroker
@@ -51,12 +51,14 @@ def unregister(
             f"{', '.join(sorted(only_here)[:SHOWN_MAX])}{more}: delete or move them first, or "
             "bring it back",
         )
-    voters = electorate(image, leaving=request.broker_id, is_unclean_default=is_unclean_default)
+    eligible = eligible_brokers(
+        image, leaving=request.broker_id, is_unclean_default=is_unclean_default
+    )
     return Decision(
         (
             # The broker's replicas are given up with it, so it is no eligible leader any more
             # either.
-            *changes_without_broker(image, request.broker_id, voters, is_lost=True),
+            *changes_without_broker(image, request.broker_id, eligible, is_lost=True),
             UnregisterBroker(request.broker_id, broker.broker_epoch),
         ),
         UnregisteredBroker(),

@@ -11,18 +11,18 @@ from types import SimpleNamespace
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.fetch.fetch_sessions import FINAL_EPOCH
-from kvorum.broker.fetch.follower_fetch_session import ReplicaSession
+from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
 from kvorum.broker.fetch.leader_fetch import start_fetch
-from kvorum.broker.network.purgatory import TurnEnd
+from kvorum.broker.network.purgatory import LoopTurn
 from kvorum.broker.partition.batch_validation import ProduceTerms
 from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import BrokerFacts
+from kvorum.broker.partition.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.topic_config import resolve
 from kvorum.broker.quotas.replication_quota import UNLIMITED, ReplicationQuota
 from kvorum.metadata.controller.decide import Context
 from kvorum.metadata.controller.decide.brokers import fence, heartbeat, register
-from kvorum.metadata.controller.decide.electorate import electorate
+from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
 from kvorum.metadata.controller.decide.isr import alter_partition
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED
@@ -67,7 +67,7 @@ class Node:
 
     def start(self):
         self.life += 1
-        self.facts = BrokerFacts()
+        self.facts = PeerBrokers()
         log = Log.open(
             self.disk, DIRECTORY, LOG_CONFIG, now_ms=0,
             recovery_point=self.recovery_point, log_start_offset=self.start_checkpoint,
@@ -79,11 +79,11 @@ class Node:
             high_watermark=max(self.high_watermark, log.start_offset),
         )  # fmt: skip
         self.replica = Replica(
-            core=core, log=log, config=resolve(CONFIG, {}), disk=self.disk, turn=TurnEnd(),
+            core=core, log=log, config=resolve(CONFIG, {}), disk=self.disk, loop_turn=LoopTurn(),
             has_identity=True, lower_checkpoints=self.lower, on_first_file=lambda _: None,
-            home=None, on_failed=lambda *_: None,
+            log_dir=None, on_failed=lambda *_: None,
         )  # fmt: skip
-        self.session = ReplicaSession(
+        self.session = FollowerFetchSession(
             config=CONFIG, leader_name=str, on_resume=lambda: None, quota=ReplicationQuota(0),
             clock=self.world, starts=SimpleNamespace(told=self.told),
         )  # fmt: skip
@@ -114,7 +114,7 @@ class Node:
             now_ms=self.world.monotonic_ms, facts=self.facts, config=CONFIG, watch=watch,
             isr=SimpleNamespace(propose_expand=nothing), deadlines=SimpleNamespace(remove=nothing),
             leader_throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
-            served_checks=SimpleNamespace(suspect=nothing),
+            reread_verification=SimpleNamespace(suspect=nothing),
         )  # fmt: skip
 
 
@@ -240,7 +240,7 @@ class PartitionHarness:
     def do_decide(self):
         p, node = self.proposal, self.nodes[self._partition.leader]
         request = AlterPartition(broker_id=node.id, broker_epoch=node.epoch, proposals=(p,))
-        decision = alter_partition(self.image, request, electorate(self.image))
+        decision = alter_partition(self.image, request, eligible_brokers(self.image))
         self.commit(*decision.records)
         self.answer = decision.reply[0]
         self.lines.append(f"controller: {self.answer.error.name}")

@@ -65,7 +65,7 @@ class SnapshotChecks:
         Returns what the file holds.
         """
         path = node.files.path(snapshot)
-        return self._look(node, snapshot, path)
+        return self._read_snapshot(node, snapshot, path)
 
     def on_opened(self, node: CheckedNode, opened: Opened) -> None:
         """Check the result of a start. SnapshotSurvives: everything that the log rested on is
@@ -84,7 +84,7 @@ class SnapshotChecks:
         )
         start_offset = opened.mirror.start_offset
         for snapshot in metadata.replica_log.snapshots:
-            self._look(node, snapshot, metadata.files.path(snapshot))
+            self._read_snapshot(node, snapshot, metadata.files.path(snapshot))
             check(
                 opened.mirror.digest_at(snapshot.offset)
                 == self.committed.digest_at(snapshot.offset),
@@ -160,7 +160,7 @@ class SnapshotChecks:
 
     # Inside.
 
-    def _look(
+    def _read_snapshot(
         self, node: CheckedNode, snapshot: OffsetAndEpoch, path: str
     ) -> tuple[ListState, VoterKeys]:
         check(

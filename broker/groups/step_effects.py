@@ -30,7 +30,7 @@ _BATCH_OVERHEAD_BYTES = 61
 """Upper bound of the log format's bytes around each record, and around a batch."""
 
 
-class Turn:
+class StepEffects:
     """The effects of one event. config, rng: the shard's; now: the time of the event;
     group_configs: dynamic configs of groups, by (resource type, group id)."""
 

@@ -1,4 +1,4 @@
-"""Who may be elected, and on which terms a topic's elections are held.
+"""The brokers that may be elected, and the rules of each topic's elections.
 
 A topic's own config comes first, then the cluster's dynamic default in the image. For unclean
 elections the controllers' own property stands last. For min.insync.replicas it does not: an
@@ -30,8 +30,8 @@ _MINIMUM_MAX = (1 << 15) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What an election of one topic's partitions goes by.
+class ElectionRules:
+    """The rules for elections in one topic's partitions.
 
     active: brokers that may lead. min_isr: min.insync.replicas as configured, which may be more
     than a partition has replicas. has_elr, has_recovery_state: whether the feature levels have
@@ -46,8 +46,8 @@ class Terms:
     has_recovery_state: bool = True
     log_dirs: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
-    def of(self, partition: PartitionImage) -> Terms:
-        """The terms of one partition: no broker may lead it whose replica's directory is offline,
+    def of(self, partition: PartitionImage) -> ElectionRules:
+        """The rules of one partition: no broker may lead it whose replica's directory is offline,
         as if that broker were fenced for this partition only (KIP-858)."""
         if not partition.directories:
             return self
@@ -60,16 +60,16 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Electorate:
+class EligibleBrokers:
     """The brokers that may lead, and what holds for topics that say nothing themselves."""
 
     active: frozenset[int]
     is_unclean_default: bool = False
     log_dirs: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
-    def terms(self, image: ClusterImage, topic: str) -> Terms:
-        """The terms of the topic of this name."""
-        return Terms(
+    def rules(self, image: ClusterImage, topic: str) -> ElectionRules:
+        """The rules of the topic of this name."""
+        return ElectionRules(
             active=self.active,
             min_isr=min_isr_of(image, topic),
             is_unclean_allowed=_is_unclean_allowed(image, topic, self.is_unclean_default),
@@ -79,16 +79,18 @@ class Electorate:
         )
 
 
-def electorate(
+def eligible_brokers(
     image: ClusterImage,
     *,
     is_unclean_default: bool = False,
     joining: int | None = None,
     leaving: int | None = None,
     offline_dirs: frozenset[bytes] = frozenset(),
-) -> Electorate:
-    """The electorate as the image has it, with one broker more or less, and without directories
-    that have just failed."""
+) -> EligibleBrokers:
+    """The brokers that may lead by this image, with `joining` and without `leaving`.
+
+    offline_dirs: directories that have just failed; no replica in them counts as online.
+    """
     active = set(image.active_broker_ids())
     if joining is not None:
         active.add(joining)
@@ -100,7 +102,7 @@ def electorate(
             broker_id: tuple(d for d in ids if d not in offline_dirs) or (LOST_DIRECTORY,)
             for broker_id, ids in log_dirs.items()
         }
-    return Electorate(
+    return EligibleBrokers(
         active=frozenset(active), is_unclean_default=is_unclean_default, log_dirs=log_dirs
     )
 

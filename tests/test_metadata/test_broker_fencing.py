@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kvorum.metadata.controller.decide.fencing import begin_fencing, fence_next_chunk
 
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.decide.brokers import fence
-from kvorum.metadata.controller.decide.departure import begin_departure, depart
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import NO_LEADER, BrokerRegistrationChange, PartitionChange
@@ -25,7 +25,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     plain = Controller.__init__
 
     def with_chunk(self, *arguments, **options):
-        plain(self, *arguments, departure_chunk=2, **options)
+        plain(self, *arguments, fencing_chunk=2, **options)
 
     monkeypatch.setattr(Controller, "__init__", with_chunk)
     world = World()
@@ -223,15 +223,15 @@ def test_in_chunks_it_comes_to_what_one_piece_would_be(size, topics, seed):
         world.create(f"t{number}", partitions=partitions, factor=factor)
     image = world.image
     whole = after(image, fence(image, DEAD))
-    departure = begin_departure(image, DEAD, chunk=size)
-    while departure is not None:
-        decision = depart(image, departure)
-        image, departure = after(image, decision.records), decision.reply
+    fencing = begin_fencing(image, DEAD, chunk=size)
+    while fencing is not None:
+        decision = fence_next_chunk(image, fencing)
+        image, fencing = after(image, decision.records), decision.reply
     assert image.topics == whole.topics
     assert image.brokers == whole.brokers
 
 
 def test_there_is_nothing_to_begin_for_a_broker_that_is_fenced_or_unknown(world):
     world.expire(LONG_AGO_MS)
-    assert begin_departure(world.image, DEAD) is None
-    assert begin_departure(world.image, 999) is None
+    assert begin_fencing(world.image, DEAD) is None
+    assert begin_fencing(world.image, 999) is None

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kvorum.metadata.controller.decide import Decision
-from kvorum.metadata.controller.decide.electorate import Electorate, electorate
+from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers, eligible_brokers
 from kvorum.metadata.controller.decide.partition_change import Key, dropped
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import (
@@ -43,7 +43,7 @@ Piece = tuple[bytes, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class BrokerFencing:
     """A broker epoch on its way out.
 
     chunk: partitions decided in one go. unseen: ids of the topics to look at. led, followed: found
@@ -59,7 +59,7 @@ class Departure:
     followed: tuple[Piece, ...] = ()
     stuck: frozenset[Key] = frozenset()
 
-    def note(self, records: Iterable[Record]) -> Departure:
+    def note(self, records: Iterable[Record]) -> BrokerFencing:
         """Note other decisions: partitions that they place on the broker are looked at again."""
         placed = dict.fromkeys(
             record.topic_id
@@ -71,35 +71,35 @@ class Departure:
         return replace(self, unseen=self.unseen + news) if news else self
 
 
-def begin_departure(
+def begin_fencing(
     image: ClusterImage, broker_id: int, *, chunk: int = CHUNK_PARTITIONS
-) -> Departure | None:
+) -> BrokerFencing | None:
     """None if there is no such broker, or it is fenced."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return None
-    return Departure(broker_id, broker.broker_epoch, chunk, tuple(sorted(image.topics)))
+    return BrokerFencing(broker_id, broker.broker_epoch, chunk, tuple(sorted(image.topics)))
 
 
-def depart(
-    image: ClusterImage, at: Departure, *, is_unclean_default: bool = False
-) -> Decision[Departure | None]:
+def fence_next_chunk(
+    image: ClusterImage, at: BrokerFencing, *, is_unclean_default: bool = False
+) -> Decision[BrokerFencing | None]:
     """The next chunk, which may be empty, and where to go on; None when the broker is fenced, or
     is no more what it was. Decisions since the last chunk must have been given to `note`.
     """
     broker = image.brokers.get(at.broker_id)
     if broker is None or broker.is_fenced or broker.broker_epoch != at.broker_epoch:
         return Decision((), None)
-    at = _look(image, at)
+    at = _find_affected(image, at)
     # While there may be more that it leads, nobody waits for it to leave an ISR.
     pieces = at.led if at.unseen else (*at.led, *at.followed)
     end = _end_of_chunk(pieces, at.chunk)
     is_last = not at.unseen and end == len(pieces)
-    voters = electorate(image, leaving=at.broker_id, is_unclean_default=is_unclean_default)
+    eligible = eligible_brokers(image, leaving=at.broker_id, is_unclean_default=is_unclean_default)
     records: list[Record] = []
     stuck = set(at.stuck)
     for topic_id, partition_ids in pieces[:end]:
-        for record in _changes(image, topic_id, partition_ids, at.broker_id, voters):
+        for record in _changes(image, topic_id, partition_ids, at.broker_id, eligible):
             key = topic_id, record.partition_id
             if key in stuck or (record.leader == NO_LEADER and not is_last):
                 stuck.add(key)
@@ -114,7 +114,7 @@ def depart(
         )
         return Decision(tuple(records), left)
     for topic_id, partition_id in sorted(at.stuck):
-        records.extend(_changes(image, topic_id, (partition_id,), at.broker_id, voters))
+        records.extend(_changes(image, topic_id, (partition_id,), at.broker_id, eligible))
     records.append(BrokerRegistrationChange(at.broker_id, at.broker_epoch, is_fenced=True))
     return Decision(tuple(records), None)
 
@@ -124,23 +124,23 @@ def _changes(
     topic_id: bytes,
     partition_ids: tuple[int, ...],
     broker_id: int,
-    voters: Electorate,
+    eligible: EligibleBrokers,
 ) -> Iterator[PartitionChange]:
     """Those that take the broker out of these partitions, if they still hold it."""
     topic = image.topics.get(topic_id)
     if topic is None:
         return
-    terms = voters.terms(image, topic.name)
+    rules = eligible.rules(image, topic.name)
     for partition_id in partition_ids:
         partition = topic.partitions.get(partition_id)
         if partition is None or (broker_id != partition.leader and broker_id not in partition.isr):
             continue
-        record = dropped((topic_id, partition_id), partition, broker_id, terms)
+        record = dropped((topic_id, partition_id), partition, broker_id, rules)
         if record is not None:
             yield record
 
 
-def _look(image: ClusterImage, at: Departure) -> Departure:
+def _find_affected(image: ClusterImage, at: BrokerFencing) -> BrokerFencing:
     """Look at some topics of `unseen`: what the broker leads there, and in whose ISR it stands; not
     where it is the last member: that one stays in it (ADR 8)."""
     if not at.unseen:
