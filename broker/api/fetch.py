@@ -30,8 +30,8 @@ API = Api(key=1, name="fetch", min_version=4, max_version=17, first_flexible=FIR
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer now, or when there is enough to read."""
     request = parse_fetch_request(view, position, end, context.api_version)
-    facts = context.services.replicas.peer_brokers
-    context.is_exempt = facts.is_broker(request.replica_id, request.replica_epoch)
+    peer_brokers = context.services.replicas.peer_brokers
+    context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)
     quotas = context.services.quotas
     if quotas.is_active and not context.is_exempt:
         bytes_max = min(request.bytes_max, quotas.fetch_bytes_max(context.client_id))

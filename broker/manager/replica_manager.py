@@ -359,7 +359,7 @@ class ReplicaManager:
             topic=topic,
             topic_id=topic_id,
             partition_id=partition_id,
-            facts=self.peer_brokers,
+            peer_brokers=self.peer_brokers,
             lag_time_max_ms=self.config.replica_lag_time_max_ms,
             min_insync_replicas=config.min_insync_replicas,
             end_offset=opened.log.end_offset,

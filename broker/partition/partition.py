@@ -46,7 +46,7 @@ class Partition:
         topic: str,
         topic_id: bytes,
         partition_id: int,
-        facts: PeerBrokers,
+        peer_brokers: PeerBrokers,
         lag_time_max_ms: int,
         min_insync_replicas: int,
         end_offset: int = 0,
@@ -56,7 +56,7 @@ class Partition:
         self.topic = topic
         self.topic_id = topic_id
         self.partition_id = partition_id
-        self.peer_brokers = facts
+        self.peer_brokers = peer_brokers
         self.lag_time_max_ms = lag_time_max_ms
         self.min_insync_replicas = min_insync_replicas
         self.end_offset = end_offset

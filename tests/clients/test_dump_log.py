@@ -154,7 +154,7 @@ def test_kafkas_tool_reads_what_our_cleaner_left(harness: Harness) -> None:
 
     def is_clean() -> bool:
         log = harness.cluster.replica(1, "compacted").log
-        store = harness.cluster.replica(1, "compacted").home.store
+        store = harness.cluster.replica(1, "compacted").log_dir.store
         done = store.checkpoints.cleaner_offset("compacted", 0) or 0
         return done >= log.segment_base_offsets[-1] > 0
 

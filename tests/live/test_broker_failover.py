@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kvorum.cli.controller_client import ControllerClient
+from kvorum.cli.controller_client import BlockingControllerClient
 from kvorum.metadata.inspect.history import image_of
 from tests.live.clients import Load, Topics, assert_nothing_lost, read_all, settings
 from tests.live.cluster import Cluster, broker_name, is_alive
@@ -31,8 +31,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def committed_leader(cluster: Cluster, topic: str) -> int:
     """Leader of partition 0 as the active controller's committed log says."""
     addresses = [("127.0.0.1", cluster.ports.controller + i) for i in range(3)]
-    active = ControllerClient(addresses, 5.0).describe().leader_id
-    copy = ControllerClient([addresses[active - 1]], 5.0).read_metadata_log()
+    active = BlockingControllerClient(addresses, 5.0).describe().leader_id
+    copy = BlockingControllerClient([addresses[active - 1]], 5.0).read_metadata_log()
     found = image_of(copy).topic(topic)
     assert found is not None
     leader: int = found.partitions[0].leader

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kvorum.cli.common import CommandFailed
-from kvorum.cli.controller_client import ControllerClient
+from kvorum.cli.controller_client import BlockingControllerClient
 from tests.live.clients import Load, TopicMaker, Topics, assert_nothing_lost, settings
 from tests.live.cluster import Cluster, controller_name, run_kvorum
 from tests.polling import eventually
@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def described(cluster: Cluster):  # type: ignore[no-untyped-def]
     """The active controller's description of the quorum, once there is one."""
     addresses = [("127.0.0.1", cluster.ports.controller + i) for i in range(3)]
-    client = ControllerClient(addresses, 5.0)
+    client = BlockingControllerClient(addresses, 5.0)
 
     def ask():  # type: ignore[no-untyped-def]
         try:
@@ -87,7 +87,7 @@ def test_paused_active_controller_is_succeeded_and_follows_afterwards(cluster: C
     others = [
         ("127.0.0.1", cluster.ports.controller + i) for i in range(3) if i + 1 != before.leader_id
     ]
-    client = ControllerClient(others, 5.0)
+    client = BlockingControllerClient(others, 5.0)
 
     def successor() -> int:
         try:

@@ -36,7 +36,7 @@ def make(
         topic="t",
         topic_id=TOPIC_ID,
         partition_id=0,
-        facts=facts,
+        peer_brokers=facts,
         lag_time_max_ms=LAG_MS,
         min_insync_replicas=min_isr,
         end_offset=end_offset,

@@ -54,7 +54,7 @@ class Node:
                 topic="t",
                 topic_id=TOPIC_ID,
                 partition_id=0,
-                facts=PeerBrokers(),
+                peer_brokers=PeerBrokers(),
                 lag_time_max_ms=1000,
                 min_insync_replicas=1,
                 end_offset=log.end_offset,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kvorum.metadata.controller.decide.fencing import begin_fencing, fence_next_chunk
 
 from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.decide.broker_fencing import begin_fencing, fence_next_chunk
 from kvorum.metadata.controller.decide.brokers import fence
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage

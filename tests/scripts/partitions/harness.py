@@ -67,13 +67,13 @@ class Node:
 
     def start(self):
         self.life += 1
-        self.facts = PeerBrokers()
+        self.peer_brokers = PeerBrokers()
         log = Log.open(
             self.disk, DIRECTORY, LOG_CONFIG, now_ms=0,
             recovery_point=self.recovery_point, log_start_offset=self.start_checkpoint,
         )  # fmt: skip
         core = Partition(
-            broker_id=self.id, topic="t", topic_id=TOPIC_ID, partition_id=0, facts=self.facts,
+            broker_id=self.id, topic="t", topic_id=TOPIC_ID, partition_id=0, peer_brokers=self.peer_brokers,
             lag_time_max_ms=CONFIG.replica_lag_time_max_ms, min_insync_replicas=self.world.minimum,
             end_offset=log.end_offset,
             high_watermark=max(self.high_watermark, log.start_offset),
@@ -111,7 +111,7 @@ class Node:
 
         nothing = lambda *_: None  # noqa: E731
         return SimpleNamespace(
-            now_ms=self.world.monotonic_ms, facts=self.facts, config=CONFIG, watch=watch,
+            now_ms=self.world.monotonic_ms, peer_brokers=self.peer_brokers, config=CONFIG, watch=watch,
             isr=SimpleNamespace(propose_expand=nothing), deadlines=SimpleNamespace(remove=nothing),
             leader_throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
             reread_verification=SimpleNamespace(suspect=nothing),
@@ -223,7 +223,7 @@ class PartitionHarness:
         for node in [self.nodes[int(b)] for b in brokers] or self.nodes.values():
             if node.replica is None:
                 continue
-            node.facts.brokers = self.image.brokers
+            node.peer_brokers.brokers = self.image.brokers
             image = self._partition
             if image.leader == node.id:
                 node.session.remove(KEY)
