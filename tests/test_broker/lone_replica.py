@@ -29,7 +29,8 @@ def replica_of(partition_id=0):
     disk = MemoryDisk(random.Random(1))
     disk.make_dirs("data")
     core = Partition(
-        broker_id=1, topic="t", topic_id=TOPIC_ID, partition_id=partition_id, peer_brokers=PeerBrokers(),
+        broker_id=1, topic="t", topic_id=TOPIC_ID, partition_id=partition_id,
+        peer_brokers=PeerBrokers(),
         lag_time_max_ms=1_000, min_insync_replicas=1,
     )  # fmt: skip
     return Replica(

@@ -73,7 +73,8 @@ class Node:
             recovery_point=self.recovery_point, log_start_offset=self.start_checkpoint,
         )  # fmt: skip
         core = Partition(
-            broker_id=self.id, topic="t", topic_id=TOPIC_ID, partition_id=0, peer_brokers=self.peer_brokers,
+            broker_id=self.id, topic="t", topic_id=TOPIC_ID, partition_id=0,
+            peer_brokers=self.peer_brokers,
             lag_time_max_ms=CONFIG.replica_lag_time_max_ms, min_insync_replicas=self.world.minimum,
             end_offset=log.end_offset,
             high_watermark=max(self.high_watermark, log.start_offset),
@@ -111,7 +112,8 @@ class Node:
 
         nothing = lambda *_: None  # noqa: E731
         return SimpleNamespace(
-            now_ms=self.world.monotonic_ms, peer_brokers=self.peer_brokers, config=CONFIG, watch=watch,
+            now_ms=self.world.monotonic_ms, config=CONFIG, watch=watch,
+            peer_brokers=self.peer_brokers,
             isr=SimpleNamespace(propose_expand=nothing), deadlines=SimpleNamespace(remove=nothing),
             leader_throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
             reread_verification=SimpleNamespace(suspect=nothing),
