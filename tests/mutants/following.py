@@ -65,7 +65,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("cut-before-the-names", "what lies behind a cut is gone before the cut is durable", LOG,
      "        segments.sync_directories()\n        active.cut(offset)\n",
      "        active.cut(offset)\n", OF_START),
-    ("found-a-part-of-a-batch", "a flush found no part of a batch that was cut", LOG,
+    ("claims-a-part-of-a-batch", "a flush claims no part of a batch that was cut", LOG,
      "        segments.stop_derived_files(self._end_offset)\n        if self._end_offset <",
      "        if self._end_offset <", OF_START),
     ("epoch-below-another-start", "the epoch below is that of this start", LOG,

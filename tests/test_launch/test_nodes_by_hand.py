@@ -106,7 +106,7 @@ def test_controller_and_broker_serve_stop_cleanly_and_come_back(hand: Hand) -> N
 def test_second_process_on_a_directory_in_use_is_refused(hand: Hand) -> None:
     first = hand.start("controller")
     lock = hand.folder / "controller" / ".lock"
-    eventually(lambda: lock.exists() and "found epoch" in first.errors(), "the controller leads")
+    eventually(lambda: lock.exists() and "claims epoch" in first.errors(), "the controller leads")
     done = run_kvorum(
         "controller", "--config", hand.file("controller", port=hand.ports.controller + 1)
     )
@@ -118,7 +118,7 @@ def test_second_process_on_a_directory_in_use_is_refused(hand: Hand) -> None:
 @pytest.mark.live
 def test_port_in_use_is_refused(hand: Hand) -> None:
     first = hand.start("controller")
-    eventually(lambda: "found epoch" in first.errors(), "the controller leads")
+    eventually(lambda: "claims epoch" in first.errors(), "the controller leads")
     directory = hand.folder / "elsewhere"
     done = run_kvorum("controller", "--config", hand.file("controller", directory=directory))
     assert done.returncode == 2
@@ -160,7 +160,7 @@ def test_names_that_nothing_obeys_are_in_the_log_of_the_start(hand: Hand) -> Non
     path = hand.file("controller", more=more)
     node = Command("controller", "--config", path, error_file=hand.folder / "controller.err")
     hand.commands.append(node)
-    eventually(lambda: "found epoch" in node.errors(), "the controller leads")
+    eventually(lambda: "claims epoch" in node.errors(), "the controller leads")
     assert "WARNING kvorum.node num.io.threads=8 is kept and changes nothing" in node.errors()
     assert "did you mean 'log.segment.bytes'?" in node.errors()
 
