@@ -179,7 +179,7 @@ class RequestContext:
     def _answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
         connection = self.slot.connection
         if self.began_ms >= 0:
-            self.count_time(connection.server.clock.monotonic_ms())
+            self.count_time(connection.now_ms())
         version = self.api_version
         if isinstance(values, bytes):
             body: bytes | bytearray = values
@@ -200,7 +200,7 @@ class RequestContext:
         """
         quotas, connection = self.services.quotas, self.slot.connection
         if quotas.is_active and not self.is_exempt:
-            now_ms = connection.server.clock.monotonic_ms()
+            now_ms = connection.now_ms()
             connection.mute(quotas.throttle_ms(kind, self.client_id, amount, now_ms))
             self.count_time(now_ms)
         return connection.muted_ms

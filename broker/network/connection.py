@@ -202,10 +202,14 @@ class Connection:
             return 0
         return max(self._muted_until_ms - self.server.clock.monotonic_ms(), 0)
 
+    def now_ms(self) -> int:
+        """Monotonic, by the server's clock."""
+        return self.server.clock.monotonic_ms()
+
     def mute(self, duration_ms: int) -> None:
         """Read no requests for so long from now; answers go out. A shorter one changes nothing."""
         duration_ms = min(duration_ms, MUTE_MAX_MS)
-        until_ms = self.server.clock.monotonic_ms() + duration_ms
+        until_ms = self.now_ms() + duration_ms
         if duration_ms <= 0 or until_ms <= self._muted_until_ms or self.is_closed:
             return
         if self._unmute_timer is not None:
@@ -228,7 +232,7 @@ class Connection:
         turn.begin()
         try:
             if self._receive():
-                self.last_active_ms = self.server.clock.monotonic_ms()
+                self.last_active_ms = self.now_ms()
                 self._handle_frames()
         except WireError as failure:
             self.fail(failure)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ from kvorum.chaos.live.cluster import LiveCluster
 from kvorum.chaos.targets import ClusterView, PartitionView
 from kvorum.metadata.inspect.history import MetadataHistory, history_of
 from kvorum.metadata.rpc.metadata_log_reader import read_copy
+from kvorum.rpc import admin_pb2, admin_pb2_grpc
 from kvorum.runtime.errors import KvorumError
 
 _STATUS_TIMEOUT_S = 5.0
@@ -36,26 +34,25 @@ class QuorumStatus:
 
 
 def quorum_status(listener: str) -> QuorumStatus:
-    """Ask one controller. Raises NotObservable when it gives no answer."""
-    command = [sys.executable, "-m", "kvorum", "quorum", "status", "-o", "json"]
-    command += ["--bootstrap-controller", listener]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=_STATUS_TIMEOUT_S, check=False, text=True
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NotObservable(f"controller {listener} gave no status in time") from error
-    if done.returncode != 0:
-        raise NotObservable(f"controller {listener}: {done.stderr.strip()[-300:]}")
-    try:
-        answer = json.loads(done.stdout)
-        return QuorumStatus(
-            leader_id=int(answer["leader_id"]),
-            leader_epoch=int(answer["leader_epoch"]),
-            high_watermark=int(answer["high_watermark"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotObservable(f"controller {listener}: unreadable status: {error}") from error
+    """One controller's own view of the quorum. Raises NotObservable when it gives no answer."""
+    with _channel(listener) as channel:
+        try:
+            answer = admin_pb2_grpc.AdminStub(channel).DescribeQuorum(
+                admin_pb2.DescribeQuorumRequest(), timeout=_STATUS_TIMEOUT_S
+            )
+        except grpc.RpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
+            raise NotObservable(f"controller {listener} gave no status: {reason}") from error
+    return QuorumStatus(
+        leader_id=answer.leader_id,
+        leader_epoch=answer.leader_epoch,
+        high_watermark=answer.high_watermark,
+    )
+
+
+def _channel(listener: str) -> grpc.Channel:
+    # A proxy of the machine's environment has no business between the two.
+    return grpc.insecure_channel(listener, options=[("grpc.enable_http_proxy", 0)])
 
 
 def newest_status(cluster: LiveCluster) -> QuorumStatus:
@@ -96,8 +93,7 @@ def metadata_history(cluster: LiveCluster, *, timeout_s: float) -> MetadataHisto
     KvorumError for metadata that cannot be read."""
     name = active_controller(cluster)
     listener = next(node.listener for node in cluster.nodes() if node.name == name)
-    # A proxy of the machine's environment has no business between the two.
-    with grpc.insecure_channel(listener, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    with _channel(listener) as channel:
         try:
             copy = read_copy(channel, timeout_s=timeout_s)
         except grpc.RpcError as error:
