@@ -276,7 +276,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "broker/partition/peer_brokers.py", "broker_epoch == self.epoch_of(broker_id)",
      "broker_epoch >= self.epoch_of(broker_id)", OF_CLAIMS),
     ("exempt-by-name", "a replica id alone exempts nobody", "broker/api/fetch.py",
-     "facts.is_broker(request.replica_id, request.replica_epoch)", "request.replica_id >= 0",
+     "peer_brokers.is_broker(request.replica_id, request.replica_epoch)", "request.replica_id >= 0",
      OF_CLAIMS),
     ("marker-from-the-future", "a coordinator's epoch is one of its topic's",
      "broker/transactions/marking.py", "            if marker.coordinator_epoch > newest_epoch:\n",
