@@ -14,9 +14,9 @@ from kvorum.raft.state import RaftState
 def fetch(state: RaftState, role: Follower, now_ms: int) -> None:
     """Fetch from the end of the log, once all of the log is on disk.
 
-    The fetch acknowledges everything below its offset. The log may end in records that are not
-    flushed yet, also because this node led before. A controller that does not vote flushes first as
-    well: the very next record may make it a voter, and then its earlier fetches count.
+    The fetch acknowledges everything below its offset. The log of a node that led before may end
+    in records that are not flushed yet. A controller that does not vote flushes first as well: the
+    very next record may make it a voter, and then its earlier fetches count.
     """
     role.retry_at_ms = NEVER_MS
     role.request_deadline_ms = NEVER_MS

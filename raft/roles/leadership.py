@@ -65,8 +65,7 @@ def set_check_quorum(state: RaftState, role: Leader, now_ms: int) -> None:
     if others_needed == 0:
         role.check_quorum_at_ms = NEVER_MS
         return
-    # For a voter that has not fetched yet, the time runs from the election. It does so for a voter
-    # that was added later, too.
+    # For a voter that has not fetched yet, the time runs from the election.
     contacts = sorted(
         (max(p.last_contact_ms, role.elected_at_ms) for p in role.voters.values()), reverse=True
     )
