@@ -169,7 +169,7 @@ def _value_converters(hint: Any, field: Any) -> tuple[Convert | None, Convert | 
         return _converters(hint, field)
     if field.is_repeated:
         return items_converters(item_type, field)
-    # A nested message can be absent; a repeated field cannot be told from an empty one.
+    # A nested message can be absent; an absent repeated field looks like an empty one.
     (only,) = field.message_type.fields
     encode, decode = items_converters(item_type, only)
     return lambda value: {only.name: encode(value)}, lambda message: decode(
