@@ -36,8 +36,8 @@ async def open_log(
 ) -> tuple[RaftConfig, MetadataLog]:
     """Recover a node's metadata log; return it with the node's quorum configuration.
 
-    Raises DirectoryUnusable for damage that is not a torn tail and for a disk failure, ConfigError
-    for a directory made for the other kind of voter set (static or dynamic).
+    Raises DirectoryUnusable for a disk failure and for damage that is not a torn tail. Raises
+    ConfigError for a directory made for the other kind of voter set (static or dynamic).
     """
     path = metadata_directory(config.directory)
     files = SnapshotFiles(SnapshotStore(OsAsyncDisk(), path), config.snapshots)

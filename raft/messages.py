@@ -80,11 +80,13 @@ class QuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A replica asks for the records from fetch_offset on; last_fetched_epoch precedes them.
+    """A replica asks for the records from fetch_offset on.
 
-    A voter's fetch also states that everything below fetch_offset is on its disk, fsynced.
+    last_fetched_epoch: leader epoch of the record before fetch_offset in the replica's log.
     high_watermark: as the replica knows it, so that the leader can tell whether it has a newer one.
     address: the controller listener of a replica that could become a voter; None otherwise.
+
+    A voter's fetch also states that everything below fetch_offset is on its disk, fsynced.
     """
 
     cluster_id: str

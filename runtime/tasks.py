@@ -68,9 +68,10 @@ class TaskGroup:
         """Cancel every task and wait until the last one has ended.
 
         An error of a task that is being cancelled is dropped, because nobody is left to handle it.
-        A task that goes on is cancelled again. Example: a gRPC stream that fails at the moment of
-        its cancellation raises AioRpcError instead (its read waits for a task that takes the
-        cancellation for its own), and a loop that reconnects would never end.
+
+        A task that goes on is cancelled again. Example: a gRPC stream fails at the moment of its
+        cancellation and raises AioRpcError instead, because its read waits for a task that takes
+        the cancellation for its own. A loop that reconnects would then never end.
         """
         self._is_stopped = True
         tasks: Collection[asyncio.Task[Any]] = list(self._tasks)

@@ -3,13 +3,13 @@
     file   = magic "KVSN" | version u16 | header frame | data frame * | footer frame
     frame  = kind u8 | length u32 | CRC-32C u32 over kind, length and payload | payload
 
-Integers are big-endian. The header frame holds msgpack {end_offset, epoch, timestamp_ms} and,
-only where they are not the defaults, {kraft_version, voters}: what log prefix the snapshot stands
-for. The footer holds msgpack {frames, bytes}: a file without a footer, or with another count, was
-not finished and is refused. Payloads of data frames are opaque here.
+Integers are big-endian. The header frame names the part of the log that the snapshot covers: a
+msgpack map {end_offset, epoch, timestamp_ms} and, only if they are not the defaults,
+{kraft_version, voters}. The footer holds the msgpack map {frames, bytes}. A file without a footer,
+or with other counts, was not finished and is refused. Payloads of data frames are opaque here.
 
-Equal state must give equal bytes on every node: no clock, no random number, no map whose order is
-not fixed may enter a file.
+Equal state must give equal bytes on every node. So no clock, no random number and no map without a
+fixed order may enter a file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Broker configs of Apache Kafka 4.3 that Kvorum accepts and that have no effect.
 
 `metadata.configs.kafka_keys` parses this text, and only when one of these names is used. A line has
-the name, the type, the default (`-` for none, `""` for empty), then the minimum in Kafka (`>=N`)
-and where a running Kafka broker takes it over (`dynamic`, or `per-broker` for a single broker).
+these words:
+- the name, the type, and the default (`-` for none, `""` for empty);
+- the minimum in Kafka, as `>=N`;
+- `dynamic` if a running Kafka broker takes it over, `per-broker` if only for a single broker.
 """
 
 from __future__ import annotations

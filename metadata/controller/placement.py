@@ -52,9 +52,8 @@ def place(
                 rack.shuffle(rng)
         placements.append(_place_one(racks, first_rack + index, replication_factor))
         if (index + 1) % len(racks) == 0:
-            # Each rack has led once. If the racks were rotated with every partition, and a rack's
-            # size shared a divisor with the number of racks, only some of its brokers would ever
-            # lead.
+            # Each rack has led once. Rotating with every partition instead would let only some
+            # brokers of a rack ever lead, if its size shared a divisor with the number of racks.
             for rack in racks:
                 rack.rotate()
     return placements

@@ -83,7 +83,7 @@ def _needs_more(name: str, level: int, metadata_version: int) -> bool:
 
 
 def level_of(finalized: Mapping[str, int], name: str) -> int:
-    """The level in force. Metadata written before features were is of the lowest level."""
+    """The finalised level of a feature; the lowest one in metadata from before feature levels."""
     least = min(RELEASES) if name == METADATA_VERSION else 0
     return finalized.get(name, least)
 

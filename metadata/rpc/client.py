@@ -2,7 +2,7 @@
 
 The client follows leader hints and tries the known controllers in turn while there is none. At the
 caller's deadline it gives up with a refusal that says what was tried. If a Kafka client is waiting,
-it gives up earlier, as soon as the cause is an outage and not an election, and reports what is
+it gives up earlier: as soon as the cause is an outage and not an election. It then reports what is
 wrong with the quorum.
 """
 

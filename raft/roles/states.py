@@ -82,8 +82,8 @@ class Candidate(Election):
 class Follower:
     """Fetches from the leader of the epoch.
 
-    is_leader_lost: the connection broke or the fetch timeout passed, and no fetch has succeeded
-        since.
+    is_leader_lost: the connection broke, the fetch timeout passed or the leader resigned, and no
+        fetch has succeeded since.
     correlation_id: of the Fetch or FetchSnapshot in flight; -1 if there is none.
     update_voter_at_ms: when to send (again) UpdateVoter, because this voter's listener has changed.
     is_flushing: appended records are not fsynced yet. The next fetch would acknowledge them, so it

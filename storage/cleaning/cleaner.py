@@ -137,8 +137,8 @@ class CleaningJob:
             replaced = [segment.base_offset for segment in old]
             end_offset = self._following(self._segments.index(old[-1]))
             remove_stale_snapshots(self._disk, self._directory, new.base_offset, end_offset)
-            # From here on the swap is only finished, by the next start if need be, and what is
-            # called `.cleaned` belongs to it: an index that `discard` took would be missed.
+            # From here on the swap can only be finished, by the next start if need be. The
+            # `.cleaned` files belong to it now, and `discard` must not remove an index among them.
             self._written_base_offset = None
             swap_in(self._disk, self._directory, new.base_offset, replaced)
             new.adopt()

@@ -143,7 +143,8 @@ def is_torn_partition_metadata(data: bytes) -> bool:
 
 
 def write_meta_properties(disk: Disk, directory: str, properties: dict[str, str]) -> None:
-    """meta.properties of a data directory, e.g. version=1, cluster.id, node.id, directory.id."""
+    """Write the meta.properties of a data directory: version=1, cluster.id, node.id,
+    directory.id."""
     lines = [f"{_escape(name)}={_escape(value)}" for name, value in sorted(properties.items())]
     disk.write_atomic(f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode())
 

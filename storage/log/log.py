@@ -344,8 +344,8 @@ class Log:
             return segments.add(base_offset, now_ms=now_ms)
         segment = segments.items[-1]
         if must_roll(segment, item, self.config, now_ms):
-            # Seed 104057: named by its first batch, behind a compaction gap, the new segment would
-            # make the one before look torn to an unclean start, which would then drop the new one.
+            # A segment named by its first batch, behind a compaction gap, would make the one before
+            # look torn. An unclean start would then drop the new one (seed 104057).
             is_near = item.last_offset - self._end_offset <= RELATIVE_OFFSET_MAX
             if segment.size_bytes and is_near:
                 return self._roll(self._end_offset, now_ms)

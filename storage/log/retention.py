@@ -101,11 +101,12 @@ def deletable_count(
 ) -> int:
     """The number of oldest segments that may be deleted; all of them only if the last has records.
 
-    A segment is deleted if the next one begins at or below `start_offset`, if the log without it
-    still has `retention_bytes`, or if its largest timestamp is older than `retention_ms`. A segment
-    that reaches to the high watermark or above is never deleted. -1 switches a limit off. A segment
-    without timestamps is as old as the last write to its file.
+    A segment is deleted in any of these cases, unless it reaches to the high watermark or above:
+    - The next segment begins at or below `start_offset`.
+    - The log without it still has `retention_bytes`.
+    - Its largest timestamp is older than `retention_ms`.
 
+    -1 switches a limit off. A segment without timestamps is as old as the last write to its file.
     Kafka makes three passes, for start, size and age; a segment deleted in one pass does not count
     in the next.
     """
