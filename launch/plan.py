@@ -319,7 +319,7 @@ def _check_shape(data_dir: str, known: ClusterFile, controllers: int, brokers: i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """The data of all nodes that the plan of each needs. ports, ids: by node name."""
+    """Ports and ids of all nodes by node name; each node's plan refers to those of its peers."""
 
     data_dir: str
     ports: Mapping[str, int]

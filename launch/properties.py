@@ -1,4 +1,4 @@
-"""The properties of a node's configuration file, except those of brokers and controllers alone."""
+"""The properties of a node's configuration file that brokers and controllers share."""
 
 from __future__ import annotations
 

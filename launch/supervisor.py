@@ -44,7 +44,7 @@ class _Process:
     """The child writes READY to it. None once it is closed, because its number is then reused."""
     log_position: int = 0
     reason: str = ""
-    """Why the process died."""
+    """The cause of its death."""
     starts: int = 0
     is_restarting: bool = False
     """True while a requester waits until the node is ready or dead again."""

@@ -14,7 +14,7 @@ from kvorum.snapshots.store import SnapshotNotFound, SnapshotStore
 
 
 class SnapshotReceiver:
-    """The transfer of one snapshot into a store; at 0 after `abandon`, `finish` or an error.
+    """One snapshot transfer into a store. It restarts at 0 after `abandon`, `finish` or an error.
 
     Raises SnapshotNotFound for the bootstrap checkpoint, which is never transferred.
     """

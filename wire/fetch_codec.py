@@ -90,9 +90,11 @@ class FetchTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """forgotten: (name, topic id, partition ids) to remove from the session.
-    rack_id: of the consumer, "" if not given; None before v11, whose consumers read from leaders
-        only."""
+    """The parsed request.
+
+    forgotten: (name, topic id, partition ids) to remove from the session.
+    rack_id: of the consumer, "" if not given; None before v11 (no reads from followers).
+    """
 
     replica_id: int
     replica_epoch: int

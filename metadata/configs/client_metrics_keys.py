@@ -56,7 +56,7 @@ CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
 
 
 def client_metrics_problem(name: str, value: str) -> Rejected | None:
-    """Why this config of a subscription cannot be set, or None. Codes are Kafka's."""
+    """The refusal of this config of a subscription, or None. Error codes are Kafka's."""
     key = CLIENT_METRICS_CONFIGS.get(name)
     if key is None:
         return Rejected(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")

@@ -50,7 +50,7 @@ _MAX_LAG = "max.compaction.lag.ms"
 
 
 def topic_config_problem(name: str, value: str) -> Rejected | None:
-    """Why this topic config cannot be set, or None."""
+    """The refusal of this topic config, None if it may be set."""
     key = TOPIC_CONFIGS.get(name)
     if key is None:
         return Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
@@ -59,7 +59,7 @@ def topic_config_problem(name: str, value: str) -> Rejected | None:
 
 
 def topic_configs_conflict(configs: Mapping[str, str]) -> Rejected | None:
-    """Why these valid configs of one topic cannot be set together, or None."""
+    """The refusal of valid configs of one topic that conflict with each other, or None."""
     low, high = (
         parse(key, configs.get(key.name, key.default or ""))
         for key in (TOPIC_CONFIGS[_MIN_LAG], TOPIC_CONFIGS[_MAX_LAG])
@@ -99,7 +99,7 @@ def ignored_config(name: str, value: str) -> str | None:
 
 
 def broker_value_problem(name: str, value: str) -> str | None:
-    """Why a broker's config cannot have this value, in its file or later, or None.
+    """A sentence if a broker's config cannot have this value, in its file or later; else None.
 
     An unknown name may have any value, as in Kafka.
     """
@@ -108,7 +108,7 @@ def broker_value_problem(name: str, value: str) -> str | None:
 
 
 def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected | None:
-    """Why this config cannot be set for a broker, or for all (resource name ""), or None.
+    """The refusal of this config for a broker, or for all (resource name ""), or None.
 
     Kafka's error code for broker configs is INVALID_REQUEST, for topic configs INVALID_CONFIG
     (KAFKA-13609).
@@ -134,7 +134,7 @@ def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected
 
 
 def other_config_problem(resource_type: int, name: str, value: str) -> Rejected | None:
-    """Why this config of a group or a client-metrics subscription cannot be set, or None."""
+    """The refusal of this config of a group or a client-metrics subscription, or None."""
     problem = _too_long(name, value)
     if problem is not None:
         return Rejected(ErrorCode.INVALID_CONFIG, problem)

@@ -93,7 +93,7 @@ GROUP_CONFIGS: dict[str, ConfigKey] = {
 
 
 def group_config_problem(name: str, value: str) -> Rejected | None:
-    """Why this config of a group cannot be set, or None."""
+    """The refusal of this config of a group, None if it may be set."""
     key = GROUP_CONFIGS.get(name)
     if key is None:
         return Rejected(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")

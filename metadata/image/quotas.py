@@ -64,7 +64,7 @@ def entity_text(entity: QuotaEntity) -> str:
 
 
 def entity_problem(entity: QuotaEntity) -> Rejected | None:
-    """Why no quota can be set for this entity, or None."""
+    """The refusal of an invalid entity, None for a valid one."""
     if not entity:
         return _invalid("Invalid empty client quota entity")
     types = [entity_type for entity_type, _ in entity]
@@ -88,7 +88,7 @@ def entity_problem(entity: QuotaEntity) -> Rejected | None:
 
 
 def quota_problem(entity: QuotaEntity, key: str, value: float | None) -> Rejected | None:
-    """Why this quota cannot be set (or, with value None, removed), or None. entity: a valid one."""
+    """The refusal of setting (value None: removing) this quota, or None. entity: a valid one."""
     known = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     kind = known.get(key)
     if kind is None:
@@ -107,7 +107,7 @@ def quota_problem(entity: QuotaEntity, key: str, value: float | None) -> Rejecte
 
 
 def filter_problem(components: tuple[QuotaFilter, ...]) -> Rejected | None:
-    """Why this filter is invalid, or None."""
+    """The refusal of an invalid filter, None for a valid one."""
     types = [component.entity_type for component in components]
     for component in components:
         entity_type = component.entity_type

@@ -21,7 +21,10 @@ WAITING_CALLS_MAX = 10_000
 
 
 class ClientConnection(Connection):
-    """ready: done when the server's settings have arrived, or the connection is lost earlier."""
+    """The connection of a channel.
+
+    ready: done when the server's settings have arrived, or the connection is lost earlier.
+    """
 
     def __init__(self, open_connections: set[ClientConnection]) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ _RECORD_ERRORS_SHOWN = 3
 
 
 class Unpacking:
-    """What the compressed batches of one request may still decompress to, in total.
+    """The bytes and items to which the batches of one request may still decompress, in total.
 
     A batch of a few bytes can take a tenth of a second, and a request has room for a hundred
     thousand such batches.

@@ -144,7 +144,7 @@ def check_lz4_frame(data: bytes) -> None:
 
 @functools.cache
 def _cramjam() -> Any:
-    # The import takes 20 ms, which a broker without compressed batches saves.
+    # The import takes 20 ms, which a broker without compressed batches need not spend.
     import cramjam
 
     return cramjam

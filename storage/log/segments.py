@@ -115,7 +115,7 @@ class SegmentList:
         return None
 
     def available(self, offset: int, *, end_offset: int) -> tuple[int, bool]:
-        """What an unlimited `Log.read` would return: its length in bytes, and whether a later
+        """The result of an unlimited `Log.read`: its length in bytes, and whether a later
         segment has more.
 
         The bytes begin with the batch that holds `offset` and go up to `end_offset`, within one

@@ -142,7 +142,7 @@ class _Walk:
         self.end_offset = header.end_offset
 
     def _check_end(self, path: str, position: int, following: int, is_sealed: bool) -> str:
-        """Why a whole segment does not reach the next one; "" if it does, or a gap is noted."""
+        """The reason if a segment ends too early; "" if it reaches the next or the gap is noted."""
         if self.end_offset > following:
             raise CorruptData(path, position, f"batches run past offset {following}")
         if self.end_offset == following:
